@@ -19,7 +19,7 @@ from muster.assignors.data.values import Member as Member
 from muster.assignors.data.values import TopicPartition as TopicPartition
 
 if TYPE_CHECKING:
-    from muster.assignors.data.columns import Columns
+    from muster.assignors.data.columns import SnapshotColumns
 
 MAX_PARTITIONS = 10_000_000  # of one snapshot, all topics together
 MAX_MEMBERS = 100_000
@@ -114,7 +114,7 @@ class Snapshot:
         return self.size >= FAST_FROM
 
     @cached_property
-    def columns(self) -> Columns:
+    def columns(self) -> SnapshotColumns:
         """The same as integer arrays, for assignors that are vectorised; made once."""
         from muster.assignors.data.columns import columns_of
 
@@ -139,20 +139,20 @@ class Snapshot:
 
     def owners(self) -> dict[TopicPartition, str]:
         """Who rightfully owns what: newest generation wins, a tie at the top is nobody's (KAFKA-13419)."""
-        return claims.owners(self.topics, self.members)
+        return claims.rightful_owners(self.topics, self.members)
 
     def to_json(self) -> str:
         """This snapshot as one JSON object; `from_json` gives it back equal."""
         from muster.assignors.data import snapshot_json
 
-        return snapshot_json.dump(self)
+        return snapshot_json.encode_snapshot_json(self)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Snapshot:
         """Read what `to_json` wrote, or what a person wrote; ValueError names the field that is wrong."""
         from muster.assignors.data import snapshot_json
 
-        return cls(**snapshot_json.load(text))
+        return cls(**snapshot_json.decode_snapshot_json(text))
 
 
 @dataclass(frozen=True)

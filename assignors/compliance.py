@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
 from muster.assignors.data.claims import raw_claims
-from muster.assignors.isolation.pool import DEADLINE_MS, in_thread, shared
-from muster.assignors.isolation.process import Ended, Overran, Unsendable
+from muster.assignors.isolation.pool import DEADLINE_MS, run_in_thread, shared_isolation
+from muster.assignors.isolation.process import PluginEnded, PluginOverran, UnsendablePlugin
 from muster.assignors.run import run
 from muster.assignors.shield import is_ours
 
@@ -127,7 +127,7 @@ def examine(assignor: Assignor, deadline_ms: int = DEADLINE_MS) -> Report:
             if not stopped:
                 try:
                     problem = outcome(check, name, assignor, deadline_ms)
-                except (Overran, Ended) as error:
+                except (PluginOverran, PluginEnded) as error:
                     problem, stopped = str(error), f"not tried after [{name}] of {check!r}"
             findings.append(Finding(check, name, problem))
     return Report(assignor.name, tuple(findings))
@@ -138,12 +138,12 @@ def outcome(check: str, group: str, assignor: Assignor, deadline_ms: int) -> str
     if is_ours(assignor):
         return found(check, group, assignor)
     try:
-        answer, _ = shared().ask(assignor, {"check": check, "group": group}, b"", deadline_ms, LATE)
-    except Unsendable as error:
+        answer, _ = shared_isolation().ask(assignor, {"check": check, "group": group}, b"", deadline_ms, LATE)
+    except UnsendablePlugin as error:
         warnings.warn(f"{error}; it is checked in this process", stacklevel=2)
         late = LATE.format(deadline_ms=deadline_ms)
-        return in_thread(assignor.name, lambda: found(check, group, assignor), deadline_ms, late)
-    except (Overran, Ended):
+        return run_in_thread(assignor.name, lambda: found(check, group, assignor), deadline_ms, late)
+    except (PluginOverran, PluginEnded):
         raise
     except AssignorError as error:
         return str(error)
@@ -255,7 +255,7 @@ class AssignorCompliance:
         for name, snapshot in groups().items():
             try:
                 problem = outcome(check, name, self.assignor, self.deadline_ms)
-            except (Overran, Ended) as error:
+            except (PluginOverran, PluginEnded) as error:
                 problem = str(error)
             if problem:
                 raise AssertionError(f"{self.assignor.name} [{name}]: {problem}\n{snapshot.to_json()}")

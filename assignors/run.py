@@ -20,8 +20,8 @@ from muster.assignors.api import (
     Snapshot,
     TopicPartition,
 )
-from muster.assignors.data.claims import NOBODY, claimants
-from muster.assignors.data.user_data import remembers
+from muster.assignors.data.claims import NOBODY, find_claimants
+from muster.assignors.data.user_data import claims_are_memories
 from muster.assignors.shield import is_ours, shielded
 
 LIMIT_OPTION = "max.partitions.per.member"
@@ -98,7 +98,7 @@ def withheld(snapshot: Snapshot, target: Assignment, besides: Sequence[Member] =
     waits a round for as long as anyone else claims it (KIP-429). What an eager `sticky` member remembers
     it has let go of. `besides`: members with what else they may be reading, which makes none of it theirs.
     """
-    holding = [member for member in snapshot.members if not remembers(member)]
+    holding = [member for member in snapshot.members if not claims_are_memories(member)]
     if hasattr(target.members, "owner") and len(holding) == len(snapshot.members) and not besides:
         from muster.assignors.run_columns import withheld_table
 
@@ -142,7 +142,7 @@ def _early(snapshot: Snapshot, target: Assignment, holding: Iterable[Member]) ->
             if new:
                 coming.append((member, topic, new))
                 asked.setdefault(topic, set()).update(new)
-    claimed = claimants(holding, asked) if coming else {}
+    claimed = find_claimants(holding, asked) if coming else {}
     early: _Early = {}
     for member, topic, new in coming:
         others = {partition for partition in new if claimed.get((topic, partition), member) != member}

@@ -10,12 +10,12 @@ import numpy as np
 
 from muster.assignors.api import Assignment, AssignorError, Snapshot, TopicPartition
 from muster.assignors.data.axis import Axis, Ints
-from muster.assignors.data.columns import NOBODY, Columns, OwnerTable, subscribed
+from muster.assignors.data.columns import NOBODY, OwnerTable, SnapshotColumns, subscribed
 
 _NAMED = 5
 
 
-class Partitions(Sequence[TopicPartition]):
+class AxisPartitions(Sequence[TopicPartition]):
     """Positions on an axis, read as (topic, partition)."""
 
     def __init__(self, axis: Axis, where: Ints) -> None:
@@ -76,7 +76,7 @@ def checked_table(name: str, snapshot: Snapshot, answer: Assignment, limited: bo
         reader = columns.members[int(owner[alien[0]])]
         raise AssignorError(name, f"gave {reader!r} {_names(axis, alien[:1])}, but it is not subscribed to that topic")
     return dataclasses.replace(
-        answer, members=table, unassigned=Partitions(axis, none) if len(none) else (), note=str(answer.note)
+        answer, members=table, unassigned=AxisPartitions(axis, none) if len(none) else (), note=str(answer.note)
     )
 
 
@@ -93,17 +93,17 @@ def withheld_table(snapshot: Snapshot, target: Assignment) -> Assignment | None:
         return target
     owner = table.owner.copy()
     owner[where] = NOBODY
-    return dataclasses.replace(target, members=columns.table(owner), withheld=Partitions(columns.axis, where))
+    return dataclasses.replace(target, members=columns.table(owner), withheld=AxisPartitions(columns.axis, where))
 
 
 def _kind(owner: object) -> str:
     return f"{owner.dtype} {owner.shape}" if isinstance(owner, np.ndarray) else type(owner).__name__
 
 
-def _all_read_everything(columns: Columns) -> bool:
+def _all_read_everything(columns: SnapshotColumns) -> bool:
     return all(len(topics) == len(columns.axis.topics) for topics in columns.subscriptions)
 
 
 def _names(axis: Axis, where: Ints) -> str:
-    named = ", ".join(f"{topic}-{partition}" for topic, partition in Partitions(axis, where[:_NAMED]))
+    named = ", ".join(f"{topic}-{partition}" for topic, partition in AxisPartitions(axis, where[:_NAMED]))
     return named if len(where) <= _NAMED else f"{named} and {len(where) - _NAMED} more"

@@ -45,7 +45,7 @@ def share_arenas() -> bool:
     return bool(mallopt(_ARENA_MAX, ARENAS))
 
 
-def give_back() -> bool:
+def release_free_memory() -> bool:
     """Give what is free back to the system at once; whether anything was. Takes milliseconds: not on an event loop."""
     if not sys.platform.startswith("linux"):
         return False

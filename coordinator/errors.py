@@ -83,11 +83,11 @@ class ErrorCode(IntEnum):
         return MEANINGS.get(self, self.name.replace("_", " ").lower())
 
 
-def code_of(number: int) -> ErrorCode:
+def error_code_of(number: int) -> ErrorCode:
     """What somebody else said, who may be of another version: a number that is not known here is a failure like any
     other.
 
-    >>> code_of(27), code_of(12345)
+    >>> error_code_of(27), error_code_of(12345)
     (<ErrorCode.REBALANCE_IN_PROGRESS: 27>, <ErrorCode.UNKNOWN_SERVER_ERROR: -1>)
     """
     return ErrorCode(number) if number in KNOWN else ErrorCode.UNKNOWN_SERVER_ERROR
@@ -187,11 +187,11 @@ class CoordinatorError(Exception):
         self.message = message or code.meaning
 
 
-class Refusal(Exception):
+class CallRefusal(Exception):
     """The call itself is refused (not the protocol's business); the text says what to do."""
 
 
-class Overloaded(Refusal):
+class Overloaded(CallRefusal):
     """A limit of the node is reached. `retry_after_ms` is a hint for the client's next try."""
 
     def __init__(self, text: str, retry_after_ms: int = 1_000) -> None:
@@ -199,24 +199,24 @@ class Overloaded(Refusal):
         self.retry_after_ms = retry_after_ms
 
 
-class NotThere(Refusal):
+class SubjectNotFound(CallRefusal):
     """What is asked about does not exist."""
 
 
-class NotNow(Refusal):
+class TemporarilyUnknown(CallRefusal):
     """It cannot be told at the moment; asking again later may help."""
 
 
-class Draining(Refusal):
+class NodeShuttingDown(CallRefusal):
     """The node is shutting down and takes no new calls."""
 
     def __init__(self, text: str = "the node is shutting down; find the coordinator again") -> None:
         super().__init__(text)
 
 
-class NotAuthenticated(Refusal):
+class NotAuthenticated(CallRefusal):
     """Nobody has shown who they are, or they are that no longer. The text goes to the client: it says what to bring."""
 
 
-class Denied(Refusal):
+class CallDenied(CallRefusal):
     """Whoever asks has no right to, and the answer has no place for a code. The text goes to them."""

@@ -8,7 +8,10 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.aio import Admin, Consumer, Producer, Worker
+    from muster.coordinator.client.aio import AsyncAdmin as Admin
+    from muster.coordinator.client.aio import AsyncConsumer as Consumer
+    from muster.coordinator.client.aio import AsyncProducer as Producer
+    from muster.coordinator.client.aio import AsyncWorker as Worker
 
 __all__ = ["Admin", "Consumer", "Producer", "Worker"]
 
@@ -18,4 +21,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from muster.coordinator.client import aio
 
-    return getattr(aio, name)
+    return getattr(aio, f"Async{name}")

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from muster.storage.errors import InvalidConfig
 from muster.storage.records.compression import MAX_DECOMPRESSED_BYTES
 from muster.storage.topic_config import MAX_INT, MAX_LONG, Bytes, CleanupPolicy, Milliseconds, TopicSettings
-from muster.storage.wording import expected
+from muster.storage.wording import describe_allowed
 
 __all__ = ["MAX_INT", "MAX_LONG", "LogSettings", "TopicSettings", "node_setting", "sentence"]
 
@@ -337,5 +337,5 @@ def sentence(error: ValidationError, model: type[BaseModel]) -> str:
             remedy = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(fields))}."
             parts.append(f"'{name}' is no setting of a log; {remedy}")
         else:
-            parts.append(f"'{name}' is {cut_short(repr(fault['input']))}; expected {expected(fields[name])}.")
+            parts.append(f"'{name}' is {cut_short(repr(fault['input']))}; expected {describe_allowed(fields[name])}.")
     return " ".join(parts) + (" There are more." if error.error_count() > MAX_TOLD else "")

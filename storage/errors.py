@@ -30,7 +30,7 @@ class LogFenced(StorageError):
     """What the log wrote is not to be trusted: it takes no appends until it is opened, and checked, again."""
 
 
-class OffsetOutOfRange(StorageError):
+class OffsetOutsideLog(StorageError):
     """The offset lies before the log's start or past its end."""
 
     code = 1
@@ -127,14 +127,14 @@ class RequestTimedOut(StorageError):
     name = "REQUEST_TIMED_OUT"
 
 
-class MessageTooLarge(StorageError):
+class RecordBatchTooLarge(StorageError):
     """A batch is larger than the topic's max.message.bytes."""
 
     code = 10
     name = "MESSAGE_TOO_LARGE"
 
 
-class InvalidTopic(StorageError):
+class InvalidTopicName(StorageError):
     """A topic's name breaks the rules, or clients may not write to it."""
 
     code = 17

@@ -33,21 +33,21 @@ class Resolved(str):
         return repr(self.reference)
 
 
-def resolved(text: str, environment: Mapping[str, str] = os.environ) -> str:
+def resolve_references(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """The text, with what its references stand for in their places. Raises BadReference.
 
-    >>> resolved("plain"), resolved("http://${env:HOST}:1", {"HOST": "me"}).upper()
+    >>> resolve_references("plain"), resolve_references("http://${env:HOST}:1", {"HOST": "me"}).upper()
     ('plain', 'HTTP://ME:1')
-    >>> resolved("${env:HOST}", {"HOST": "me"})
+    >>> resolve_references("${env:HOST}", {"HOST": "me"})
     '${env:HOST}'
     """
     if "${" not in text:
         return text
-    found = REFERENCE.sub(lambda match: looked_up(match[1], match[2], environment), text)
+    found = REFERENCE.sub(lambda match: look_up_reference(match[1], match[2], environment), text)
     return Resolved(found, text) if found != text or REFERENCE.search(text) else text
 
 
-def looked_up(kind: str, what: str, environment: Mapping[str, str]) -> str:
+def look_up_reference(kind: str, what: str, environment: Mapping[str, str]) -> str:
     if kind == "env":
         if what not in environment:
             raise BadReference(f"${{env:{what}}} is not in the environment; set {what}")
@@ -59,20 +59,20 @@ def looked_up(kind: str, what: str, environment: Mapping[str, str]) -> str:
     if kind == "directory":
         if "/" in name or name in (".", ".."):
             raise BadReference(f"${{directory:{what}}}: {name!r} is no name of a file in {path}")
-        return contents(Path(path) / name).rstrip("\r\n")
-    return value_in(Path(path), name)
+        return read_reference_file(Path(path) / name).rstrip("\r\n")
+    return read_property(Path(path), name)
 
 
-def value_in(file: Path, key: str) -> str:
+def read_property(file: Path, key: str) -> str:
     """Of a properties file: `key=value` lines."""
-    for line in contents(file).splitlines():
+    for line in read_reference_file(file).splitlines():
         written = re.fullmatch(r"\s*([^=:\s]+)\s*[=:](.*)", line)
         if written and written[1] == key and not key.startswith(("#", "!")):
             return written[2].strip()
     raise BadReference(f"${{file:{file}:{key}}}: the file has no line {key}=...")
 
 
-def contents(file: Path) -> str:
+def read_reference_file(file: Path) -> str:
     try:
         with file.open("rb") as opened:
             data = opened.read(MOST_BYTES + 1)

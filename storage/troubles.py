@@ -13,7 +13,7 @@ DISK_FULL = "disk-full"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Trouble(NamedTuple):
+class StorageTrouble(NamedTuple):
     """One trouble: "disk-full", or "<kind>:<topic>-<partition>"."""
 
     name: str
@@ -26,14 +26,14 @@ class Trouble(NamedTuple):
     """How many bytes found no room."""
 
 
-class Troubles:
+class StorageTroubles:
     """Those of one node: for each name the newest sentence."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, Trouble] = {}
+        self._known: dict[str, StorageTrouble] = {}
 
-    def current(self) -> tuple[Trouble, ...]:
+    def current(self) -> tuple[StorageTrouble, ...]:
         with self._lock:
             return tuple(self._known.values())
 
@@ -66,7 +66,7 @@ class Troubles:
     def _report(self, name: str, error: Exception, *, passing: bool = False, wanted: int = 0) -> None:
         with self._lock:
             before = self._known.get(name)
-            self._known[name] = Trouble(name, str(error), before.times + 1 if before else 1, passing, wanted)
+            self._known[name] = StorageTrouble(name, str(error), before.times + 1 if before else 1, passing, wanted)
 
 
 def _name(kind: str, tp: TopicPartition) -> str:

@@ -8,11 +8,11 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 
-def expected(field: FieldInfo) -> str:
+def describe_allowed(field: FieldInfo) -> str:
     """Choices, or the kind of value and its bounds.
 
     >>> from pydantic import Field
-    >>> expected(FieldInfo.from_annotated_attribute(int, Field(default=5, ge=1, le=9)))
+    >>> describe_allowed(FieldInfo.from_annotated_attribute(int, Field(default=5, ge=1, le=9)))
     'a whole number from 1 to 9'
     """
     kind = without_none(field.annotation)
@@ -21,22 +21,24 @@ def expected(field: FieldInfo) -> str:
     if kind is bool:
         return "true or false"
     if kind is str:
-        if pattern := bound(field, "pattern"):
+        if pattern := read_bound(field, "pattern"):
             return f"text that matches {pattern}"
-        longest = bound(field, "max_length")
+        longest = read_bound(field, "max_length")
         return "text" if longest is None else f"text of at most {longest} characters"
     if kind not in (int, float):
         return "a JSON object"
-    return bounded("a whole number" if kind is int else "a number", bound(field, "ge"), bound(field, "le"))
+    return describe_bounds(
+        "a whole number" if kind is int else "a number", read_bound(field, "ge"), read_bound(field, "le")
+    )
 
 
-def bounded(noun: str, low: Any, high: Any) -> str:
+def describe_bounds(noun: str, low: Any, high: Any) -> str:
     if low is not None and high is not None:
         return f"{noun} from {low} to {high}"
     return noun if low is None else f"{noun}, at least {low}"
 
 
-def bound(field: FieldInfo, name: str) -> Any:
+def read_bound(field: FieldInfo, name: str) -> Any:
     return next((getattr(limit, name) for limit in field.metadata if hasattr(limit, name)), None)
 
 
@@ -46,10 +48,10 @@ def without_none(annotation: Any) -> Any:
     return kinds[0] if NoneType in get_args(annotation) and len(kinds) == 1 else annotation
 
 
-def as_text(value: object) -> str | None:
+def setting_as_text(value: object) -> str | None:
     """A setting's value as a properties file has it; None where it has none.
 
-    >>> as_text(True), as_text(5), as_text(None)
+    >>> setting_as_text(True), setting_as_text(5), setting_as_text(None)
     ('true', '5', None)
     """
     if value is None:
@@ -57,13 +59,13 @@ def as_text(value: object) -> str | None:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def shown(settings: object, alias: str, name: str) -> str | None:
+def shown_setting(settings: object, alias: str, name: str) -> str | None:
     """The same of a setting of a model, for anybody to see: what was read elsewhere is shown as it was written.
 
     A model that has such values tells them in `references`, by their dotted names.
     """
     written: str | None = getattr(settings, "references", {}).get(alias)
-    return as_text(getattr(settings, name)) if written is None else written
+    return setting_as_text(getattr(settings, name)) if written is None else written
 
 
 def is_secret(settings: object, alias: str, field: FieldInfo) -> bool:
@@ -76,12 +78,12 @@ _DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _PERMISSION = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
-def remedy(error: OSError) -> str:
+def os_error_remedy(error: OSError) -> str:
     """What to do about what the operating system refused.
 
-    >>> remedy(OSError(errno.ENOSPC, "No space left on device"))
+    >>> os_error_remedy(OSError(errno.ENOSPC, "No space left on device"))
     'free some space'
-    >>> remedy(OSError(errno.EMFILE, "Too many open files"))
+    >>> os_error_remedy(OSError(errno.EMFILE, "Too many open files"))
     'allow the process more open files (ulimit -n, LimitNOFILE)'
     """
     if error.errno in _FULL:

@@ -21,7 +21,7 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.text import Text
 
-from muster.coordinator.bench.pages import LARGE, StandIn, app_of
+from muster.coordinator.bench.pages import LARGE, StandInNode, make_app
 from muster.coordinator.client import Admin, Consumer, Producer
 from tests.support.chromium import ARGUMENTS, CHROMIUM, SETTINGS, Seeded, listening, wait_until
 from tests.support.node import running_node
@@ -201,7 +201,7 @@ def main(home: Path) -> None:
         if shutil.which("tmux"):
             for name, keys in (("terminal-top", ("j",)), ("terminal-top-group", ("/", *"billing", "Enter", "Enter"))):
                 terminal_taken(chromium, top_shown(node.address, keys), "muster top", TOP[0], home / f"{name}.png")
-        with listening(app_of(StandIn(1_000, 10_000, 1_000, time.time_ns() // 1_000_000))) as url:
+        with listening(make_app(StandInNode(1_000, 10_000, 1_000, time.time_ns() // 1_000_000))) as url:
             taken(chromium, f"{url}/groups/{LARGE}", home / "page-large.png", "light", WIDE, 1_000)
         chromium.close()
         for reader in seeded.readers:

@@ -41,7 +41,7 @@ class LagAssignor:
         plan: dict[str, dict[str, list[int]]] = {member: {} for member in wanted}
         for topic in snapshot.subscribed_topics():
             lags = topic_lags(snapshot, topic)
-            for member, partitions in zip(takers[topic], deal(lags, len(takers[topic])), strict=True):
+            for member, partitions in zip(takers[topic], deal_by_lag(lags, len(takers[topic])), strict=True):
                 if partitions:
                     plan[member][topic] = sorted(partitions)
         return plan
@@ -55,7 +55,7 @@ def topic_lags(snapshot: Snapshot, topic: str) -> list[int]:
     return lags + [0] * (count - len(lags))
 
 
-def deal(lags: Sequence[int], among: int) -> list[list[int]]:
+def deal_by_lag(lags: Sequence[int], among: int) -> list[list[int]]:
     """Partitions for each of `among` takers.
 
     Fewest partitions first means that every round of `among` partitions gives each taker exactly one,

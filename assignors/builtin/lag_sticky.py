@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.api import Assignment, RebalanceProtocol, Snapshot
-from muster.assignors.data.columns import Columns
+from muster.assignors.data.columns import SnapshotColumns
 from muster.assignors.options import LagStickyOptions, read_options
-from muster.assignors.solving.improving import Knobs
+from muster.assignors.solving.improving import MoveThresholds
 from muster.assignors.solving.weighted import Placement
 
 
@@ -37,13 +37,13 @@ class LagStickyAssignor:
     def assign(self, snapshot: Snapshot) -> Assignment:
         options = read_options(self.name, LagStickyOptions, snapshot.options)
         columns = snapshot.columns
-        knobs = Knobs(
+        knobs = MoveThresholds(
             tolerance=options.tolerance,
             min_gain=options.min_gain,
             budget=options.move_budget,
             dampening=options.dampening,
             seed=options.seed,
-            frozen=cooling(columns, options),
+            frozen=cooling_partitions(columns, options),
             # The second round of a cooperative hand-over must not start a third one.
             calm=True,
         )
@@ -52,7 +52,7 @@ class LagStickyAssignor:
         return Assignment(columns.table(outcome.owner), note=outcome.note)
 
 
-def cooling(columns: Columns, options: LagStickyOptions) -> NDArray[np.bool_] | None:
+def cooling_partitions(columns: SnapshotColumns, options: LagStickyOptions) -> NDArray[np.bool_] | None:
     """Partitions that moved too recently to move again."""
     if not options.moved_at_ms:
         return None

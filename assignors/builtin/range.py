@@ -40,16 +40,16 @@ class RangeAssignor:
         for topic, subscribers in takers.items():
             count, among = snapshot.topics.get(topic, 0), len(subscribers)
             if (count, among) not in cuts:
-                cuts[count, among] = cut(count, among)
+                cuts[count, among] = cut_into_runs(count, among)
             for index, run in zip(subscribers, cuts[count, among], strict=False):
                 plan[index][topic] = run
         return {member.id: share for member, share in zip(members, plan, strict=True)}
 
 
-def cut(count: int, among: int) -> list[range]:
+def cut_into_runs(count: int, among: int) -> list[range]:
     """`count` partitions in `among` consecutive runs; the first ones are one longer; no empty runs.
 
-    >>> cut(5, 3)
+    >>> cut_into_runs(5, 3)
     [range(0, 2), range(2, 4), range(4, 5)]
     """
     length, longer = divmod(count, among)

@@ -29,12 +29,12 @@ class UniformAssignor:
         import numpy as np
 
         from muster.assignors.options import UniformOptions, read_options
-        from muster.assignors.solving.improving import Knobs
+        from muster.assignors.solving.improving import MoveThresholds
         from muster.assignors.solving.weighted import Placement
 
         options = read_options(self.name, UniformOptions, snapshot.options)
         if options.plain:
             return sticky_plan(snapshot)
         columns = snapshot.columns
-        outcome = Placement(columns, np.ones(columns.axis.size), options, Knobs(prove=False)).decide()
+        outcome = Placement(columns, np.ones(columns.axis.size), options, MoveThresholds(prove=False)).decide()
         return Assignment(columns.table(outcome.owner), note=outcome.note)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 NOBODY = -1
 
 
-def owners(topics: Mapping[str, int], members: Sequence[Member]) -> dict[tuple[str, int], str]:
+def rightful_owners(topics: Mapping[str, int], members: Sequence[Member]) -> dict[tuple[str, int], str]:
     """{(topic, partition): member id}: the newest generation wins, a tie at the top is nobody's.
 
     Claims to partitions that do not exist, and winners who no longer subscribe, count for nothing.
@@ -73,7 +73,7 @@ def raw_claims(members: Sequence[Member]) -> dict[tuple[str, int], set[str]]:
     return claimed
 
 
-def claimants(members: Iterable[Member], asked: Mapping[str, set[int]]) -> dict[tuple[str, int], str | None]:
+def find_claimants(members: Iterable[Member], asked: Mapping[str, set[int]]) -> dict[tuple[str, int], str | None]:
     """Who claims each partition that is asked for, right or wrong; None where several do."""
     found: dict[tuple[str, int], str | None] = {}
     for member in members:

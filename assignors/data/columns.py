@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.data.axis import Axis, Ints
-from muster.assignors.data.member_table import MemberList, MemberRow, MemberTable
+from muster.assignors.data.member_table import MemberList, MemberTable, TableMember
 from muster.assignors.data.order import in_java_order, in_kafka_order
-from muster.assignors.data.values import Facts
+from muster.assignors.data.values import SnapshotValues
 
 NOBODY = -1
 FEW = 64
@@ -26,7 +26,7 @@ FEW = 64
 
 
 @dataclass(frozen=True)
-class Columns:
+class SnapshotColumns:
     """What a vectorised assignor works on; get it as `snapshot.columns`."""
 
     axis: Axis  # subscribed topics only
@@ -35,7 +35,7 @@ class Columns:
     subscription_of: NDArray[np.int32]  # by member
     owner: NDArray[np.int32]  # rightful owner by partition, or -1
     claimed: NDArray[np.bool_]  # by anyone, rightfully or not
-    snapshot: Facts
+    snapshot: SnapshotValues
 
     @cached_property
     def readers(self) -> NDArray[np.int32]:
@@ -89,7 +89,7 @@ class Columns:
 class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
     """{member: {topic: [partitions]}} over an owner array."""
 
-    def __init__(self, columns: Columns, owner: NDArray[np.int32]) -> None:
+    def __init__(self, columns: SnapshotColumns, owner: NDArray[np.int32]) -> None:
         self.columns, self.owner = columns, owner
 
     @cached_property
@@ -131,7 +131,7 @@ class OwnerTable(Mapping[str, Mapping[str, Sequence[int]]]):
         return f"<{len(self)} members, {len(self.owner)} partitions>"
 
 
-def columns_of(snapshot: Facts) -> Columns:
+def columns_of(snapshot: SnapshotValues) -> SnapshotColumns:
     """The columns of a snapshot; fast from a `MemberTable`, a pass over all claims from a list."""
     members = snapshot.members
     if isinstance(members, MemberList) and members.untouched:
@@ -151,7 +151,7 @@ def columns_of(snapshot: Facts) -> Columns:
     owner, claimed = _resolve(table, order, axis, subscriptions, subscription_of)
     for array in (owner, claimed, subscription_of, axis.base, *subscriptions):
         array.flags.writeable = False  # One snapshot serves many readers.
-    return Columns(
+    return SnapshotColumns(
         axis=axis,
         members=tuple(table.rows[number].id for number in order.tolist()),
         subscriptions=subscriptions,
@@ -162,19 +162,19 @@ def columns_of(snapshot: Facts) -> Columns:
     )
 
 
-def table_of(snapshot: Facts) -> MemberTable:
+def table_of(snapshot: SnapshotValues) -> MemberTable:
     """Members of any kind as a table."""
     if isinstance(snapshot.members, MemberTable):
         return snapshot.members
     axis = Axis.of(in_java_order(t for t, count in snapshot.topics.items() if count > 0), snapshot.topics)
     base = dict(zip(axis.topics, axis.base.tolist(), strict=False))
     known: dict[tuple[str, ...], int] = {}
-    rows: list[MemberRow] = []
+    rows: list[TableMember] = []
     kinds: list[int] = []
     claims: list[Ints | None] = []
     topics: tuple[str, ...] | None = None
     for member in snapshot.members:
-        rows.append(MemberRow(member.id, member.generation, member.instance_id, member.rack, member.user_data))
+        rows.append(TableMember(member.id, member.generation, member.instance_id, member.rack, member.user_data))
         if member.topics is not topics:  # Members that read the same share one tuple more often than not.
             topics, kind = member.topics, known.setdefault(member.topics, len(known))
         kinds.append(kind)
@@ -182,13 +182,13 @@ def table_of(snapshot: Facts) -> MemberTable:
     return MemberTable(rows, list(known), kinds, axis, claims)
 
 
-def kafka_order(rows: Sequence[MemberRow]) -> NDArray[np.intp]:
+def kafka_order(rows: Sequence[TableMember]) -> NDArray[np.intp]:
     """Numbers of the members in Kafka's order."""
     number = {row.id: index for index, row in enumerate(rows)}
     return np.array([number[row.id] for row in in_kafka_order(rows)], dtype=np.intp)
 
 
-def _wanted(snapshot: Facts, table: MemberTable) -> list[str]:
+def _wanted(snapshot: SnapshotValues, table: MemberTable) -> list[str]:
     used = set(np.unique(np.asarray(table.subscription_of, dtype=np.intp)).tolist())
     wanted: set[str] = set().union(*(table.subscriptions[kind] for kind in used))
     if wanted.issuperset(table.axis.topics):

@@ -14,7 +14,7 @@ from muster.assignors.data.values import Member
 
 
 @dataclass(frozen=True)
-class MemberRow:
+class TableMember:
     """What a `MemberTable` knows of a member besides its topics and claims."""
 
     id: str
@@ -60,7 +60,7 @@ class MemberTable(Sequence[Member]):
 
     def __init__(
         self,
-        rows: Sequence[MemberRow],
+        rows: Sequence[TableMember],
         subscriptions: Sequence[tuple[str, ...]],
         subscription_of: Sequence[int],
         axis: Axis,
@@ -90,7 +90,7 @@ class MemberTable(Sequence[Member]):
             return [self[number] for number in range(*index.indices(len(self)))]
         return self._member(self.rows[index], self.subscription_of[index], self.claims[index])
 
-    def _member(self, row: MemberRow, kind: int, claim: Ints | None) -> Member:
+    def _member(self, row: TableMember, kind: int, claim: Ints | None) -> Member:
         return Member(
             id=row.id,
             topics=self.subscriptions[kind],

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict, TypeVar
 
-from muster.assignors.data.values import Facts, JsonValue, Member
+from muster.assignors.data.values import JsonValue, Member, SnapshotValues
 
 _T = TypeVar("_T")
 
@@ -31,7 +31,7 @@ class SnapshotFields(TypedDict):
     stale: Mapping[str, Sequence[int]]
 
 
-def dump(snapshot: Facts) -> str:
+def encode_snapshot_json(snapshot: SnapshotValues) -> str:
     """One JSON object without spaces; fields at their default are left out."""
     out: dict[str, Any] = {
         "topics": dict(snapshot.topics),
@@ -47,10 +47,10 @@ def dump(snapshot: Facts) -> str:
         out["options"] = dict(snapshot.options)
     if snapshot.stale:
         out["stale"] = {topic: list(partitions) for topic, partitions in snapshot.stale.items()}
-    return compact(out)
+    return compact_json(out)
 
 
-def compact(fields: Mapping[str, object]) -> str:
+def compact_json(fields: Mapping[str, object]) -> str:
     """A JSON object without spaces.
 
     Long lists are written some entries at a time: the interpreter lets other threads run in between.
@@ -68,7 +68,7 @@ def _in_portions(entries: list[object]) -> Iterator[str]:
         yield _write(entries[begin : begin + _AT_A_TIME])[1:-1]
 
 
-def load(text: str | bytes) -> SnapshotFields:
+def decode_snapshot_json(text: str | bytes) -> SnapshotFields:
     """Read the fields of a snapshot; ValueError names the field, what was expected and what stands there."""
     try:
         raw = json.loads(text)
@@ -76,24 +76,24 @@ def load(text: str | bytes) -> SnapshotFields:
         raise ValueError(f"a snapshot is one JSON object, but this is not JSON: {error}") from None
     except RecursionError:
         raise ValueError("a snapshot is one JSON object; this one is nested too deeply to read") from None
-    known_fields(expect(raw, dict, "snapshot"), _SNAPSHOT_FIELDS, "snapshot")
+    check_known_fields(expect_kind(raw, dict, "snapshot"), _SNAPSHOT_FIELDS, "snapshot")
     return SnapshotFields(
-        topics=mapping(required(raw, "topics", "snapshot"), "topics", whole_number),
-        members=members_of(required(raw, "members", "snapshot"), _member_in),
-        lags=_optional(raw, "lags", lambda value: mapping(value, "lags", _numbers)),
-        racks=_optional(raw, "racks", lambda value: mapping(value, "racks", _rack_lists)),
-        assignor=expect(raw.get("assignor", ""), str, "assignor"),
-        options=expect(raw.get("options", {}), dict, "options"),
-        stale=mapping(raw.get("stale", {}), "stale", _numbers),
+        topics=read_mapping(required(raw, "topics", "snapshot"), "topics", read_whole_number),
+        members=read_members(required(raw, "members", "snapshot"), _member_in),
+        lags=_optional(raw, "lags", lambda value: read_mapping(value, "lags", _numbers)),
+        racks=_optional(raw, "racks", lambda value: read_mapping(value, "racks", _rack_lists)),
+        assignor=expect_kind(raw.get("assignor", ""), str, "assignor"),
+        options=expect_kind(raw.get("options", {}), dict, "options"),
+        stale=read_mapping(raw.get("stale", {}), "stale", _numbers),
     )
 
 
-def members_of(raw: object, read: Callable[[dict[str, Any], str], Member]) -> list[Member]:
+def read_members(raw: object, read: Callable[[dict[str, Any], str], Member]) -> list[Member]:
     """A list of members, each with an id of its own."""
     members: list[Member] = []
     seen: set[str] = set()
-    for index, item in enumerate(expect(raw, list, "members")):
-        member = read(expect(item, dict, f"members[{index}]"), f"members[{index}]")
+    for index, item in enumerate(expect_kind(raw, list, "members")):
+        member = read(expect_kind(item, dict, f"members[{index}]"), f"members[{index}]")
         if member.id in seen:
             raise ValueError(f"members[{index}].id: {member.id!r} appears twice; member ids must differ")
         seen.add(member.id)
@@ -101,7 +101,7 @@ def members_of(raw: object, read: Callable[[dict[str, Any], str], Member]) -> li
     return members
 
 
-def known_fields(raw: dict[str, Any], known: Sequence[str], where: str) -> None:
+def check_known_fields(raw: dict[str, Any], known: Sequence[str], where: str) -> None:
     for key in raw:
         if key not in known:
             raise ValueError(f"{where}: {key!r} is not a field of it; its fields are {', '.join(known)}")
@@ -113,26 +113,28 @@ def required(raw: dict[str, Any], key: str, where: str) -> Any:
     return raw[key]
 
 
-def expect(value: Any, kind: type[_T], where: str) -> _T:
+def expect_kind(value: Any, kind: type[_T], where: str) -> _T:
     if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
         return value
     words = {dict: "an object", list: "a list", str: "a string", int: "a whole number"}
     raise ValueError(f"{where}: expected {words[kind]}, got {shorten(value)}")
 
 
-def mapping(raw: object, where: str, read: Callable[[object, str], _T]) -> dict[str, _T]:
-    return {key: read(value, f"{where}.{key}") for key, value in expect(raw, dict, where).items()}
+def read_mapping(raw: object, where: str, read: Callable[[object, str], _T]) -> dict[str, _T]:
+    return {key: read(value, f"{where}.{key}") for key, value in expect_kind(raw, dict, where).items()}
 
 
-def whole_number(raw: object, where: str) -> int:
-    number = expect(raw, int, where)
+def read_whole_number(raw: object, where: str) -> int:
+    number = expect_kind(raw, int, where)
     if number < 0:
         raise ValueError(f"{where}: expected a number of 0 or more, got {number}")
     return number
 
 
-def texts(raw: object, where: str) -> tuple[str, ...]:
-    return tuple(expect(item, str, f"{where}[{index}]") for index, item in enumerate(expect(raw, list, where)))
+def read_texts(raw: object, where: str) -> tuple[str, ...]:
+    return tuple(
+        expect_kind(item, str, f"{where}[{index}]") for index, item in enumerate(expect_kind(raw, list, where))
+    )
 
 
 def shorten(value: object) -> str:
@@ -156,14 +158,14 @@ def _member_out(member: Member) -> dict[str, Any]:
 
 
 def _member_in(raw: dict[str, Any], where: str) -> Member:
-    known_fields(raw, _MEMBER_FIELDS, where)
+    check_known_fields(raw, _MEMBER_FIELDS, where)
     return Member(
-        id=expect(required(raw, "id", where), str, f"{where}.id"),
-        topics=texts(required(raw, "topics", where), f"{where}.topics"),
-        owned=_optional(raw, "owned", lambda value: mapping(value, f"{where}.owned", _numbers)),
-        generation=expect(raw.get("generation", -1), int, f"{where}.generation"),
-        instance_id=_optional(raw, "instance_id", lambda value: expect(value, str, f"{where}.instance_id")),
-        rack=_optional(raw, "rack", lambda value: expect(value, str, f"{where}.rack")),
+        id=expect_kind(required(raw, "id", where), str, f"{where}.id"),
+        topics=read_texts(required(raw, "topics", where), f"{where}.topics"),
+        owned=_optional(raw, "owned", lambda value: read_mapping(value, f"{where}.owned", _numbers)),
+        generation=expect_kind(raw.get("generation", -1), int, f"{where}.generation"),
+        instance_id=_optional(raw, "instance_id", lambda value: expect_kind(value, str, f"{where}.instance_id")),
+        rack=_optional(raw, "rack", lambda value: expect_kind(value, str, f"{where}.rack")),
         user_data=_bytes(raw.get("user_data", ""), f"{where}.user_data"),
     )
 
@@ -173,7 +175,7 @@ def _optional(raw: dict[str, Any], key: str, read: Callable[[Any], _T]) -> _T | 
 
 
 def _numbers(raw: object, where: str) -> list[int]:
-    listed = expect(raw, list, where)
+    listed = expect_kind(raw, list, where)
     for index, item in enumerate(listed):
         if type(item) is not int or item < 0:
             raise ValueError(f"{where}[{index}]: expected a number of 0 or more, got {shorten(item)}")
@@ -181,11 +183,11 @@ def _numbers(raw: object, where: str) -> list[int]:
 
 
 def _rack_lists(raw: object, where: str) -> list[tuple[str, ...]]:
-    return [texts(item, f"{where}[{index}]") for index, item in enumerate(expect(raw, list, where))]
+    return [read_texts(item, f"{where}[{index}]") for index, item in enumerate(expect_kind(raw, list, where))]
 
 
 def _bytes(raw: object, where: str) -> bytes:
     try:
-        return base64.b64decode(expect(raw, str, where), validate=True)
+        return base64.b64decode(expect_kind(raw, str, where), validate=True)
     except (binascii.Error, ValueError):
         raise ValueError(f"{where}: expected base64 text, got {shorten(raw)}") from None

@@ -30,7 +30,7 @@ _END = struct.Struct(">ih")
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class SubscribedMember:
     """A member as the leader's JoinGroup answer lists it."""
 
     member_id: str
@@ -170,7 +170,7 @@ def member_from_subscription(
     return _member(member_id, instance_id, _said(blob, lists), assignor)
 
 
-def member_of(member_id: str, instance_id: str | None, said: Subscription, assignor: str = "") -> Member:
+def member_from_parsed(member_id: str, instance_id: str | None, said: Subscription, assignor: str = "") -> Member:
     """As `member_from_subscription`, of a subscription that has been read; its claims are passed on as they are."""
     told = said.version, said.topics, said.user_data, said.owned, said.generation, said.rack
     return _member(member_id, instance_id, told, assignor)
@@ -184,13 +184,13 @@ def _member(member_id: str, instance_id: str | None, said: _Said, assignor: str)
     elif version < 2 and assignor == "cooperative-sticky" and user_data:
         generation = parse_cooperative_user_data(user_data) if len(user_data) >= 4 else -1
     member = Member(member_id, topics, owned, generation, instance_id, rack, user_data or b"")
-    if user_data and assignor != "sticky" and remembers(member):
+    if user_data and assignor != "sticky" and claims_are_memories(member):
         # librdkafka's cooperative-sticky says what it holds in its user data as well: that is no memory, and withholds.
         return replace(member, user_data=b"")
     return member
 
 
-def remembers(member: Member) -> bool:
+def claims_are_memories(member: Member) -> bool:
     """Whether `owned` is only what the member had: eager `sticky` says so in its user data, and has let go of it.
 
     Such a claim guides a plan, and holds up nobody.

@@ -27,7 +27,7 @@ class Member:
     user_data: bytes = b""
 
 
-class Facts(Protocol):
+class SnapshotValues(Protocol):
     """What a `Snapshot` holds, for those who only read it. Field by field as there."""
 
     @property

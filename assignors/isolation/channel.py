@@ -28,7 +28,7 @@ class ChannelClosed(Exception):
     """The other end is gone."""
 
 
-class Garbled(Exception):
+class GarbledFrame(Exception):
     """The other end sent what is no frame."""
 
 
@@ -54,18 +54,20 @@ class Channel:
                 raise ChannelClosed
             header_size, body_size, where = HEAD.unpack(head)
             if header_size > MAX_HEADER_BYTES or body_size > MAX_BODY_BYTES:
-                raise Garbled(f"a header of {header_size} bytes, a body of {body_size}")
+                raise GarbledFrame(f"a header of {header_size} bytes, a body of {body_size}")
             text = self._receive(header_size, deadline_s)
-            body = mapped(descriptors, body_size) if where == SHARED else self._receive(body_size, deadline_s)
+            body = (
+                map_shared_memory(descriptors, body_size) if where == SHARED else self._receive(body_size, deadline_s)
+            )
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
         try:
             header = json.loads(text.decode("utf-8", "surrogatepass"))
         except (ValueError, RecursionError) as error:
-            raise Garbled(str(error)) from None
+            raise GarbledFrame(str(error)) from None
         if not isinstance(header, dict):
-            raise Garbled("the header is no object")
+            raise GarbledFrame("the header is no object")
         return header, body
 
     def close(self) -> None:
@@ -112,7 +114,7 @@ class Channel:
             raise ChannelClosed from None
 
 
-def mapped(descriptors: list[int], size: int) -> bytes | mmap.mmap:
+def map_shared_memory(descriptors: list[int], size: int) -> bytes | mmap.mmap:
     if not descriptors or os.fstat(descriptors[0]).st_size < size:
-        raise Garbled(f"no shared memory of {size} bytes came along")
+        raise GarbledFrame(f"no shared memory of {size} bytes came along")
     return mmap.mmap(descriptors[0], size, prot=mmap.PROT_READ) if size else b""

@@ -24,26 +24,26 @@ MAX_NOTE = 10_000
 ROWS, OWNERS = "rows", "owners"
 
 
-def dump_snapshot(snapshot: Snapshot) -> tuple[dict[str, Any], bytes, Snapshot]:
+def pack_question(snapshot: Snapshot) -> tuple[dict[str, Any], bytes, Snapshot]:
     """Header, body, and the snapshot with its members as a table. Raises ValueError for a lag beyond 64 bits."""
     listed = not isinstance(snapshot.members, MemberTable)
     tabled = replace(snapshot, members=table_of(snapshot)) if listed else snapshot
     try:
-        return {"listed": listed}, snapshot_binary.dump(tabled), tabled
+        return {"listed": listed}, snapshot_binary.encode_snapshot(tabled), tabled
     except OverflowError:
         raise ValueError("a lag, or another number of the snapshot, does not fit into 64 bits") from None
 
 
-def load_snapshot(header: Mapping[str, Any], body: Any) -> Snapshot:
+def unpack_question(header: Mapping[str, Any], body: Any) -> Snapshot:
     """As the plugin is to see it: a list of members where the caller had one, lags as plain numbers."""
-    snapshot = snapshot_binary.load(body)
+    snapshot = snapshot_binary.decode_snapshot(body)
     lags = snapshot.lags and {topic: tuple(np.asarray(row).tolist()) for topic, row in snapshot.lags.items()}
     table = table_of(snapshot)
     members = MemberList(table) if header["listed"] else table
     return replace(snapshot, members=members, lags=lags)
 
 
-def dump_plan(snapshot: Snapshot, plan: Assignment) -> tuple[dict[str, Any], bytes]:
+def pack_plan(snapshot: Snapshot, plan: Assignment) -> tuple[dict[str, Any], bytes]:
     """Header and body of a checked plan: where every partition has a reader, as owners, however it was written."""
     header: dict[str, Any] = {"note": plan.note[:MAX_NOTE], "unassigned": [list(tp) for tp in plan.unassigned]}
     if isinstance(plan.members, OwnerTable):
@@ -57,7 +57,7 @@ def dump_plan(snapshot: Snapshot, plan: Assignment) -> tuple[dict[str, Any], byt
         for member, share in plan.members.items()
         for topic, partitions in share.items()
     ]
-    numbers = np.fromiter(chain.from_iterable(rows_of(plan.members)), "<i8")
+    numbers = np.fromiter(chain.from_iterable(encode_rows(plan.members)), "<i8")
     return header | {"form": ROWS, "rows": len(rows)}, np.array(rows, dtype="<i4").tobytes() + numbers.tobytes()
 
 
@@ -72,29 +72,29 @@ def owner_of_each(snapshot: Snapshot, shares: Mapping[str, Mapping[str, Sequence
     rows_each = [len(share) for share in shares.values()]
     count = sum(rows_each)
     starts = np.fromiter(map(base.__getitem__, chain.from_iterable(shares.values())), np.int64, count)
-    sizes = np.fromiter(map(len, rows_of(shares)), np.int64, count)
-    numbers = np.fromiter(chain.from_iterable(rows_of(shares)), np.int64, int(sizes.sum()))
+    sizes = np.fromiter(map(len, encode_rows(shares)), np.int64, count)
+    numbers = np.fromiter(chain.from_iterable(encode_rows(shares)), np.int64, int(sizes.sum()))
     readers = np.repeat(np.array([number[member] for member in shares], "<i4"), rows_each)
     owner = np.full(columns.axis.size, NOBODY, "<i4")
     owner[np.repeat(starts, sizes) + numbers] = np.repeat(readers, sizes)
     return owner
 
 
-def rows_of(shares: Mapping[str, Mapping[str, Sequence[int]]]) -> Iterator[Sequence[int]]:
+def encode_rows(shares: Mapping[str, Mapping[str, Sequence[int]]]) -> Iterator[Sequence[int]]:
     return chain.from_iterable(share.values() for share in shares.values())
 
 
-def load_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: Any) -> Assignment:
+def unpack_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: Any) -> Assignment:
     """The plan for `snapshot`, in which each partition has exactly one rightful reader. Raises AssignorError."""
     try:
         unassigned = tuple((str(topic), int(number)) for topic, number in header["unassigned"])
         note = str(header["note"])[:MAX_NOTE]
         if header["form"] == OWNERS:
-            return checked(name, snapshot, Assignment(owners(snapshot, body), unassigned=unassigned, note=note))
+            return checked(name, snapshot, Assignment(read_owners(snapshot, body), unassigned=unassigned, note=note))
         count = int(header["rows"])
         rows = np.frombuffer(body, dtype="<i4", count=3 * count).reshape(count, 3)
         numbers = np.frombuffer(body, dtype="<i8", offset=12 * count)
-        shares = shares_of(snapshot, rows, numbers)
+        shares = decode_rows(snapshot, rows, numbers)
     except AssignorError:
         raise
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -102,7 +102,7 @@ def load_plan(name: str, snapshot: Snapshot, header: Mapping[str, Any], body: An
     return checked(name, snapshot, Assignment(shares, unassigned=unassigned, note=note))
 
 
-def owners(snapshot: Snapshot, body: Any) -> OwnerTable:
+def read_owners(snapshot: Snapshot, body: Any) -> OwnerTable:
     columns = snapshot.columns
     owner = np.frombuffer(body, dtype="<i4").astype(np.int32)
     if len(owner) != columns.axis.size or (len(owner) and not -1 <= owner.min() <= owner.max() < len(columns.members)):
@@ -110,7 +110,7 @@ def owners(snapshot: Snapshot, body: Any) -> OwnerTable:
     return columns.table(owner)
 
 
-def shares_of(snapshot: Snapshot, rows: Any, numbers: Any) -> dict[str, dict[str, Sequence[int]]]:
+def decode_rows(snapshot: Snapshot, rows: Any, numbers: Any) -> dict[str, dict[str, Sequence[int]]]:
     """Shares of all members; ValueError or IndexError where the numbers mean nothing."""
     ids, topics = [member.id for member in snapshot.members], list(snapshot.topics)
     if len(rows) and (int(rows.min()) < 0 or int(rows[:, 2].sum(dtype=np.int64)) != len(numbers)):

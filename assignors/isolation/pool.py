@@ -13,8 +13,8 @@ from queue import Empty, SimpleQueue
 from typing import Any, Literal, TypeVar
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, RebalanceProtocol, Snapshot
-from muster.assignors.isolation.plans import dump_snapshot, load_plan
-from muster.assignors.isolation.process import Overran, PluginProcess, packed
+from muster.assignors.isolation.plans import pack_question, unpack_plan
+from muster.assignors.isolation.process import PluginOverran, PluginProcess, pack_assignor
 from muster.assignors.run import check_snapshot, run, withheld
 from muster.assignors.shield import is_ours
 
@@ -84,7 +84,7 @@ class Isolation:
             return run(assignor, snapshot, withhold)
         late = f"was not done after {{deadline_ms}} ms; {remedy}"
         if not self.by_process:
-            return in_thread(assignor.name, lambda: run(assignor, snapshot, withhold), deadline_ms, late)
+            return run_in_thread(assignor.name, lambda: run(assignor, snapshot, withhold), deadline_ms, late)
         return self.run_apart(assignor, snapshot, deadline_ms, withhold, late)
 
     def run_apart(
@@ -93,18 +93,18 @@ class Isolation:
         """As `run`, in a process of its own whoever wrote it."""
         check_snapshot(assignor.name, snapshot)
         try:
-            header, body, tabled = dump_snapshot(snapshot)
+            header, body, tabled = pack_question(snapshot)
         except (ValueError, TypeError) as error:
             raise AssignorError(assignor.name, f"cannot run: {error}") from error
         answer, plan = self.ask(assignor, header, body, deadline_ms, late)
-        target = load_plan(assignor.name, tabled, answer, plan)
+        target = unpack_plan(assignor.name, tabled, answer, plan)
         return withheld(tabled, target) if withhold and assignor.protocol is RebalanceProtocol.COOPERATIVE else target
 
     def ask(
         self, assignor: Assignor, header: dict[str, Any], body: bytes, deadline_ms: int, late: str
     ) -> tuple[dict[str, Any], Any]:
         """One question to a process of this plugin. Raises AssignorError."""
-        key = packed(assignor)
+        key = pack_assignor(assignor)
         process = self._take(key, assignor, deadline_ms)
         try:
             return process.ask(header, body, deadline_ms, late)
@@ -187,24 +187,26 @@ class Isolation:
 
 
 @lru_cache(maxsize=1)
-def shared() -> Isolation:
+def shared_isolation() -> Isolation:
     """The one of tools, drivers and tests, which have no settings of a node: what plugins print is shown."""
-    return kept_until_exit(IsolationLimits(show_output=True))
+    return isolation_until_exit(IsolationLimits(show_output=True))
 
 
-def kept_until_exit(limits: IsolationLimits) -> Isolation:
+def isolation_until_exit(limits: IsolationLimits) -> Isolation:
     """One that nobody closes before this program ends."""
     made = Isolation(limits)
     atexit.register(made.close)
     return made
 
 
-def decide(assignor: Assignor, snapshot: Snapshot, withhold: bool) -> Assignment:
+def decide_for_tool(assignor: Assignor, snapshot: Snapshot, withhold: bool) -> Assignment:
     """A plan for a tool: within the time that a group gives its assignor unless told otherwise."""
-    return shared().run(assignor, snapshot, DEADLINE_MS, withhold=withhold, remedy="mend it, or use another one")
+    return shared_isolation().run(
+        assignor, snapshot, DEADLINE_MS, withhold=withhold, remedy="mend it, or use another one"
+    )
 
 
-def in_thread(name: str, work: Callable[[], Result], deadline_ms: int, late: str) -> Result:
+def run_in_thread(name: str, work: Callable[[], Result], deadline_ms: int, late: str) -> Result:
     """What `work` gives or raises. Past the deadline it goes on by itself, in a thread that keeps no process alive."""
     answers: SimpleQueue[tuple[Result | None, BaseException | None]] = SimpleQueue()
 
@@ -218,7 +220,7 @@ def in_thread(name: str, work: Callable[[], Result], deadline_ms: int, late: str
     try:
         result, error = answers.get(timeout=deadline_ms / 1000)
     except Empty:
-        raise Overran(name, late.format(deadline_ms=deadline_ms)) from None
+        raise PluginOverran(name, late.format(deadline_ms=deadline_ms)) from None
     if error is not None:
         raise error
     return result  # type: ignore[return-value]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from muster.assignors.api import Assignor, AssignorError
-from muster.assignors.isolation.channel import Channel, ChannelClosed, Garbled
+from muster.assignors.isolation.channel import Channel, ChannelClosed, GarbledFrame
 
 START_DEADLINE_MS = 15_000
 """For Python to start and the plugin's module to be imported; a plan's deadline counts from then on."""
@@ -27,11 +27,11 @@ ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THRE
 """Libraries of linear algebra start a thread, with a stack each, for every core when they are imported."""
 
 
-class Overran(AssignorError):
+class PluginOverran(AssignorError):
     """A plugin that was not done by its deadline."""
 
 
-class Ended(AssignorError):
+class PluginEnded(AssignorError):
     """A plugin whose process ended before it had answered."""
 
 
@@ -45,7 +45,7 @@ class PluginProcess:
         """Raises AssignorError when the plugin cannot be sent, or cannot be loaded there."""
         self.name = assignor.name
         self._max_memory_bytes = max_memory_bytes
-        blob = packed(assignor)
+        blob = pack_assignor(assignor)
         ours, theirs = socket.socketpair()
         lifeline, self._lifeline = os.pipe()
         with theirs:
@@ -87,12 +87,12 @@ class PluginProcess:
             answer, plan = self._channel.receive(until_s)
         except TimeoutError:
             self.kill()
-            raise Overran(self.name, late.format(deadline_ms=deadline_ms)) from None
+            raise PluginOverran(self.name, late.format(deadline_ms=deadline_ms)) from None
         except ChannelClosed:
-            raise Ended(self.name, f"ended its process before it had answered ({self._last_word()})") from None
-        except (Garbled, OSError) as error:
+            raise PluginEnded(self.name, f"ended its process before it had answered ({self._last_word()})") from None
+        except (GarbledFrame, OSError) as error:
             self.kill()
-            raise Ended(self.name, f"its process sent something unreadable ({error})") from None
+            raise PluginEnded(self.name, f"its process sent something unreadable ({error})") from None
         except BaseException:
             self.kill()  # the question is given up, and its answer must not be taken for the next one's
             raise
@@ -143,24 +143,24 @@ class PluginProcess:
         return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
-def packed(assignor: Assignor) -> bytes:
+def pack_assignor(assignor: Assignor) -> bytes:
     """How another Python makes the same assignor: by the place of its class, and what it holds."""
     try:
         blob = pickle.dumps(assignor)
     except Exception as error:
-        raise unsendable(assignor, str(error)) from None
+        raise unsendable_error(assignor, str(error)) from None
     if type(assignor).__module__ == "__main__":
-        raise unsendable(assignor, "it is defined in the program that is being run")
+        raise unsendable_error(assignor, "it is defined in the program that is being run")
     return blob
 
 
-def unsendable(assignor: Assignor, why: str) -> AssignorError:
-    return Unsendable(
+def unsendable_error(assignor: Assignor, why: str) -> AssignorError:
+    return UnsendablePlugin(
         assignor.name,
         f"cannot be run in a process of its own: {why}; define its class at the top of a module that can be imported, "
         "and keep in it nothing that cannot be pickled",
     )
 
 
-class Unsendable(AssignorError):
+class UnsendablePlugin(AssignorError):
     """An assignor that no other process could make."""

@@ -19,7 +19,7 @@ from typing import Any
 
 from muster.assignors.api import Assignor, AssignorError
 from muster.assignors.isolation.channel import Channel, ChannelClosed
-from muster.assignors.isolation.plans import dump_plan, load_snapshot
+from muster.assignors.isolation.plans import pack_plan, unpack_question
 from muster.assignors.run import decided
 
 NICE = 5
@@ -32,7 +32,7 @@ MAX_SENTENCE = 4_000
 
 
 def main(channel_descriptor: int, lifeline: int) -> None:
-    live_no_longer_than(lifeline)
+    exit_with_caller(lifeline)
     channel = Channel(socket.socket(fileno=channel_descriptor))
     with contextlib.suppress(ChannelClosed):
         hello, blob = channel.receive()
@@ -53,25 +53,25 @@ def serve(channel: Channel, assignor: Assignor) -> None:
     own = os.getpid()
     while True:
         header, body = channel.receive()
-        answer, plan = answered(assignor, header, body)
+        answer, plan = answer_question(assignor, header, body)
         if os.getpid() != own:
             os._exit(1)  # a fork of the plugin's came back from it; only one of us may speak
-        if left_processes():
+        if has_child_processes():
             answer, plan = {"error": "left processes behind that it had started", "last": True}, b""
         channel.send(answer, plan)
         if answer.get("last"):
             return
 
 
-def answered(assignor: Assignor, header: dict[str, Any], body: Any) -> tuple[dict[str, Any], bytes]:
+def answer_question(assignor: Assignor, header: dict[str, Any], body: Any) -> tuple[dict[str, Any], bytes]:
     try:
         if "check" in header:
             from muster.assignors.compliance import found
 
             return {"problem": found(header["check"], header["group"], assignor)}, b""
-        snapshot = load_snapshot(header, body)
+        snapshot = unpack_question(header, body)
         # What it is shown is this process's own; the caller checks the answer against what it sent.
-        return dump_plan(snapshot, decided(assignor, assignor.name, snapshot, snapshot))
+        return pack_plan(snapshot, decided(assignor, assignor.name, snapshot, snapshot))
     except AssignorError as error:
         out = isinstance(error.__cause__, MemoryError)
         return {"error": error.problem[:MAX_SENTENCE], "last": out, "memory": out}, b""
@@ -81,7 +81,7 @@ def answered(assignor: Assignor, header: dict[str, Any], body: Any) -> tuple[dic
         return {"error": f"raised {type(error).__name__}: {error}"[:MAX_SENTENCE], "last": True}, b""
 
 
-def live_no_longer_than(lifeline: int) -> None:
+def exit_with_caller(lifeline: int) -> None:
     """The caller holds the other end of this pipe and never writes: when it is gone, however it went, the kernel kills
     this process and all that it started, even in the middle of a call in C.
     """
@@ -121,7 +121,7 @@ def limit_memory(max_bytes: int) -> None:
         return  # a system that has no such count keeps its own limits
 
 
-def left_processes() -> bool:
+def has_child_processes() -> bool:
     try:
         os.waitpid(-1, os.WNOHANG)
     except ChildProcessError:

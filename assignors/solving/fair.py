@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from muster.assignors.data.claims import NOBODY
 from muster.assignors.solving.flow import UNLIMITED, Network
-from muster.assignors.solving.levels import Carrying, fairest
+from muster.assignors.solving.levels import CarryingTask, find_fairest_levels
 
 Share = dict[int, list[int]]
 
@@ -23,7 +23,7 @@ MemberLevel = tuple[list[int], int, int]  # members, floor, how many carry one m
 
 
 @dataclass
-class Pool:
+class PartitionPool:
     """Partitions of one topic that are alike: same topic, same replica racks."""
 
     topic: int
@@ -36,7 +36,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Group:
+class AlikeMembers:
     """Members that are alike: same subscription (`kind`, counted from 0) and, where racks count, same rack."""
 
     kind: int
@@ -59,13 +59,13 @@ def balance(
     """
     pools, members_of = make_pools(counts, held, racks)
     groups = make_groups(subscriptions, member_racks if racks is not None else ())
-    levels, guide = member_levels(pools, groups, lying(pools, groups))
-    exchange = Exchange(pools, groups, len(subscriptions), levels, guide)
+    levels, guide = member_levels(pools, groups, count_held_units(pools, groups))
+    exchange = FlowExchange(pools, groups, len(subscriptions), levels, guide)
     exchange.net.run()
     return _hand_out(exchange, members_of, len(subscriptions))
 
 
-def _hand_out(exchange: Exchange, members_of: Sequence[dict[int, list[int]]], members: int) -> list[Share]:
+def _hand_out(exchange: FlowExchange, members_of: Sequence[dict[int, list[int]]], members: int) -> list[Share]:
     shares: list[Share] = [{} for _ in range(members)]
     free = [owned.pop(NOBODY, []) for owned in members_of]
     for number, member, stay in exchange.staying():
@@ -84,9 +84,9 @@ def make_pools(
     counts: Sequence[int],
     held: Sequence[Sequence[int] | None],
     racks: Sequence[Sequence[frozenset[str]]] | None,
-) -> tuple[list[Pool], list[dict[int, list[int]]]]:
+) -> tuple[list[PartitionPool], list[dict[int, list[int]]]]:
     """The pools, and for each of them its partitions by owner."""
-    pools: list[Pool] = []
+    pools: list[PartitionPool] = []
     members_of: list[dict[int, list[int]]] = []
     for topic, (count, holders) in enumerate(zip(counts, held, strict=True)):
         owners = holders or (NOBODY,) * count
@@ -96,23 +96,23 @@ def make_pools(
             alike.setdefault(near, {}).setdefault(owners[partition], []).append(partition)
         for near, owned in alike.items():
             kept = {member: len(partitions) for member, partitions in owned.items() if member != NOBODY}
-            pools.append(Pool(topic, near, sum(map(len, owned.values())), kept))
+            pools.append(PartitionPool(topic, near, sum(map(len, owned.values())), kept))
             members_of.append(owned)
     return pools, members_of
 
 
-def make_groups(subscriptions: Sequence[tuple[int, ...]], member_racks: Sequence[str | None]) -> list[Group]:
+def make_groups(subscriptions: Sequence[tuple[int, ...]], member_racks: Sequence[str | None]) -> list[AlikeMembers]:
     kinds: dict[tuple[int, ...], int] = {}
-    groups: dict[tuple[int, str | None], Group] = {}
+    groups: dict[tuple[int, str | None], AlikeMembers] = {}
     for index, topics in enumerate(subscriptions):
         rack = (member_racks[index] or None) if member_racks else None
         if topics:
             kind = kinds.setdefault(topics, len(kinds))
-            groups.setdefault((kind, rack), Group(kind, topics, rack, [])).members.append(index)
+            groups.setdefault((kind, rack), AlikeMembers(kind, topics, rack, [])).members.append(index)
     return list(groups.values())
 
 
-class Exchange:
+class FlowExchange:
     """The network: pools, hubs (one per group), members, and a node per level for its extras.
 
     It starts from "everybody keeps what is near"; what is too much flows to where there is too little.
@@ -120,8 +120,8 @@ class Exchange:
 
     def __init__(
         self,
-        pools: Sequence[Pool],
-        groups: Sequence[Group],
+        pools: Sequence[PartitionPool],
+        groups: Sequence[AlikeMembers],
         members: int,
         levels: Sequence[MemberLevel],
         guide: list[dict[int, int]],
@@ -246,7 +246,7 @@ class Exchange:
                         turn.append(member)
 
 
-def lying(pools: Sequence[Pool], groups: Sequence[Group]) -> list[dict[int, int]]:
+def count_held_units(pools: Sequence[PartitionPool], groups: Sequence[AlikeMembers]) -> list[dict[int, int]]:
     """Units that each kind of subscription holds of each pool."""
     kind_of = {member: group.kind for group in groups for member in group.members}
     out: list[dict[int, int]] = []
@@ -259,7 +259,7 @@ def lying(pools: Sequence[Pool], groups: Sequence[Group]) -> list[dict[int, int]
 
 
 def member_levels(
-    pools: Sequence[Pool], groups: Sequence[Group], start: Sequence[Mapping[int, int]]
+    pools: Sequence[PartitionPool], groups: Sequence[AlikeMembers], start: Sequence[Mapping[int, int]]
 ) -> tuple[list[MemberLevel], list[dict[int, int]]]:
     """Levels of members, and by pool how many units beyond those held go to each kind of subscription."""
     kinds: dict[int, list[int]] = {}
@@ -269,8 +269,8 @@ def member_levels(
             for topic in group.topics:
                 readers.setdefault(topic, []).append(group.kind)
         kinds.setdefault(group.kind, []).extend(group.members)
-    levels, flows = fairest(
-        Carrying(
+    levels, flows = find_fairest_levels(
+        CarryingTask(
             supplies=[pool.size for pool in pools],
             takers=[readers[pool.topic] for pool in pools],
             sizes=[len(kinds[kind]) for kind in range(len(kinds))],

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.assignors.data.columns import NOBODY, Columns
+from muster.assignors.data.columns import NOBODY, SnapshotColumns
 from muster.assignors.solving import fast
-from muster.assignors.solving.fair import Exchange, Group, MemberLevel, Pool, member_levels
+from muster.assignors.solving.fair import AlikeMembers, FlowExchange, MemberLevel, PartitionPool, member_levels
 
 _SMALL = 50_000  # kept (topic, member) pairs; up to here the full network is cheaper than a first try
 _FEW_HEIGHTS = 32
 
 
-def sticky_owner(columns: Columns) -> NDArray[np.int32]:
+def sticky_owner(columns: SnapshotColumns) -> NDArray[np.int32]:
     """Owner by partition: even first, then few moves. Racks are not looked at."""
     if not len(columns.readers):
         return columns.owner
@@ -29,7 +29,7 @@ def sticky_owner(columns: Columns) -> NDArray[np.int32]:
     if not free and _no_path_down(columns, loads):
         return columns.owner
     groups = _groups(columns)
-    pools = [Pool(topic, None, count) for topic, count in enumerate(columns.axis.counts.tolist())]
+    pools = [PartitionPool(topic, None, count) for topic, count in enumerate(columns.axis.counts.tolist())]
     levels, guide = member_levels(pools, groups, _lying(columns))
     if not free and _settled(loads, levels):
         return columns.owner
@@ -37,7 +37,7 @@ def sticky_owner(columns: Columns) -> NDArray[np.int32]:
     return _carried_out(columns, exchange)
 
 
-def _no_path_down(columns: Columns, loads: NDArray[np.intp]) -> bool:
+def _no_path_down(columns: SnapshotColumns, loads: NDArray[np.intp]) -> bool:
     """Whether no chain of moves leads from a member to one with two fewer: then the loads are the fairest."""
     heights = np.unique(loads[columns.readers])
     if len(heights) > _FEW_HEIGHTS:
@@ -62,19 +62,19 @@ def _no_path_down(columns: Columns, loads: NDArray[np.intp]) -> bool:
     return True
 
 
-def _groups(columns: Columns) -> list[Group]:
+def _groups(columns: SnapshotColumns) -> list[AlikeMembers]:
     by_kind: dict[int, list[int]] = {}
     for member, kind in enumerate(columns.subscription_of.tolist()):
         if len(columns.subscriptions[kind]):
             by_kind.setdefault(kind, []).append(member)
     # Kinds are counted anew: those that nobody reads or that are empty have no group.
     return [
-        Group(number, tuple(columns.subscriptions[kind].tolist()), None, members)
+        AlikeMembers(number, tuple(columns.subscriptions[kind].tolist()), None, members)
         for number, (kind, members) in enumerate(by_kind.items())
     ]
 
 
-def _lying(columns: Columns) -> list[dict[int, int]]:
+def _lying(columns: SnapshotColumns) -> list[dict[int, int]]:
     """Units of each topic by the kind of subscription that holds them; kinds as in `_groups`."""
     out: list[dict[int, int]] = [{} for _ in columns.axis.topics]
     owned = np.flatnonzero(columns.owner != NOBODY)
@@ -112,13 +112,13 @@ def _settled(loads: NDArray[np.intp], levels: Sequence[MemberLevel]) -> bool:
 
 
 def _cheapest(
-    columns: Columns,
-    pools: Sequence[Pool],
-    groups: Sequence[Group],
+    columns: SnapshotColumns,
+    pools: Sequence[PartitionPool],
+    groups: Sequence[AlikeMembers],
     levels: Sequence[MemberLevel],
     guide: list[dict[int, int]],
     loads: NDArray[np.intp],
-) -> Exchange:
+) -> FlowExchange:
     """The exchange with the fewest moves.
 
     First with only those as givers who have more than their floor. If that moves no more than
@@ -134,17 +134,17 @@ def _cheapest(
     everyone = sum(len(group.members) for group in groups)
     if len(givers) < everyone and sum(len(pool.kept) for pool in pools) > _SMALL:
         copied = [dict(row) for row in guide]
-        exchange = Exchange(pools, groups, len(columns.members), levels, copied, frozenset(givers))
+        exchange = FlowExchange(pools, groups, len(columns.members), levels, copied, frozenset(givers))
         exchange.net.run()
         moved = sum(pools[pool].kept[member] - stay for pool, member, stay in exchange.staying())
         if moved <= unavoidable and exchange.done():
             return exchange
-    exchange = Exchange(pools, groups, len(columns.members), levels, guide)
+    exchange = FlowExchange(pools, groups, len(columns.members), levels, guide)
     exchange.net.run()
     return exchange
 
 
-def _keep(columns: Columns, pools: Sequence[Pool]) -> None:
+def _keep(columns: SnapshotColumns, pools: Sequence[PartitionPool]) -> None:
     owned = np.flatnonzero(columns.owner != NOBODY)
     members = len(columns.members)
     keys = columns.axis.topic_of[owned].astype(np.int64) * members + columns.owner[owned]
@@ -152,7 +152,7 @@ def _keep(columns: Columns, pools: Sequence[Pool]) -> None:
         pools[key // members].kept[key % members] = count
 
 
-def _carried_out(columns: Columns, exchange: Exchange) -> NDArray[np.int32]:
+def _carried_out(columns: SnapshotColumns, exchange: FlowExchange) -> NDArray[np.int32]:
     owner = columns.owner.copy()
     base = columns.axis.base
     for pool, member, stay in exchange.staying():

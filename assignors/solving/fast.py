@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.assignors.data.columns import NOBODY, Columns
+from muster.assignors.data.columns import NOBODY, SnapshotColumns
 
 _SAFE_TOTAL = 1 << 62
 
 
-def range_owner(columns: Columns) -> NDArray[np.int32]:
+def range_owner(columns: SnapshotColumns) -> NDArray[np.int32]:
     """Range without racks."""
     start, member = columns.takers
     owner = np.empty(columns.axis.size, dtype=np.int32)
@@ -35,7 +35,7 @@ def _runs(count: int, takers: NDArray[np.int32]) -> NDArray[np.int32]:
     return np.repeat(takers, lengths)
 
 
-def roundrobin_owner(columns: Columns) -> NDArray[np.int32]:
+def roundrobin_owner(columns: SnapshotColumns) -> NDArray[np.int32]:
     if columns.alike:
         readers = columns.readers
         if len(readers) == len(columns.members):
@@ -57,7 +57,7 @@ def _turns(count: int, takers: NDArray[np.int32], first: int) -> NDArray[np.int3
     return np.tile(takers, rounds)[first : first + count]
 
 
-def lag_owner(columns: Columns, ranks: Sequence[int]) -> NDArray[np.int32] | None:
+def lag_owner(columns: SnapshotColumns, ranks: Sequence[int]) -> NDArray[np.int32] | None:
     """KAFKA-5337 on arrays; `ranks` are the members' places by id. None when totals may exceed 64 bits."""
     start, member = columns.takers
     by_id = np.array(ranks, dtype=np.int32)
@@ -88,7 +88,7 @@ def _rounds(falling: NDArray[np.int64], takers: NDArray[np.int32]) -> NDArray[np
     return out
 
 
-def sticky_owner_alike(columns: Columns) -> NDArray[np.int32]:
+def sticky_owner_alike(columns: SnapshotColumns) -> NDArray[np.int32]:
     """Equal subscriptions, no racks: quotas give the optimum; same rules as `sticky.share_alike`."""
     readers = columns.readers
     owner = columns.owner
@@ -113,7 +113,7 @@ def sticky_owner_alike(columns: Columns) -> NDArray[np.int32]:
 
 
 def _let_go(
-    columns: Columns,
+    columns: SnapshotColumns,
     owner: NDArray[np.int32],
     readers: NDArray[np.int32],
     loads: NDArray[np.intp],
@@ -155,7 +155,7 @@ def _deal_rounds(needs: NDArray[np.int64]) -> NDArray[np.intp]:
     return np.concatenate(dealt)
 
 
-def legacy_owner(columns: Columns, ranks: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int32]:
+def legacy_owner(columns: SnapshotColumns, ranks: Sequence[int], hashes: Sequence[int]) -> NDArray[np.int32]:
     """Equal subscriptions: partitions by the hash of "[topic,partition]", dealt to the readers by id.
 
     `hashes` are those of "[topic,", by topic; `ranks` the members' places by id.

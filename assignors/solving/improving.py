@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.data.axis import Ints
-from muster.assignors.data.columns import NOBODY, Columns
+from muster.assignors.data.columns import NOBODY, SnapshotColumns
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ _ROUNDING = 1 - 1e-12  # An error in the last place must not look like a gain fo
 
 
 @dataclass(frozen=True, slots=True)
-class Knobs:
+class MoveThresholds:
     """When a move pays; the defaults move whatever makes the heaviest member lighter."""
 
     tolerance: float = 0.0
@@ -39,11 +39,11 @@ class Knobs:
     calm: bool = False  # while free partitions are being placed, nothing owned moves
 
 
-class Placed(Protocol):
+class PlacementView(Protocol):
     """Who has what, in the middle of a decision (`weighted.Placement`); members are numbered as in `columns`."""
 
-    columns: Columns
-    knobs: Knobs
+    columns: SnapshotColumns
+    knobs: MoveThresholds
     weight: Floats
     capacity: Floats
     load: Floats
@@ -60,7 +60,7 @@ class Placed(Protocol):
         """The partition is that member's now."""
 
 
-def giants(state: Placed) -> Floats:
+def heaviest_partitions(state: PlacementView) -> Floats:
     """The heaviest partition of each member."""
     owned = np.flatnonzero(state.owner != NOBODY)
     out = np.zeros(len(state.load))
@@ -84,7 +84,7 @@ def fair_loads(load: Floats, capacity: Floats, giant: Floats, members: NDArray[n
     return fair
 
 
-def ratio(load: Floats, fair: Floats) -> Floats:
+def relative_load(load: Floats, fair: Floats) -> Floats:
     """Loads in fair loads; a member that should carry nothing and does is exactly there."""
     return np.divide(load, fair, out=np.ones_like(load), where=fair > 0)
 
@@ -92,9 +92,9 @@ def ratio(load: Floats, fair: Floats) -> Floats:
 class Improver:
     """Each step is off the member that is farthest above its fair load and can still shed."""
 
-    def __init__(self, state: Placed, members: NDArray[np.intp]) -> None:
+    def __init__(self, state: PlacementView, members: NDArray[np.intp]) -> None:
         self.state, self.members = state, members
-        self.giant = giants(state)
+        self.giant = heaviest_partitions(state)
         self._judge()
         self.allowance = np.maximum(state.load - self.fair, 0) * state.knobs.dampening
         if state.knobs.dampening == 1:
@@ -105,7 +105,7 @@ class Improver:
     def imbalance(self) -> float:
         """How far the heaviest member is above its fair load, or the lightest below, whichever is more."""
         self._judge()
-        relative = ratio(self.state.load[self.members], self.fair[self.members])
+        relative = relative_load(self.state.load[self.members], self.fair[self.members])
         return max(float(relative.max()) - 1, 1 - float(relative.min()))
 
     def _judge(self) -> None:
@@ -129,7 +129,7 @@ class Improver:
         budget -= state.moved  # One budget for all tiers.
         made: list[tuple[int, int]] = []
         while len(made) < budget:
-            relative = ratio(state.load[self.members], self.fair[self.members])
+            relative = relative_load(state.load[self.members], self.fair[self.members])
             starved = float(relative.min()) < 1 - tolerance
             relative[self.stuck[self.members]] = 0
             place = int(np.argmax(relative))

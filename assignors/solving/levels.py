@@ -16,7 +16,7 @@ from muster.assignors.solving.flow import UNLIMITED, Network
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class LoadLevel:
     """Groups (by index) whose members carry `floor`, `extras` of them one more."""
 
     groups: tuple[int, ...]
@@ -25,7 +25,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Carrying:
+class CarryingTask:
     """What is to be carried: units of each pool, the groups it is open to, the members of each group.
 
     `start` is where units lie now, {group: units} by pool; it only makes the search shorter.
@@ -37,12 +37,12 @@ class Carrying:
     start: Sequence[Mapping[int, int]]
 
 
-def fairest(task: Carrying) -> tuple[list[Level], list[dict[int, int]]]:
+def find_fairest_levels(task: CarryingTask) -> tuple[list[LoadLevel], list[dict[int, int]]]:
     """The levels, and for each pool one way of reaching them: {group: units}.
 
     Every pool needs a taker and every group a member; groups that no pool is open to carry 0.
     """
-    levels: list[Level] = []
+    levels: list[LoadLevel] = []
     flows: list[dict[int, int]] = [{} for _ in task.supplies]
     pools = [pool for pool, supply in enumerate(task.supplies) if supply]
     waiting = [(pools, list(range(len(task.sizes))))]
@@ -57,7 +57,7 @@ _Part = tuple[list[int], list[int]]
 
 
 def _settle(
-    pools: list[int], groups: list[int], task: Carrying, levels: list[Level], flows: list[dict[int, int]]
+    pools: list[int], groups: list[int], task: CarryingTask, levels: list[LoadLevel], flows: list[dict[int, int]]
 ) -> list[_Part]:
     """Settle this part as one level, or cut it into a part that carries more and one that carries less."""
     units = sum(task.supplies[pool] for pool in pools)
@@ -71,7 +71,7 @@ def _settle(
         carrier.allow(floor + 1)
         if heavy := carrier.crowded_pools():
             return _cut(pools, groups, heavy, {group for pool in heavy for group in task.takers[pool]})
-    levels.append(Level(tuple(groups), floor, extras))
+    levels.append(LoadLevel(tuple(groups), floor, extras))
     for pool, flow in carrier.flows():
         flows[pool] = flow
     return []
@@ -86,7 +86,7 @@ def _cut(pools: list[int], groups: list[int], some_pools: set[int], some_groups:
 class _Carrier:
     """The flow from pools to groups of one part."""
 
-    def __init__(self, pools: list[int], groups: list[int], task: Carrying) -> None:
+    def __init__(self, pools: list[int], groups: list[int], task: CarryingTask) -> None:
         self.pools, self.groups, self.sizes = pools, groups, task.sizes
         node = {group: len(pools) + place for place, group in enumerate(groups)}
         net = self.net = Network(len(pools) + len(groups))

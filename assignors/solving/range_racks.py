@@ -86,7 +86,7 @@ def assign_with_racks(
     takers: Mapping[str, Sequence[int]],
     states: Sequence[TopicState],
 ) -> dict[str, dict[str, list[int]]]:
-    for together in copartitioned(states):
+    for together in group_copartitioned(states):
         if len(together) > 1:
             deal_together(together)
         elif together[0].wants_racks:
@@ -100,7 +100,7 @@ def assign_with_racks(
     return plan
 
 
-def copartitioned(states: Sequence[TopicState]) -> list[list[TopicState]]:
+def group_copartitioned(states: Sequence[TopicState]) -> list[list[TopicState]]:
     """Topics with the same subscribers and the same number of partitions: consumers join them by number."""
     alike: dict[tuple[tuple[int, ...], int], list[TopicState]] = {}
     for state in states:

@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.data.axis import Ints
-from muster.assignors.data.columns import NOBODY, Columns
+from muster.assignors.data.columns import NOBODY, SnapshotColumns
 from muster.assignors.options import STANDBY, UniformOptions
-from muster.assignors.solving.improving import Improver, Knobs
+from muster.assignors.solving.improving import Improver, MoveThresholds
 
 _ONE_BY_ONE = 20_000  # up to here each free partition is placed on its own
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlacementOutcome:
     owner: NDArray[np.int32]
     note: str
 
@@ -30,7 +30,9 @@ class Outcome:
 class Placement:
     """The state of one decision; members are numbered as in `columns`."""
 
-    def __init__(self, columns: Columns, weight: NDArray[np.float64], options: UniformOptions, knobs: Knobs) -> None:
+    def __init__(
+        self, columns: SnapshotColumns, weight: NDArray[np.float64], options: UniformOptions, knobs: MoveThresholds
+    ) -> None:
         members = len(columns.members)
         self.columns, self.weight, self.knobs = columns, weight, knobs
         self.limit = options.limit if options.limit is not None else columns.axis.size + 1
@@ -49,7 +51,7 @@ class Placement:
         self.placed = False  # whether anything without an owner has found one
         self._takers: dict[int, NDArray[np.intp]] = {}
 
-    def decide(self) -> Outcome:
+    def decide(self) -> PlacementOutcome:
         reads = np.zeros(len(self.columns.members), dtype=np.bool_)
         reads[self.columns.readers] = True
         notes: list[str] = []
@@ -66,7 +68,7 @@ class Placement:
             self._make_room()
         if left := int((self.owner == NOBODY).sum()):
             notes.append(f"{counted(left, 'partition')} without a place: all subscribers have {self.limit}, the limit")
-        return Outcome(self.owner, "; ".join(notes))
+        return PlacementOutcome(self.owner, "; ".join(notes))
 
     def _serve(self, serving: NDArray[np.bool_]) -> None:
         """Keep what members of this tier own, then give them whatever is still free."""
@@ -233,7 +235,7 @@ def seeded_order(members: tuple[str, ...], seed: int) -> NDArray[np.intp]:
     return np.array(sorted(range(len(members)), key=keys.__getitem__), dtype=np.intp)
 
 
-def _names(columns: Columns) -> list[tuple[str, ...]]:
+def _names(columns: SnapshotColumns) -> list[tuple[str, ...]]:
     instance = {member.id: member.instance_id for member in columns.snapshot.members}
     return [(word, inst) if (inst := instance[word]) is not None else (word,) for word in columns.members]
 

@@ -11,11 +11,11 @@ from muster.assignors.registry import BUILT_IN, own_name, resolve
 from muster.assignors.shield import is_ours
 
 
-def asked_of(snapshot: Snapshot, assignor: Assignor) -> Snapshot:
+def restore_question(snapshot: Snapshot, assignor: Assignor) -> Snapshot:
     """The snapshot without options that are none of this assignor's: those that only the ledger was told, and, where
     another one had been asked, options of that one. What nobody has stays: it may be a slip of somebody's pen.
     """
-    other = theirs(snapshot.assignor) if is_another(snapshot.assignor, assignor) else ()
+    other = options_understood(snapshot.assignor) if is_another(snapshot.assignor, assignor) else ()
     mine = frozenset(getattr(assignor, "options", ()))
     options = {
         name: value
@@ -30,7 +30,7 @@ def is_another(word: str, assignor: Assignor) -> bool:
     return bool(word) and is_ours(assignor) and own_name(word) != assignor.name
 
 
-def theirs(word: str) -> Collection[str] | None:
+def options_understood(word: str) -> Collection[str] | None:
     """The options of the assignor that had been asked; None: of a plugin, which may have any."""
     name = own_name(word)
     return frozenset(getattr(resolve(name), "options", ())) if name in BUILT_IN else None

@@ -1,4 +1,4 @@
-"""What `muster assignor list` and `show` tell about the assignors known here."""
+"""What `muster assignor list` and `describe_assignor` tell about the assignors known here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.assignors.options import options_of
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogAssignor:
     """One assignor; `problem` says why an installed plugin cannot be used, and is empty otherwise."""
 
     name: str
@@ -24,25 +24,25 @@ class Entry:
     problem: str = ""
 
 
-def listing() -> list[Entry]:
+def list_assignors() -> list[CatalogAssignor]:
     """Every assignor known here, broken plugins included: built-in ones first."""
-    entries: list[Entry] = []
+    entries: list[CatalogAssignor] = []
     for word in registry.known():
         try:
-            entries.append(show(word))
+            entries.append(describe_assignor(word))
         except AssignorError as error:
-            entries.append(Entry(word, "", "plugin", "", "", {}, (), str(error)))
+            entries.append(CatalogAssignor(word, "", "plugin", "", "", {}, (), str(error)))
     return entries
 
 
-def show(word: str) -> Entry:
+def describe_assignor(word: str) -> CatalogAssignor:
     """All there is to know about the assignor that `word` names; AssignorError when it cannot be had."""
     assignor = registry.resolve(word)
     text = inspect.getdoc(type(assignor)) or ""
     prose = text.split("\n>>> ")[0].strip()
     built_in = assignor.name in registry.BUILT_IN
     place = f"{type(assignor).__module__}:{type(assignor).__qualname__}"
-    return Entry(
+    return CatalogAssignor(
         name=assignor.name,
         protocol=assignor.protocol.value,
         source="built in" if built_in else place,

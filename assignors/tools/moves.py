@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
 
 
-class Move(NamedTuple):
+class OwnerMove(NamedTuple):
     """One partition that changed hands; `source` is None when it had no owner, `target` when it has none."""
 
     topic: str
@@ -17,15 +17,15 @@ class Move(NamedTuple):
     target: str | None
 
 
-def moves(before: Shares, after: Shares) -> list[Move]:
+def list_moves(before: Shares, after: Shares) -> list[OwnerMove]:
     """Partitions whose owner differs, ordered by topic and partition.
 
-    >>> moves({"a": {"t": [0, 1]}}, {"a": {"t": [0]}, "b": {"t": [1]}})
-    [Move(topic='t', partition=1, source='a', target='b')]
+    >>> list_moves({"a": {"t": [0, 1]}}, {"a": {"t": [0]}, "b": {"t": [1]}})
+    [OwnerMove(topic='t', partition=1, source='a', target='b')]
     """
     was, now = owner_of(before), owner_of(after)
     return [
-        Move(topic, partition, was.get((topic, partition)), now.get((topic, partition)))
+        OwnerMove(topic, partition, was.get((topic, partition)), now.get((topic, partition)))
         for topic, partition in sorted(was.keys() | now.keys())
         if was.get((topic, partition)) != now.get((topic, partition))
     ]

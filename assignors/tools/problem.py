@@ -13,7 +13,15 @@ from typing import Any
 
 from muster.assignors import registry
 from muster.assignors.api import Assignment, Assignor, Member, Snapshot
-from muster.assignors.data.snapshot_json import expect, mapping, members_of, required, shorten, texts, whole_number
+from muster.assignors.data.snapshot_json import (
+    expect_kind,
+    read_mapping,
+    read_members,
+    read_texts,
+    read_whole_number,
+    required,
+    shorten,
+)
 from muster.assignors.run import run
 
 RESETS = ("latest", "earliest", "none")
@@ -38,17 +46,17 @@ def solve(
 
 def snapshot_of(problem: Mapping[str, Any]) -> Snapshot:
     """The snapshot of a problem; ValueError names the field that is wrong and what it should be."""
-    raw = expect(problem, dict, "problem")
+    raw = expect_kind(problem, dict, "problem")
     topics: dict[str, int] = {}
     racks: dict[str, list[tuple[str, ...]]] = {}
     lags: dict[str, list[int]] = {}
     reset = raw.get("reset", "latest")
     if not isinstance(reset, str) or reset.lower() not in RESETS:
         raise ValueError(f"reset: expected one of {', '.join(RESETS)}, got {shorten(reset)}")
-    for topic, value in expect(required(raw, "topics", "problem"), dict, "topics").items():
+    for topic, value in expect_kind(required(raw, "topics", "problem"), dict, "topics").items():
         where = f"topics.{topic}"
         if not isinstance(value, list):
-            topics[topic] = whole_number(value, where)
+            topics[topic] = read_whole_number(value, where)
             continue
         topics[topic] = len(value)
         if value and all(isinstance(item, dict) for item in value):
@@ -57,11 +65,11 @@ def snapshot_of(problem: Mapping[str, Any]) -> Snapshot:
             racks[topic] = [_racks(item, f"{where}[{index}]") for index, item in enumerate(value)]
     return Snapshot(
         topics=topics,
-        members=members_of(required(raw, "members", "problem"), _member),
+        members=read_members(required(raw, "members", "problem"), _member),
         lags=lags or None,
         racks=racks or None,
-        assignor=expect(raw.get("assignor", ""), str, "assignor"),
-        options=expect(raw.get("options", {}), dict, "options"),
+        assignor=expect_kind(raw.get("assignor", ""), str, "assignor"),
+        options=expect_kind(raw.get("options", {}), dict, "options"),
     )
 
 
@@ -71,40 +79,42 @@ def lag_of(offsets: Mapping[str, Any], reset: str, where: str = "offsets") -> in
     >>> lag_of({"begin": 10, "end": 50, "committed": None}, "earliest")
     40
     """
-    begin, end = (expect(required(dict(offsets), key, where), int, f"{where}.{key}") for key in ("begin", "end"))
+    begin, end = (expect_kind(required(dict(offsets), key, where), int, f"{where}.{key}") for key in ("begin", "end"))
     committed = offsets.get("committed")
     if committed is None:
         return 0 if reset.lower() == "latest" else max(0, end - begin)
-    return max(0, end - expect(committed, int, f"{where}.committed"))
+    return max(0, end - expect_kind(committed, int, f"{where}.committed"))
 
 
 def _racks(raw: object, where: str) -> tuple[str, ...]:
-    listed = expect(raw, list, where)
-    return texts([rack for rack in listed if rack is not None], where)
+    listed = expect_kind(raw, list, where)
+    return read_texts([rack for rack in listed if rack is not None], where)
 
 
 def _member(raw: dict[str, Any], where: str) -> Member:
     generation = raw.get("generation")
     return Member(
-        id=expect(required(raw, "id", where), str, f"{where}.id"),
-        topics=texts(required(raw, "topics", where), f"{where}.topics"),
+        id=expect_kind(required(raw, "id", where), str, f"{where}.id"),
+        topics=read_texts(required(raw, "topics", where), f"{where}.topics"),
         owned=_owned(raw["owned"], f"{where}.owned") if raw.get("owned") is not None else None,
-        generation=-1 if generation is None else expect(generation, int, f"{where}.generation"),
+        generation=-1 if generation is None else expect_kind(generation, int, f"{where}.generation"),
         instance_id=_text(raw, "instance_id", where),
         rack=_text(raw, "rack", where),
     )
 
 
 def _text(raw: dict[str, Any], key: str, where: str) -> str | None:
-    return None if raw.get(key) is None else expect(raw[key], str, f"{where}.{key}")
+    return None if raw.get(key) is None else expect_kind(raw[key], str, f"{where}.{key}")
 
 
 def _owned(raw: object, where: str) -> dict[str, list[int]]:
     """Claims as [[topic, partition], ..] or as {topic: [partitions]}."""
     if isinstance(raw, dict):
-        return mapping(raw, where, lambda value, at: [expect(p, int, at) for p in expect(value, list, at)])
+        return read_mapping(
+            raw, where, lambda value, at: [expect_kind(p, int, at) for p in expect_kind(value, list, at)]
+        )
     owned: dict[str, list[int]] = {}
-    for index, pair in enumerate(expect(raw, list, where)):
+    for index, pair in enumerate(expect_kind(raw, list, where)):
         match pair:
             case [str() as topic, int() as partition]:
                 owned.setdefault(topic, []).append(partition)

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from muster.assignors import registry
 from muster.assignors.api import Assignment, Assignor, JsonValue, Member, Snapshot
 from muster.assignors.run import run
-from muster.assignors.tools.asked import asked_of
-from muster.assignors.tools.moves import Move, moves
+from muster.assignors.tools.asked import restore_question
+from muster.assignors.tools.moves import OwnerMove, list_moves
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SnapshotChange:
     """What is different from the snapshot. New members subscribe to everything that is subscribed to."""
 
     add: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class ExplainedMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class LoadSpread:
     """How even the loads are: fewest and most, and their standard deviation."""
 
     least: int
@@ -54,13 +54,13 @@ class Balance:
     deviation: float
 
     @classmethod
-    def of(cls, loads: Iterable[int]) -> Balance:
+    def of(cls, loads: Iterable[int]) -> LoadSpread:
         listed = list(loads) or [0]
         return cls(min(listed), max(listed), round(statistics.pstdev(listed), 3))
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ForecastBounds:
     """What must not be exceeded; None is no bound."""
 
     max_moves: int | None = None
@@ -75,8 +75,8 @@ class Forecast:
     assignor: str
     members: tuple[MemberForecast, ...]
     moves: tuple[ExplainedMove, ...]
-    partitions: tuple[Balance, Balance]  # before, after
-    lag: tuple[Balance, Balance]
+    partitions: tuple[LoadSpread, LoadSpread]  # before, after
+    lag: tuple[LoadSpread, LoadSpread]
     withheld: int  # partitions that a cooperative hand-over gives out in its second round
     unassigned: int
     note: str = ""
@@ -99,7 +99,7 @@ class Forecast:
             },
         }
 
-    def breaches(self, bounds: Bounds) -> list[str]:
+    def breaches(self, bounds: ForecastBounds) -> list[str]:
         """One sentence for each bound that is broken; empty when all hold."""
         broken: list[str] = []
         if bounds.max_moves is not None and len(self.moves) > bounds.max_moves:
@@ -123,7 +123,7 @@ Decide: TypeAlias = Callable[[Assignor, Snapshot, bool], Assignment]
 
 
 def what_if(
-    snapshot: Snapshot, assignor: Assignor | str = "", change: Change | None = None, decide: Decide = run
+    snapshot: Snapshot, assignor: Assignor | str = "", change: SnapshotChange | None = None, decide: Decide = run
 ) -> Forecast:
     """The decision of `assignor` (the snapshot's own when empty) on the changed snapshot.
 
@@ -133,11 +133,11 @@ def what_if(
     if word == "":
         raise ValueError("the snapshot names no assignor; name one of: " + ", ".join(registry.known()))
     chosen = registry.resolve(word) if isinstance(word, str) else word
-    future = changed(asked_of(snapshot, chosen), change or Change())
+    future = apply_change(restore_question(snapshot, chosen), change or SnapshotChange())
     target = decide(chosen, future, False)
     after = target.to_dict()
     before = owned_now(snapshot)
-    steps = tuple(_explained(move, snapshot, future, before, after) for move in moves(before, after))
+    steps = tuple(_explained(move, snapshot, future, before, after) for move in list_moves(before, after))
     cooperative = chosen.protocol.value == "cooperative"
     return Forecast(
         assignor=chosen.name,
@@ -153,13 +153,13 @@ def what_if(
 
 
 def compare(
-    snapshot: Snapshot, words: str | Iterable[str], change: Change | None = None, decide: Decide = run
+    snapshot: Snapshot, words: str | Iterable[str], change: SnapshotChange | None = None, decide: Decide = run
 ) -> list[Forecast]:
     """The same question to several assignors."""
     return [what_if(snapshot, assignor, change, decide) for assignor in registry.resolve_all(words)]
 
 
-def changed(snapshot: Snapshot, change: Change) -> Snapshot:
+def apply_change(snapshot: Snapshot, change: SnapshotChange) -> Snapshot:
     """The snapshot with the change made; ValueError when it names members that are, or are not, there."""
     present = {member.id for member in snapshot.members}
     for member in change.remove:
@@ -187,7 +187,7 @@ def owned_now(snapshot: Snapshot) -> dict[str, dict[str, list[int]]]:
     return owned
 
 
-def table(forecasts: Sequence[Forecast]) -> list[dict[str, str]]:
+def forecast_table(forecasts: Sequence[Forecast]) -> list[dict[str, str]]:
     """One row per forecast, for people: the columns of `muster simulate --compare`."""
     return [
         {
@@ -223,11 +223,11 @@ def _members(
     ]
 
 
-def _explained(move: Move, past: Snapshot, future: Snapshot, before: _Shares, after: _Shares) -> ExplainedMove:
+def _explained(move: OwnerMove, past: Snapshot, future: Snapshot, before: _Shares, after: _Shares) -> ExplainedMove:
     return ExplainedMove(*move, why=_why(move, past, future, before, after))
 
 
-def _why(move: Move, past: Snapshot, future: Snapshot, before: _Shares, after: _Shares) -> str:
+def _why(move: OwnerMove, past: Snapshot, future: Snapshot, before: _Shares, after: _Shares) -> str:
     reads = {member.id: member.topics for member in future.members}
     if move.target is None:
         return "nobody may take it" if move.topic in _all_topics(reads) else f"nobody subscribes to {move.topic}"
@@ -269,9 +269,9 @@ def _lag(share: Mapping[str, Sequence[int]], lags: _Lags) -> int:
     )
 
 
-def _balance(shares: _Shares) -> Balance:
-    return Balance.of(_count(share) for share in shares.values())
+def _balance(shares: _Shares) -> LoadSpread:
+    return LoadSpread.of(_count(share) for share in shares.values())
 
 
-def _lag_balance(shares: _Shares, lags: _Lags) -> Balance:
-    return Balance.of(_lag(share, lags) for share in shares.values())
+def _lag_balance(shares: _Shares, lags: _Lags) -> LoadSpread:
+    return LoadSpread.of(_lag(share, lags) for share in shares.values())

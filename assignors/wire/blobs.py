@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from muster.assignors.api import FAST_FROM, Assignment, Assignor, JsonValue, Snapshot
 from muster.assignors.data.user_data import NEWEST, TopicLists, encode_assignment, member_from_subscription
-from muster.assignors.data.user_data import Joined as Joined
+from muster.assignors.data.user_data import SubscribedMember as SubscribedMember
 from muster.assignors.run import run
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class LeaderTopics:
     """What the leader knows of the topics; fields as in `Snapshot`."""
 
     topics: Mapping[str, int]
@@ -22,8 +22,8 @@ class Cluster:
 
 def assign_bytes(
     assignor: Assignor,
-    members: Sequence[Joined],
-    cluster: Cluster,
+    members: Sequence[SubscribedMember],
+    cluster: LeaderTopics,
     options: Mapping[str, JsonValue] | None = None,
 ) -> tuple[Assignment, dict[str, bytes]]:
     """Decode, decide, encode: the assignment, and for each member the bytes for SyncGroup.
@@ -37,8 +37,8 @@ def assign_bytes(
 
 def read_group(
     assignor: str,
-    members: Sequence[Joined],
-    cluster: Cluster,
+    members: Sequence[SubscribedMember],
+    cluster: LeaderTopics,
     options: Mapping[str, JsonValue] | None = None,
 ) -> Snapshot:
     """The snapshot that the subscriptions describe."""
@@ -70,5 +70,5 @@ def write_shares(assignment: Assignment, version: int = NEWEST) -> dict[str, byt
         from muster.assignors.wire import shares as wire_shares
 
         if isinstance(assignment.members, OwnerTable):
-            return wire_shares.shares(assignment.members, version)
+            return wire_shares.encode_shares(assignment.members, version)
     return {member: encode_assignment(share, None, version) for member, share in assignment.members.items()}

@@ -12,22 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.data.axis import Axis, Ints
-from muster.assignors.data.member_table import MemberRow, MemberTable
+from muster.assignors.data.member_table import MemberTable, TableMember
 from muster.assignors.data.order import in_java_order
-from muster.assignors.data.user_data import Joined, TopicLists, member_from_subscription
-from muster.assignors.wire.shares import Bytes, Names
+from muster.assignors.data.user_data import SubscribedMember, TopicLists, member_from_subscription
+from muster.assignors.wire.shares import Bytes, EncodedTopicNames
 
 _UNKNOWN = -1
 GENERATION_BYTES = 4
 """All that Java's cooperative-sticky says in its user data."""
 
 
-def member_table(assignor: str, members: Sequence[Joined], counts: Mapping[str, int]) -> MemberTable:
+def member_table(assignor: str, members: Sequence[SubscribedMember], counts: Mapping[str, int]) -> MemberTable:
     """The members as a table; those whose blobs are unusual are read one by one, with the same outcome."""
     axis = Axis.of(in_java_order(topic for topic, count in counts.items() if count > 0), counts)
     lists = TopicLists()
     heads = [_Head.of(joined.metadata, *lists.read(joined.metadata)) for joined in members]
-    walk = _Walk(Names(axis), members, heads)
+    walk = _BlobWalk(EncodedTopicNames(axis), members, heads)
     from_user_data = assignor == "sticky"
     if from_user_data:
         walk.sections([(h.user_data, h.user_data + h.user_size) if h.user_size > 0 else None for h in heads])
@@ -37,10 +37,12 @@ def member_table(assignor: str, members: Sequence[Joined], counts: Mapping[str, 
         walk.sections([(h.owned, h.size) if h.version >= 1 else None for h in heads])
         claims, after = walk.claims, walk.at
     kinds: dict[tuple[str, ...], int] = {}
-    rows: list[MemberRow] = []
+    rows: list[TableMember] = []
     rights: list[Ints | None] = []
     for number, (joined, head) in enumerate(zip(members, heads, strict=True)):
-        row = None if number in walk.odd else _row(assignor, joined, head, int(walk.at[number]), int(after[number]))
+        row = (
+            None if number in walk.odd else _read_tail(assignor, joined, head, int(walk.at[number]), int(after[number]))
+        )
         if row is None:
             row, claim = _one_by_one(assignor, joined, axis, counts)
         else:
@@ -73,7 +75,7 @@ class _Head:
         return cls(version, topics, at + 4, size, owned, len(blob))
 
 
-def _row(assignor: str, joined: Joined, head: _Head, at: int, after: int) -> MemberRow | None:
+def _read_tail(assignor: str, joined: SubscribedMember, head: _Head, at: int, after: int) -> TableMember | None:
     """Generation and rack from behind the partitions; None when the blob is not as expected."""
     blob, generation, rack = joined.metadata, -1, None
     if assignor == "sticky":
@@ -102,13 +104,15 @@ def _row(assignor: str, joined: Joined, head: _Head, at: int, after: int) -> Mem
     if assignor != "sticky" and head.version >= 1 and head.user_size > GENERATION_BYTES:
         return None  # It may say there what it owns as well.
     user_data = blob[head.user_data : head.owned]
-    return MemberRow(joined.member_id, generation, joined.instance_id, rack, user_data)
+    return TableMember(joined.member_id, generation, joined.instance_id, rack, user_data)
 
 
-def _one_by_one(assignor: str, joined: Joined, axis: Axis, counts: Mapping[str, int]) -> tuple[MemberRow, Ints | None]:
+def _one_by_one(
+    assignor: str, joined: SubscribedMember, axis: Axis, counts: Mapping[str, int]
+) -> tuple[TableMember, Ints | None]:
     """The plain reader's verdict; ValueError when the blob cannot be read."""
     member = member_from_subscription(joined.member_id, joined.instance_id, joined.metadata, assignor)
-    row = MemberRow(member.id, member.generation, member.instance_id, member.rack, member.user_data)
+    row = TableMember(member.id, member.generation, member.instance_id, member.rack, member.user_data)
     if member.owned is None:
         return row, None
     found = [
@@ -153,10 +157,10 @@ class _Template:
         )
 
 
-class _Walk:
+class _BlobWalk:
     """Reads sections of topic entries from all blobs in step."""
 
-    def __init__(self, names: Names, members: Sequence[Joined], heads: Sequence[_Head]) -> None:
+    def __init__(self, names: EncodedTopicNames, members: Sequence[SubscribedMember], heads: Sequence[_Head]) -> None:
         self.names = names
         blobs = [joined.metadata for joined in members]
         sizes = np.array([len(blob) for blob in blobs], dtype=np.int64)

@@ -16,7 +16,7 @@ from muster.assignors.data.user_data import MAX_STRING_BYTES, encode_assignment
 Bytes: TypeAlias = NDArray[np.uint8]
 
 
-class Names:
+class EncodedTopicNames:
     """Topic names as they stand in a blob: length in two bytes, then the name; padded to one width."""
 
     def __init__(self, axis: Axis) -> None:
@@ -35,7 +35,7 @@ class Names:
         return bool((self.size == self.width).all())
 
 
-def shares(table: OwnerTable, version: int) -> dict[str, bytes]:
+def encode_shares(table: OwnerTable, version: int) -> dict[str, bytes]:
     """Each member's assignment as bytes."""
     axis, members = table.columns.axis, table.columns.members
     frame = encode_assignment({}, None, version)  # version, no topics, no user data
@@ -44,7 +44,7 @@ def shares(table: OwnerTable, version: int) -> dict[str, bytes]:
     topic = axis.topic_of[given]
     lengths = np.diff(start)
     who = np.repeat(np.arange(len(members), dtype=np.int32), lengths)
-    names = Names(axis)
+    names = EncodedTopicNames(axis)
     head = np.ones(len(given), dtype=np.bool_)  # where an entry (member, topic) begins
     head[1:] = (topic[1:] != topic[:-1]) | (who[1:] != who[:-1])
     single = np.bincount(who[~head], minlength=len(members)) == 0  # one partition of each topic
@@ -66,7 +66,7 @@ def shares(table: OwnerTable, version: int) -> dict[str, bytes]:
     return {member: out[member] for member in members}
 
 
-def _single_rows(axis: Axis, names: Names, given: Any, topic: NDArray[np.int32]) -> Bytes:
+def _single_rows(axis: Axis, names: EncodedTopicNames, given: Any, topic: NDArray[np.int32]) -> Bytes:
     """Entries of one partition each: name, count 1, partition; all of one size, so one matrix."""
     width = names.width
     rows = np.empty((len(given), width + 8), dtype=np.uint8)
@@ -81,7 +81,13 @@ class _Layout:
     """The general case: every entry's place in one buffer, then name, count and partitions put there."""
 
     def __init__(
-        self, axis: Axis, names: Names, given: Any, topic: NDArray[np.int32], who: NDArray[np.int32], head: Any
+        self,
+        axis: Axis,
+        names: EncodedTopicNames,
+        given: Any,
+        topic: NDArray[np.int32],
+        who: NDArray[np.int32],
+        head: Any,
     ) -> None:
         self.names, self.first = names, np.flatnonzero(head)
         self.topic, self.who = topic[self.first], who[self.first]

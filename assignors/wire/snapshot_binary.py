@@ -17,10 +17,10 @@ import numpy as np
 from muster.assignors.api import Snapshot
 from muster.assignors.data.axis import Axis
 from muster.assignors.data.columns import table_of
-from muster.assignors.data.member_table import MemberRow, MemberTable
+from muster.assignors.data.member_table import MemberTable, TableMember
 from muster.assignors.data.order import in_java_order
-from muster.assignors.data.snapshot_json import dump as json_dump
-from muster.assignors.data.snapshot_json import load as json_load
+from muster.assignors.data.snapshot_json import decode_snapshot_json as json_load
+from muster.assignors.data.snapshot_json import encode_snapshot_json as json_dump
 
 MAGIC = b"MSNP"
 VERSION = 1
@@ -28,7 +28,7 @@ MAX_HEADER = 64 * 1024 * 1024
 _PREFIX = struct.Struct("<4sBI")
 
 
-def dump(snapshot: Snapshot) -> bytes:
+def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The snapshot as bytes. Claims to partitions that do not exist are not kept: nobody may rely on them."""
     table = snapshot.members if isinstance(snapshot.members, MemberTable) else table_of(snapshot)
     lags = {topic: np.asarray(row, dtype="<i8") for topic, row in (snapshot.lags or {}).items()}
@@ -48,8 +48,8 @@ def dump(snapshot: Snapshot) -> bytes:
     return b"".join(parts)
 
 
-def load(blob: bytes) -> Snapshot:
-    """Read what `dump` wrote; ValueError when the bytes are cut short, foreign or contradict themselves."""
+def decode_snapshot(blob: bytes) -> Snapshot:
+    """Read what `encode_snapshot` wrote; ValueError when the bytes are cut short, foreign or contradict themselves."""
     if len(blob) < _PREFIX.size:
         raise ValueError(f"a binary snapshot has at least {_PREFIX.size} bytes; here are {len(blob)}")
     magic, version, size = _PREFIX.unpack_from(blob)
@@ -69,7 +69,7 @@ def _assemble(header: dict[str, Any], blob: bytes, start: int) -> Snapshot:
     axis = Axis.of(_topics(bare), bare.topics)
     reader = _Arrays(blob, start)
     rows = [
-        MemberRow(word, int(generation), instance, rack, bytes.fromhex(data))
+        TableMember(word, int(generation), instance, rack, bytes.fromhex(data))
         for word, generation, instance, rack, data in header["rows"]
     ]
     subscriptions = [tuple(topics) for topics in header["subscriptions"]]

@@ -1,7 +1,7 @@
 """What others hear late while somebody asks for what is refused, or asks and goes; through both doors.
 
 Heartbeats of other groups, by the 99th percentile, against a time just before in which nobody does such things. Who
-does them is a process of its own (`abuser`): here they would keep heartbeats from being sent, and heard.
+does them is a process of its own (`start_abuser`): here they would keep heartbeats from being sent, and heard.
 """
 
 import asyncio
@@ -12,32 +12,34 @@ from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
-from muster.coordinator.bench.members import Member, Wire, one_share
-from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, node, pinned
-from muster.coordinator.bench.rows import Row, less_is_better
-from muster.coordinator.bench.stall.others import Others
+from muster.coordinator.bench.members import GrpcConnection, GrpcMember, make_share
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, pinned, run_node
+from muster.coordinator.bench.rows import BenchRow, less_is_better
+from muster.coordinator.bench.stall.others import SteadyMembers
 from muster.coordinator.bench.wire.records import kafka_address
 
-MEMBERS = 10
+ABUSE_MEMBERS = 10
 EVERY_S = 0.1
 IDLE_S = 2.0
-ENTRIES, TIMES = 5_000_000, 5
+ENTRIES, ABUSE_TIMES = 5_000_000, 5
 """Of a list of which 100,000 entries are taken, and how often it is sent."""
 FLOOD, FLOODS = 2_000, 10
 """Calls that are cancelled together, and how often."""
-GOAL: Final = 0.25
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "kafka.listeners": "127.0.0.1:0"}
+ABUSE_GOAL: Final = 0.25
+ABUSE_SETTINGS = {"group.initial.rebalance.delay.ms": "0", "kafka.listeners": "127.0.0.1:0"}
 
 
-class Beating:
+class GrpcHeartbeats:
     """Members over gRPC, each with a connection: one heartbeat every EVERY_S, answered or not."""
 
-    def __init__(self, members: list[Member]) -> None:
+    def __init__(self, members: list[GrpcMember]) -> None:
         self._members = members
 
     @classmethod
-    async def of(cls, address: str) -> "Beating":
-        members = [Member(Wire(address), f"beating-{number}", one_share) for number in range(MEMBERS)]
+    async def of(cls, address: str) -> "GrpcHeartbeats":
+        members = [
+            GrpcMember(GrpcConnection(address), f"beating-{number}", make_share) for number in range(ABUSE_MEMBERS)
+        ]
         await asyncio.gather(*(member.join() for member in members))
         return cls(members)
 
@@ -51,7 +53,7 @@ class Beating:
         await asyncio.gather(*asked)
         return taken
 
-    async def _beat(self, member: Member, taken: list[float]) -> None:
+    async def _beat(self, member: GrpcMember, taken: list[float]) -> None:
         began_s = time.perf_counter()
         await member.beat()
         taken.append((time.perf_counter() - began_s) * 1e3)
@@ -61,30 +63,35 @@ class Beating:
             await member.wire.close()
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
-        yield from asyncio.run(suffered(name, server))
+def measure_abuse(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, ABUSE_SETTINGS) as server:
+        yield from asyncio.run(measure_abuse_cases(name, server))
 
 
-async def suffered(name: str, server: Server) -> list[Row]:
+async def measure_abuse_cases(name: str, server: ServerProcess) -> list[BenchRow]:
     rows = []
-    lines, beating = await Others.of(kafka_address(server), MEMBERS), await Beating.of(server.address)
+    lines, beating = (
+        await SteadyMembers.of(kafka_address(server), ABUSE_MEMBERS),
+        await GrpcHeartbeats.of(server.address),
+    )
     for kind, what, size, times in (
-        ("kafka", f"{ENTRIES:,} entries refused by Kafka's door", ENTRIES, TIMES),
-        ("grpc", f"{ENTRIES:,} entries refused by gRPC", ENTRIES, TIMES),
+        ("kafka", f"{ENTRIES:,} entries refused by Kafka's door", ENTRIES, ABUSE_TIMES),
+        ("grpc", f"{ENTRIES:,} entries refused by gRPC", ENTRIES, ABUSE_TIMES),
         ("flood", f"{FLOOD:,} calls at once that are cancelled", FLOOD, FLOODS),
     ):
-        work = await abuser(server, kind, size, times)
-        idle = await heard(lines, beating, asyncio.sleep(IDLE_S))
-        taken = await heard(lines, beating, work())
+        work = await start_abuser(server, kind, size, times)
+        idle = await measure_both_tails(lines, beating, asyncio.sleep(IDLE_S))
+        taken = await measure_both_tails(lines, beating, work())
         for door, value, before in zip(("Kafka's door", "gRPC"), taken, idle, strict=True):
             case = f"{name}: {what}, others by {door}"
-            rows.append(less_is_better(case, value, "ms p99", "nobody does it", before, GOAL))
+            rows.append(less_is_better(case, value, "ms p99", "nobody does it", before, ABUSE_GOAL))
     await beating.close()
     return rows
 
 
-async def heard(lines: Others, beating: Beating, work: Awaitable[object]) -> tuple[float, float]:
+async def measure_both_tails(
+    lines: SteadyMembers, beating: GrpcHeartbeats, work: Awaitable[object]
+) -> tuple[float, float]:
     """The tails of both doors while `work` goes on."""
     going = asyncio.ensure_future(work)
     by_kafka, by_grpc = await asyncio.gather(lines.during(going), beating.during(going))
@@ -99,7 +106,7 @@ def p99(taken: list[float]) -> float:
     return sorted(taken)[math.ceil(len(taken) * 0.99) - 1]
 
 
-async def abuser(server: Server, kind: str, size: int, times: int) -> Callable[[], Awaitable[object]]:
+async def start_abuser(server: ServerProcess, kind: str, size: int, times: int) -> Callable[[], Awaitable[object]]:
     """A process that is ready for it, and what sets it off."""
     address = kafka_address(server) if kind.startswith("kafka") else server.address
     words = ["-m", "muster.coordinator.bench.abuser", kind, address, str(size), str(times)]

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from muster.coordinator.bench.members import SERVICE, Wire
+from muster.coordinator.bench.members import SERVICE, GrpcConnection
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.storage.records.batch import encode_batch
@@ -23,10 +23,10 @@ PUSHED_BYTES: Final = 16 << 10
 
 
 async def refused_by_kafka(address: str, size: int, times: int) -> None:
-    line = await Line.to(address)
+    line = await LoadConnection.to(address)
     topic = struct("OffsetFetchRequest.topics")(name="t", partition_indexes=[0] * size)
     request = line.request("OffsetFetch", 5, struct("OffsetFetchRequest")(group_id="nobody", topics=[topic]))
-    await begin()
+    await await_start()
     for _ in range(times):
         if len(await line.pass_on(request)) > SHORT_BYTES:
             raise BenchFailed(f"a list of {size} entries was answered at length; it has to be refused")
@@ -34,10 +34,10 @@ async def refused_by_kafka(address: str, size: int, times: int) -> None:
 
 
 async def refused_by_grpc(address: str, size: int, times: int) -> None:
-    wire = Wire(address)
+    wire = GrpcConnection(address)
     rows = [pb.OffsetFetchTopic(name="t", partition_indexes=bytes(size))]
     request = pb.OffsetFetchRequest(group_id="nobody", topics=rows).SerializeToString()
-    await begin()
+    await await_start()
     for _ in range(times):
         await wire.refused("OffsetFetch", request)
     await wire.close()
@@ -45,11 +45,11 @@ async def refused_by_grpc(address: str, size: int, times: int) -> None:
 
 async def cancelled(address: str, size: int, times: int) -> None:
     """`size` JoinGroups together on one connection, of which nobody waits for the answer."""
-    wire = Wire(address)
+    wire = GrpcConnection(address)
     ask: Any = wire.channel.unary_unary(f"{SERVICE}JoinGroup")
     request = pb.JoinGroupRequest(group_id="g", protocol_type="consumer", session_timeout_ms=10_000)
     data = request.SerializeToString()
-    await begin()
+    await await_start()
     for _ in range(times):
         calls = [ask(data) for _ in range(size)]
         await asyncio.sleep(HOLD_S)
@@ -61,13 +61,13 @@ async def cancelled(address: str, size: int, times: int) -> None:
 
 async def pushed(address: str, size: int, times: int) -> None:
     """`size` bytes a second of records for `times` seconds, whatever the answers say; as far as they are read."""
-    line, loop = await Line.to(address), asyncio.get_running_loop()
+    line, loop = await LoadConnection.to(address), asyncio.get_running_loop()
     record = (0, None, bytes(PUSHED_BYTES), ())
     data = struct("ProduceRequest.topic_data.partition_data")(index=0, records=encode_batch([record]))
     topic = struct("ProduceRequest.topic_data")(name="pushed", partition_data=[data])
     asked = struct("ProduceRequest")(acks=1, timeout_ms=10_000, topic_data=[topic])
     request = line.request("Produce", 3, asked)
-    await begin()
+    await await_start()
     end_s, due_s = loop.time() + times, loop.time()
     while loop.time() < end_s:
         if line.unsent < SHORT_BYTES << 10:
@@ -77,7 +77,7 @@ async def pushed(address: str, size: int, times: int) -> None:
     line.close()
 
 
-async def begin() -> None:
+async def await_start() -> None:
     print("ready", flush=True)
     await asyncio.to_thread(sys.stdin.read)
 

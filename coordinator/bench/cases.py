@@ -5,13 +5,13 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.rows import BenchRow
 
-Measure: TypeAlias = Callable[[str, str], Iterator[Row]]
+MeasureCase: TypeAlias = Callable[[str, str], Iterator[BenchRow]]
 """Of the case's name and a directory that is removed afterwards."""
 
 
-def measured(cases: Mapping[str, Measure], only: str) -> Iterator[Row]:
+def measure_cases(cases: Mapping[str, MeasureCase], only: str) -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only`."""
     for name, measure in cases.items():
         if only in name:

@@ -4,18 +4,18 @@ import asyncio
 import random
 from collections.abc import Iterable
 
-from muster.coordinator.bench.members import Member, Wire, one_share
-from muster.coordinator.bench.processes import BenchFailed, Server
+from muster.coordinator.bench.members import GrpcConnection, GrpcMember, make_share
+from muster.coordinator.bench.processes import BenchFailed, ServerProcess
 
 HEARTBEAT_S = 3.0
 PATIENCE_S = 90.0
 
 
-class Crowd:
+class MemberCrowd:
     """`size` members over at most `wires` connections. Use it in `async with`."""
 
-    def __init__(self, server: Server, group_id: str, size: int, kind: type[Member], wires: int) -> None:
-        self.wires = [Wire(server.address) for _ in range(min(wires, size))]
+    def __init__(self, server: ServerProcess, group_id: str, size: int, kind: type[GrpcMember], wires: int) -> None:
+        self.wires = [GrpcConnection(server.address) for _ in range(min(wires, size))]
         self.group_id = group_id
         self._kind = kind
         self._rng = random.Random(size)
@@ -31,10 +31,10 @@ class Crowd:
     def bytes(self) -> int:
         return sum(wire.bytes for wire in self.wires)
 
-    def newcomer(self, number: int) -> Member:
-        return self._kind(self.wires[number % len(self.wires)], self.group_id, one_share)
+    def newcomer(self, number: int) -> GrpcMember:
+        return self._kind(self.wires[number % len(self.wires)], self.group_id, make_share)
 
-    async def __aenter__(self) -> "Crowd":
+    async def __aenter__(self) -> "MemberCrowd":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -52,12 +52,12 @@ class Crowd:
             self.begin(member)
         return ended_s - max(member.asked_at_s for member in self.members)
 
-    def begin(self, member: Member) -> None:
+    def begin(self, member: GrpcMember) -> None:
         """Let it live: heartbeats spread evenly over the interval, as those of members that started by chance."""
         life = member.live(HEARTBEAT_S, self._rng.uniform(0, HEARTBEAT_S))
         self._lives[id(member)] = asyncio.create_task(life)
 
-    def crash(self, member: Member) -> None:
+    def crash(self, member: GrpcMember) -> None:
         """Not a word any more, and no stream."""
         self._lives.pop(id(member)).cancel()
         self.members.remove(member)
@@ -66,7 +66,7 @@ class Crowd:
         """Return once every member has a share of a later generation."""
         await self.done(self._beyond(member, generation) for member in self.members)
 
-    async def _beyond(self, member: Member, generation: int) -> None:
+    async def _beyond(self, member: GrpcMember, generation: int) -> None:
         while member.generation <= generation:
             member.assigned.clear()
             await member.assigned.wait()

@@ -25,7 +25,7 @@ async def heartbeat(data: bytes, context: "grpc.aio.ServicerContext[bytes, bytes
     return pb.HeartbeatResponse().SerializeToString()
 
 
-class Bare(grpc.GenericRpcHandler):
+class EchoHandler(grpc.GenericRpcHandler):
     """One method, no more around it than gRPC needs."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Bare(grpc.GenericRpcHandler):
 
 async def serve() -> None:
     server = grpc.aio.server(options=transport_limits(load_settings()).options())
-    server.add_generic_rpc_handlers((Bare(),))
+    server.add_generic_rpc_handlers((EchoHandler(),))
     port = server.add_insecure_port(f"{HOST}:0")
     await server.start()
     gc.freeze()

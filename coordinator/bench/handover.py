@@ -4,49 +4,51 @@ import asyncio
 import statistics
 from collections.abc import Iterator
 
-from muster.coordinator.bench.crowd import Crowd
-from muster.coordinator.bench.members import Member
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
+from muster.coordinator.bench.crowd import MemberCrowd
+from muster.coordinator.bench.members import GrpcMember
+from muster.coordinator.bench.processes import LOAD_CORE, ServerProcess, Stopwatch, pinned, run_node
 from muster.coordinator.bench.pushed import PushedMember
-from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.rows import BenchRow, less_is_better
 
 SIZES = (10, 100)
-ROUNDS = 2
-GOAL = 10.0
+HANDOVER_ROUNDS = 2
+HANDOVER_GOAL = 10.0
 """Pushed members are back this many times sooner."""
 
 Seconds = dict[tuple[int, str], list[float]]
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
+def measure_handover(name: str, home: str) -> Iterator[BenchRow]:
     settings = {"group.initial.rebalance.delay.ms": "300"}
-    with pinned(LOAD_CORE), node(home, settings) as server:
-        polled = asyncio.run(of_all_sizes(server, "polled", Member))
-        pushed = asyncio.run(of_all_sizes(server, "pushed", PushedMember))
+    with pinned(LOAD_CORE), run_node(home, settings) as server:
+        polled = asyncio.run(measure_all_sizes(server, "polled", GrpcMember))
+        pushed = asyncio.run(measure_all_sizes(server, "pushed", PushedMember))
     for size, change in pushed:
         value, peer = (statistics.median(seconds[size, change]) * 1e3 for seconds in (pushed, polled))
-        yield less_is_better(f"{name}: {change}, {size} members, pushed", value, "ms", "polled every 3 s", peer, GOAL)
+        yield less_is_better(
+            f"{name}: {change}, {size} members, pushed", value, "ms", "polled every 3 s", peer, HANDOVER_GOAL
+        )
 
 
-async def of_all_sizes(server: Server, label: str, kind: type[Member]) -> Seconds:
+async def measure_all_sizes(server: ServerProcess, label: str, kind: type[GrpcMember]) -> Seconds:
     taken: Seconds = {}
     for size in SIZES:
-        async with Crowd(server, f"{label}-{size}", size, kind, size + ROUNDS) as crowd:
+        async with MemberCrowd(server, f"{label}-{size}", size, kind, size + HANDOVER_ROUNDS) as crowd:
             await crowd.join()
-            await settle(crowd)
-            for _ in range(ROUNDS):
-                taken.setdefault((size, "one joins"), []).append(await one_joins(crowd))
-                taken.setdefault((size, "one leaves"), []).append(await one_leaves(crowd))
+            await settle_crowd(crowd)
+            for _ in range(HANDOVER_ROUNDS):
+                taken.setdefault((size, "one joins"), []).append(await measure_join(crowd))
+                taken.setdefault((size, "one leaves"), []).append(await measure_leave(crowd))
     return taken
 
 
-async def settle(crowd: Crowd) -> None:
+async def settle_crowd(crowd: MemberCrowd) -> None:
     """Streams are open, and everybody has been heard of once."""
     for member in crowd.members:
         assert await member.beat(), "a group that nobody disturbs does not rebalance"
 
 
-async def one_joins(crowd: Crowd) -> float:
+async def measure_join(crowd: MemberCrowd) -> float:
     generation = max(member.generation for member in crowd.members)
     newcomer = crowd.newcomer(0)
     watch = Stopwatch()
@@ -56,11 +58,11 @@ async def one_joins(crowd: Crowd) -> float:
     taken = watch.read()
     crowd.members.append(newcomer)
     crowd.begin(newcomer)
-    await settle(crowd)
+    await settle_crowd(crowd)
     return taken
 
 
-async def one_leaves(crowd: Crowd) -> float:
+async def measure_leave(crowd: MemberCrowd) -> float:
     generation = max(member.generation for member in crowd.members)
     leaver = crowd.members[-1]
     crowd.crash(leaver)
@@ -68,5 +70,5 @@ async def one_leaves(crowd: Crowd) -> float:
     await leaver.leave()
     await crowd.all_beyond(generation)
     taken = watch.read()
-    await settle(crowd)
+    await settle_crowd(crowd)
     return taken

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from muster.coordinator.bench.crowd import Crowd
-from muster.coordinator.bench.members import Member
-from muster.coordinator.bench.processes import LOAD_CORE, Server, node, pinned
+from muster.coordinator.bench.crowd import MemberCrowd
+from muster.coordinator.bench.members import GrpcMember
+from muster.coordinator.bench.processes import LOAD_CORE, ServerProcess, pinned, run_node
 from muster.coordinator.bench.pushed import PushedMember
-from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.rows import BenchRow, less_is_better
 
 SMALL, LARGE, PUSHED = 1_000, 5_000, 10_000
 WIRES = 100
@@ -16,14 +16,14 @@ SHORTEST_SESSION_MS = 6_000
 """The shortest that the node's defaults allow; a dead member is missed after it."""
 MS_PER_MEMBER = 1.5
 """A larger group needs longer from one sign of life of a member to the next."""
-SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "queued.max.requests": "50000"}
+LARGE_GROUP_SETTINGS = {"group.initial.rebalance.delay.ms": "1000", "queued.max.requests": "50000"}
 GOAL_COUNT, GOAL_TIME = 0.9, 0.6
 MEMORY_LIMIT_KB = 100.0
 """Per pushed member: twice the 41 KB that an idle stream with a connection of its own costs in grpc.aio."""
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class LargeGroupCourse:
     """What one group went through. `recovered_s` counts from the first member that joins again after the crash."""
 
     size: int
@@ -35,27 +35,27 @@ class Course:
     """Resident memory of the node for each member."""
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
-        small = asyncio.run(course(server, SMALL, Member))
-        large = asyncio.run(course(server, LARGE, Member))
+def measure_large_group(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, LARGE_GROUP_SETTINGS) as server:
+        small = asyncio.run(run_large_group(server, SMALL, GrpcMember))
+        large = asyncio.run(run_large_group(server, LARGE, GrpcMember))
     case = f"{name}: {LARGE:,} members"
     peer = f"{SMALL:,} members"
     yield less_is_better(f"{case}, join and crash", large.messages, "messages/member", peer, small.messages, GOAL_COUNT)
     yield less_is_better(f"{case}, join and crash", large.bytes, "bytes/member", peer, small.bytes, GOAL_COUNT)
-    yield from times(case, large, small)
+    yield from growth_row(case, large, small)
 
 
-def measure_pushed(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
-        small = asyncio.run(course(server, SMALL, PushedMember))
-        large = asyncio.run(course(server, PUSHED, PushedMember))
+def measure_large_pushed_group(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, LARGE_GROUP_SETTINGS) as server:
+        small = asyncio.run(run_large_group(server, SMALL, PushedMember))
+        large = asyncio.run(run_large_group(server, PUSHED, PushedMember))
     case = f"{name}: {PUSHED:,} members"
-    yield from times(case, large, small)
+    yield from growth_row(case, large, small)
     yield less_is_better(f"{case}, memory", large.kilobytes, "KB/member", "limit", MEMORY_LIMIT_KB, 1.0)
 
 
-def times(case: str, large: Course, small: Course) -> Iterator[Row]:
+def growth_row(case: str, large: LargeGroupCourse, small: LargeGroupCourse) -> Iterator[BenchRow]:
     factor = large.size // small.size
     peer = f"{factor} times {small.size:,} members"
     for what, value, other in (
@@ -65,9 +65,9 @@ def times(case: str, large: Course, small: Course) -> Iterator[Row]:
         yield less_is_better(f"{case}, {what}", value, "s", peer, factor * other, GOAL_TIME)
 
 
-async def course(server: Server, size: int, kind: type[Member]) -> Course:
+async def run_large_group(server: ServerProcess, size: int, kind: type[GrpcMember]) -> LargeGroupCourse:
     before = server.resident_bytes()
-    async with Crowd(server, f"{kind.__name__}-{size}", size, kind, WIRES) as crowd:
+    async with MemberCrowd(server, f"{kind.__name__}-{size}", size, kind, WIRES) as crowd:
         victim = crowd.members[-1]
         victim.session_timeout_ms = max(SHORTEST_SESSION_MS, int(size * MS_PER_MEMBER))
         assigned_s = await crowd.join()
@@ -76,4 +76,4 @@ async def course(server: Server, size: int, kind: type[Member]) -> Course:
         await crowd.all_beyond(generation)
         recovered_s = asyncio.get_running_loop().time() - min(member.asked_at_s for member in crowd.members)
         kilobytes = (server.resident_bytes() - before) / 1024 / size
-        return Course(size, assigned_s, recovered_s, crowd.messages / size, crowd.bytes / size, kilobytes)
+        return LargeGroupCourse(size, assigned_s, recovered_s, crowd.messages / size, crowd.bytes / size, kilobytes)

@@ -23,7 +23,7 @@ SUBSCRIPTION = b"\x00\x03" + bytes(46)
 Response = TypeVar("Response", bound=Message)
 
 
-class Wire:
+class GrpcConnection:
     """One connection, and what went over it: messages and their bytes, without headers and polled heartbeats.
 
     `token` is shown with every call, if there is one.
@@ -69,10 +69,10 @@ class Wire:
 
 
 @dataclass(slots=True)
-class Member:
+class GrpcMember:
     """One member of a group. Times in milliseconds; `generation` is -1 while it has no share."""
 
-    wire: Wire
+    wire: GrpcConnection
     group_id: str
     share: Callable[[Sequence[str]], bytes]
     """What the leader gives everybody, from the member ids."""
@@ -97,11 +97,11 @@ class Member:
                 continue
             if code_of(joined) is ErrorCode.REBALANCE_IN_PROGRESS:
                 continue
-            check("JoinGroup", joined)
+            check_answer("JoinGroup", joined)
             synced = await self.wire.call("SyncGroup", self._sync_request(joined), pb.SyncGroupResponse)
             if code_of(synced) is ErrorCode.REBALANCE_IN_PROGRESS:
                 continue
-            check("SyncGroup", synced)
+            check_answer("SyncGroup", synced)
             self.generation = joined.generation_id
             self.joining = False
             self.assigned.set()
@@ -112,13 +112,13 @@ class Member:
         answer = await self.wire.call("Heartbeat", self.heartbeat_request(), pb.HeartbeatResponse)
         if code_of(answer) is ErrorCode.REBALANCE_IN_PROGRESS:
             return False
-        check("Heartbeat", answer)
+        check_answer("Heartbeat", answer)
         return True
 
     async def leave(self) -> None:
         who = pb.MemberIdentity(member_id=self.member_id)
         request = pb.LeaveGroupRequest(group_id=self.group_id, members=[who])
-        check("LeaveGroup", await self.wire.call("LeaveGroup", request, pb.LeaveGroupResponse))
+        check_answer("LeaveGroup", await self.wire.call("LeaveGroup", request, pb.LeaveGroupResponse))
 
     async def live(self, every_s: float, first_s: float) -> None:
         """Beat, and join again when called; for ever. The first heartbeat comes after `first_s`."""
@@ -153,7 +153,7 @@ class Member:
         return request
 
 
-def check(method: str, answer: Any) -> None:
+def check_answer(method: str, answer: Any) -> None:
     """Raises AssertionError for an answer that no member of a healthy group gets."""
     code = code_of(answer)
     assert code is ErrorCode.NONE, f"{method} was answered {code.name}: {answer.error_message}"
@@ -163,6 +163,6 @@ def code_of(answer: Any) -> ErrorCode:
     return ErrorCode(answer.error_code)
 
 
-def one_share(_: Sequence[str]) -> bytes:
+def make_share(_: Sequence[str]) -> bytes:
     """An assignment as long as one topic's with two partitions."""
     return bytes(40)

@@ -13,9 +13,9 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.bench.rows import Row, less_is_better
-from muster.coordinator.observe.changes import Changes
-from muster.coordinator.observe.history import History, Sample
+from muster.coordinator.bench.rows import BenchRow, less_is_better
+from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observe.history import GroupHistory, Sample
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.ledger_pb2 import (
@@ -23,7 +23,7 @@ from muster.coordinator.rpc.v1.ledger_pb2 import (
     REBALANCE_OUTCOME_COMPLETED,
     Rebalance,
 )
-from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth
+from muster.coordinator.web.asks import NOBODY, Exposition, HttpCaller, NodeFacts, NodeHealth
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 MEMBERS, PARTITIONS, GROUPS = 1_000, 10_000, 1_000
@@ -33,13 +33,13 @@ LARGE, TOPIC = "large", "events"
 NOW_MS: Final = 1_700_000_000_000
 
 
-class StandIn:
-    """The node, as `muster.coordinator.web.asks.Asks` has it, with one large group and many small ones."""
+class StandInNode:
+    """The node, as `muster.coordinator.web.asks.NodePort` has it, with one large group and many small ones."""
 
     def __init__(self, members: int, partitions: int, groups: int, now_ms: int = NOW_MS) -> None:
         self._began_ms = now_ms - 300_000
-        self.history = History(10_000)
-        self.changes = Changes("bench")
+        self.history = GroupHistory(10_000)
+        self.changes = GroupChanges("bench")
         self._partitions = partitions
         ids = [f"consumer-{number}-0a1b2c3d-0000-4000-8000-{number:012d}" for number in range(members)]
         self.large = pb.DescribedGroup(group_id=LARGE, group_state="Stable", protocol_data="sticky", generation_id=7)
@@ -51,7 +51,7 @@ class StandIn:
                 member_assignment=share,
             )  # fmt: skip
         self.explained = pb.ExplainGroupResponse(
-            rebalances=[rebalance(number, ids, partitions, self._began_ms) for number in (3, 2, 1)]
+            rebalances=[make_rebalance(number, ids, partitions, self._began_ms) for number in (3, 2, 1)]
         )
         self._answers: dict[tuple[int, ...], pb.OffsetFetchResponse] = {}
         self._catalog = log_pb.MetadataResponse()
@@ -73,7 +73,7 @@ class StandIn:
                 self.history.take(name, Sample(places[:3], [9, 9, 9], [step % 9] * 3, [at_ms] * 3), at_ms)
                 self.history.settle(name, at_ms)
 
-    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+    async def call(self, method: str, request: Message, by: HttpCaller = NOBODY) -> Message:
         answers: dict[str, Any] = {
             "ListGroups": self._list,
             "DescribeGroups": self._describe,
@@ -148,7 +148,7 @@ def lag_of(number: int) -> int:
     return (number * 7_919 % 997) ** 2 // 50
 
 
-def rebalance(number: int, ids: list[str], partitions: int, began_ms: int) -> Rebalance:
+def make_rebalance(number: int, ids: list[str], partitions: int, began_ms: int) -> Rebalance:
     """In which every partition went to the next member."""
     entry = Rebalance(group_id=LARGE, number=number, generation=number, culprit=ids[0], unowned_partition_seconds=9e3)
     entry.cause, entry.outcome = REBALANCE_CAUSE_SESSION_EXPIRED, REBALANCE_OUTCOME_COMPLETED
@@ -163,7 +163,7 @@ def rebalance(number: int, ids: list[str], partitions: int, began_ms: int) -> Re
 
 
 @dataclass(slots=True)
-class Cost:
+class PageCost:
     cpu_ms: float
     kb: float
     stretch_ms: float
@@ -171,7 +171,7 @@ class Cost:
     body: bytes = field(repr=False, default=b"")
 
 
-async def fetched(app: Any, path: str, expected: Sequence[int] = (200,)) -> bytes:
+async def fetch_page(app: Any, path: str, expected: Sequence[int] = (200,)) -> bytes:
     """The body of a GET, by ASGI and no transport. `path` may have a query."""
     path, _, query = path.partition("?")
     scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "GET", "scheme": "http", "root_path": ""}
@@ -197,7 +197,7 @@ async def fetched(app: Any, path: str, expected: Sequence[int] = (200,)) -> byte
     return bytes(body)
 
 
-async def cost_of(app: Any, path: str) -> Cost:
+async def measure_request(app: Any, path: str) -> PageCost:
     """Of one request; the loop's own turns are watched meanwhile."""
     stretch = 0.0
 
@@ -212,38 +212,38 @@ async def cost_of(app: Any, path: str) -> Cost:
     watching = asyncio.create_task(watch())
     await asyncio.sleep(0)
     began = time.process_time()
-    body = await fetched(app, path)
+    body = await fetch_page(app, path)
     cpu_s = time.process_time() - began
     watching.cancel()
-    return Cost(cpu_s * 1000, len(body) / 1000, stretch * 1000, body)
+    return PageCost(cpu_s * 1000, len(body) / 1000, stretch * 1000, body)
 
 
-def app_of(node: StandIn) -> Any:
+def make_app(node: StandInNode) -> Any:
     from muster.coordinator.config import load_settings
-    from muster.coordinator.web.app import app_of as whole
+    from muster.coordinator.web.app import make_app as whole
 
     return whole(node, load_settings(None, {"http.listeners": "127.0.0.1:9291"}))
 
 
-def measure(case: str, home: str) -> Iterator[Row]:
+def measure_pages(case: str, home: str) -> Iterator[BenchRow]:
     """Processor time with the loop left alone, then the longest stretch of the loop in a run of its own."""
     sys.setswitchinterval(0.001)
-    app = app_of(StandIn(MEMBERS, PARTITIONS, GROUPS))
+    app = make_app(StandInNode(MEMBERS, PARTITIONS, GROUPS))
     for what, path in (
         (f"{MEMBERS:,} members x {PARTITIONS:,} partitions", f"/groups/{LARGE}"),
         (f"{GROUPS:,} groups", "/"),
     ):
-        cpu_ms, kb, stretch_ms = asyncio.run(best(app, path))
+        cpu_ms, kb, stretch_ms = asyncio.run(measure_best(app, path))
         yield less_is_better(f"{case}: {what}", cpu_ms, "ms cpu", "limit", MOST_CPU_MS, goal=1.0)
         yield less_is_better(f"{case}: {what}", kb, "KB", "limit", MOST_KB, goal=1.0)
         yield less_is_better(f"{case}: {what}", stretch_ms, "ms of loop", "limit", MOST_STRETCH_MS, goal=1.0)
 
 
-async def best(app: Any, path: str) -> tuple[float, float, float]:
+async def measure_best(app: Any, path: str) -> tuple[float, float, float]:
     began, quiet = 0.0, []
     for _ in range(TIMES):
         began = time.process_time()
-        body = await fetched(app, path)
+        body = await fetch_page(app, path)
         quiet.append((time.process_time() - began) * 1000)
-    stretches = [(await cost_of(app, path)).stretch_ms for _ in range(TIMES)]
+    stretches = [(await measure_request(app, path)).stretch_ms for _ in range(TIMES)]
     return min(quiet), len(body) / 1000, min(stretches)

@@ -24,7 +24,7 @@ class BenchFailed(Exception):
     """The benchmark cannot go on; the text says why and what to do."""
 
 
-class Timed(Protocol):
+class TimedProcess(Protocol):
     """A process whose processor time can be read; see the functions of the same names."""
 
     def cpu_s(self) -> float: ...
@@ -32,12 +32,12 @@ class Timed(Protocol):
     def cpu_ns(self) -> int: ...
 
 
-class Server:
+class ServerProcess:
     """One process that answers on loopback. `host` and `port` are from its announcement."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self._process = process
-        self.said = announcement(process)
+        self.said = read_announcement(process)
         self.address = f"{self.said['host']}:{self.said['port']}"
 
     def kill(self) -> None:
@@ -76,7 +76,7 @@ def cpu_ns(pid: int) -> int:
     return used
 
 
-def announcement(process: "subprocess.Popen[bytes]") -> Mapping[str, Any]:
+def read_announcement(process: "subprocess.Popen[bytes]") -> Mapping[str, Any]:
     """The JSON line by which a server says that it answers. Raises BenchFailed."""
     assert process.stdout is not None
     with selectors.DefaultSelector() as selector:
@@ -91,7 +91,7 @@ def announcement(process: "subprocess.Popen[bytes]") -> Mapping[str, Any]:
 
 
 @contextlib.contextmanager
-def server(arguments: Sequence[str]) -> Iterator[Server]:
+def run_server(arguments: Sequence[str]) -> Iterator[ServerProcess]:
     """Run `python ARGUMENTS` pinned to the servers' core for the length of the block; it ends with its input."""
     if not (PROC / "self/stat").exists():
         raise BenchFailed("this benchmark reads processor time from /proc, which is missing here; run it on Linux")
@@ -100,12 +100,12 @@ def server(arguments: Sequence[str]) -> Iterator[Server]:
     )
     try:
         with pinned(SERVER_CORE, process.pid):
-            yield Server(process)
+            yield ServerProcess(process)
     finally:
-        stop(process)
+        stop_process(process)
 
 
-def stop(process: "subprocess.Popen[bytes]") -> None:
+def stop_process(process: "subprocess.Popen[bytes]") -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(OSError):
@@ -118,12 +118,12 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     process.stdout.close()
 
 
-def node(data: str, settings: Mapping[str, str]) -> "contextlib.AbstractContextManager[Server]":
+def run_node(data: str, settings: Mapping[str, str]) -> "contextlib.AbstractContextManager[ServerProcess]":
     """A node with its data below `data`, and without the HTTP listener where that is not what is measured."""
     settings = {"http.listeners": "", **settings}
     pairs = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     listen = ["--listen", "127.0.0.1:0", "--data", data]
-    return server(["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", *listen, *pairs])
+    return run_server(["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", *listen, *pairs])
 
 
 @contextlib.contextmanager
@@ -132,16 +132,16 @@ def pinned(core: int, pid: int = 0) -> Iterator[None]:
     able = core in CORES and len(CORES) > 1
     before = os.sched_getaffinity(pid) if able else set()
     if able:
-        move(pid, {core})
+        pin_threads(pid, {core})
     try:
         yield
     finally:
         if able:
             with contextlib.suppress(ProcessLookupError):
-                move(pid, before)
+                pin_threads(pid, before)
 
 
-def move(pid: int, cores: set[int]) -> None:
+def pin_threads(pid: int, cores: set[int]) -> None:
     """All threads: affinity is inherited by new threads only."""
     for thread in (PROC / str(pid or os.getpid()) / "task").iterdir():
         with contextlib.suppress(ProcessLookupError):

@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.bench.members import SERVICE, Member
+from muster.coordinator.bench.members import SERVICE, GrpcMember
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 
 @dataclass(slots=True)
-class PushedMember(Member):
+class PushedMember(GrpcMember):
     """Its heartbeats go up the stream, and it joins again when the stream says so."""
 
     speaking: asyncio.Lock = field(default_factory=asyncio.Lock)

@@ -9,22 +9,22 @@ import threading
 import time
 from collections.abc import Iterator
 
-from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, node, pinned
-from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, pinned, run_node
+from muster.coordinator.bench.rows import BenchRow, less_is_better
 from muster.coordinator.client import Admin, RebalanceEvent, TopicPartition, Worker
 
 LOAD_S = 2.0
 """What a member needs to load before it can work on a partition."""
-ROUNDS = 3
+TAKEOVER_ROUNDS = 3
 PATIENCE_S = 60.0
-GOAL = 5.0
+TAKEOVER_GOAL = 5.0
 """Work is resumed in so much less of the time."""
 
 
-class Hands:
+class PartitionTakeover:
     """One of two partitions goes from one worker to another: when one stopped working on it, and the other began."""
 
-    def __init__(self, server: Server, group_id: str, *, warm: bool) -> None:
+    def __init__(self, server: ServerProcess, group_id: str, *, warm: bool) -> None:
         self._warm = warm
         self._stopped_s: dict[TopicPartition, float] = {}
         self._begun_s: dict[TopicPartition, float] = {}
@@ -78,12 +78,16 @@ class Hands:
         self._loaded.add(partition)
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, {}) as server:
+def measure_warm_takeover(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, {}) as server:
         with Admin(bootstrap_servers=server.address) as admin:
             admin.create_topic("work", partitions=2)
-        cold = [Hands(server, f"cold-{count}", warm=False).seconds("work") for count in range(ROUNDS)]
-        warm = [Hands(server, f"warm-{count}", warm=True).seconds("work") for count in range(ROUNDS)]
+        cold = [
+            PartitionTakeover(server, f"cold-{count}", warm=False).seconds("work") for count in range(TAKEOVER_ROUNDS)
+        ]
+        warm = [
+            PartitionTakeover(server, f"warm-{count}", warm=True).seconds("work") for count in range(TAKEOVER_ROUNDS)
+        ]
     value, peer = (statistics.median(seconds) * 1e3 for seconds in (warm, cold))
     case = f"{name}: work on a partition goes on elsewhere, {LOAD_S:g} s to load, warm"
-    yield less_is_better(case, value, "ms", "cold", peer, GOAL)
+    yield less_is_better(case, value, "ms", "cold", peer, TAKEOVER_GOAL)

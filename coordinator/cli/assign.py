@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.common.errors import Exit, complain
+from muster.coordinator.cli.common.errors import Exit, print_error
 from muster.coordinator.cli.common.options import NumberRange
 from muster.coordinator.cli.common.plugins import find_plugins_here
 
@@ -51,42 +51,42 @@ def assign(assignor: str | None, deadline: float, file: Iterable[bytes]) -> int:
     for number, line in enumerate(file, start=1):
         if not line.strip():
             continue
-        code, answer = answer_to(line, number, chosen, deadline)
+        code, answer = answer_line(line, number, chosen, deadline)
         sys.stdout.write(answer + "\n")
         sys.stdout.flush()
         worst = max(worst, code)
     return worst
 
 
-def answer_to(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
+def answer_line(line: bytes, number: int, assignor: Any, deadline: float) -> tuple[Exit, str]:
     """The plan as JSON, or an empty answer and a complaint that names the line."""
     from muster.assignors.api import AssignorError
     from muster.assignors.registry import UnknownAssignor
     from muster.assignors.tools.problem import solve
 
     try:
-        plan = solve(parsed(line), assignor, partial(in_time, round(1000 * deadline)))
+        plan = solve(parse_problem(line), assignor, partial(run_in_time, round(1000 * deadline)))
         return Exit.OK, json.dumps(plan, separators=(",", ":"))
     except (UnknownAssignor, ValueError) as error:
-        complain(f"line {number}: {error}")
+        print_error(f"line {number}: {error}")
         bad_plan = isinstance(error, AssignorError) and not isinstance(error, UnknownAssignor)
         return (Exit.FAILURE if bad_plan else Exit.USAGE), ""
 
 
-def in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") -> "Assignment":
+def run_in_time(deadline_ms: int, assignor: "Assignor", snapshot: "Snapshot") -> "Assignment":
     """Ours in a thread, which a deadline ends soon enough; others in a process, which is killed."""
-    from muster.assignors.isolation.pool import in_thread, shared
+    from muster.assignors.isolation.pool import run_in_thread, shared_isolation
     from muster.assignors.run import run
     from muster.assignors.shield import is_ours
 
     remedy = "raise --deadline or use another assignor"
     if is_ours(assignor):
         late = f"was not done after {{deadline_ms}} ms; {remedy}"
-        return in_thread(assignor.name, partial(run, assignor, snapshot), deadline_ms, late)
-    return shared().run(assignor, snapshot, deadline_ms, remedy=remedy)
+        return run_in_thread(assignor.name, partial(run, assignor, snapshot), deadline_ms, late)
+    return shared_isolation().run(assignor, snapshot, deadline_ms, remedy=remedy)
 
 
-def parsed(line: bytes) -> dict[str, Any]:
+def parse_problem(line: bytes) -> dict[str, Any]:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"{len(line)} bytes, expected at most {MAX_LINE_BYTES}; split the problem")
     try:

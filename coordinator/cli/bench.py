@@ -10,14 +10,14 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.common.errors import CommandError, Exit, complain
-from muster.coordinator.cli.common.jvm_peer import Ask, jvm_assignors
-from muster.coordinator.cli.common.output import Column, show
-from muster.coordinator.cli.common.signals import ENDINGS, interrupt_on_signals
+from muster.coordinator.cli.common.errors import CommandError, Exit, print_error
+from muster.coordinator.cli.common.jvm_peer import TimeAssignor, jvm_assignors
+from muster.coordinator.cli.common.output import Column, print_rows
+from muster.coordinator.cli.common.signals import STOP_SIGNALS, interrupt_on_signals
 
 Rows = Iterator[dict[str, Any]]
 
-COLUMNS = [
+BENCH_COLUMNS = [
     Column("CASE", "case", style="cyan"),
     Column("VALUE", "value"),
     Column("UNIT", "unit"),
@@ -37,13 +37,13 @@ def log_rows(only: str) -> Rows:
     return (case._asdict() for case in bench.run(only or None))
 
 
-def assignor_rows(only: str, java: Ask | None = None) -> Rows:
+def assignor_rows(only: str, java: TimeAssignor | None = None) -> Rows:
     from muster.assignors.tools.bench import suite as bench
 
     return bench.measure(time.perf_counter, only, java=java)
 
 
-def in_words(rows: Iterator[Any]) -> Rows:
+def report_failures(rows: Iterator[Any]) -> Rows:
     """What comes in the way of a benchmark is the error of its command."""
     from muster.coordinator.bench.processes import BenchFailed
     from muster.coordinator.java import JavaNotFound
@@ -58,7 +58,7 @@ def in_words(rows: Iterator[Any]) -> Rows:
 def coordinator_rows(only: str) -> Rows:
     from muster.coordinator.bench import suite
 
-    return in_words(suite.run(only))
+    return report_failures(suite.run(only))
 
 
 def spark_rows(only: str) -> Rows:
@@ -68,7 +68,7 @@ def spark_rows(only: str) -> Rows:
         raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
     from muster.coordinator.bench.spark import suite
 
-    return in_words(suite.run(only))
+    return report_failures(suite.run(only))
 
 
 def wire_rows(only: str, place: str = "") -> Rows:
@@ -79,13 +79,13 @@ def wire_rows(only: str, place: str = "") -> Rows:
         raise CommandError(f"{missing.name}, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
     from muster.coordinator.bench.wire import suite
 
-    return in_words(suite.run(only, place))
+    return report_failures(suite.run(only, place))
 
 
 def cluster_rows(only: str, place: str = "") -> Rows:
     from muster.coordinator.bench.cluster import suite
 
-    return in_words(suite.run(only, place))
+    return report_failures(suite.run(only, place))
 
 
 def engine_rows(only: str, place: str = "") -> Rows:
@@ -94,11 +94,11 @@ def engine_rows(only: str, place: str = "") -> Rows:
     except ImportError:
         raise CommandError("confluent_kafka, a peer, is not installed", "pip install 'muster-groups[bench]'") from None
     from muster.coordinator.bench.engine import suite
-    from muster.coordinator.bench.kafka.maven import NotFetched
+    from muster.coordinator.bench.kafka.maven import JarsUnavailable
 
     try:
-        yield from in_words(suite.run(only, place))
-    except NotFetched as failure:
+        yield from report_failures(suite.run(only, place))
+    except JarsUnavailable as failure:
         raise CommandError(
             f"there is no Kafka to measure over: {failure}", "name a folder of it by --kafka"
         ) from failure
@@ -107,7 +107,7 @@ def engine_rows(only: str, place: str = "") -> Rows:
 def growth_rows(only: str, small: bool = False) -> Rows:
     from muster.coordinator.bench.growth import suite
 
-    return in_words(suite.run(only, small=small))
+    return report_failures(suite.run(only, small=small))
 
 
 SUITES: dict[str, Callable[[str], Rows]] = {
@@ -154,37 +154,37 @@ def bench(suite: str, as_json: bool, only: str, runs: int, quick: bool, jar: str
         raise click.UsageError("--kafka goes with the suites wire, cluster and engine")
     rows: list[dict[str, Any]] = []
     try:
-        with ended_in_words(), jvm_assignors(jar) if jar else nullcontext() as java:
-            for row in repeated(runs, lambda: measured(suite, only, java, kafka, quick)):
+        with report_termination(), jvm_assignors(jar) if jar else nullcontext() as java:
+            for row in repeat_runs(runs, lambda: measure_suite(suite, only, java, kafka, quick)):
                 rows.append(row)
                 if as_json:
-                    click.echo(json.dumps({key: known_to_json(value) for key, value in row.items()}))
+                    click.echo(json.dumps({key: finite_or_null(value) for key, value in row.items()}))
     finally:
         # What was measured before something failed took its minutes, too.
         if rows and not as_json:
-            columns = [RUN, *COLUMNS] if runs > 1 else COLUMNS
-            show([{key: rounded(value) for key, value in row.items()} for row in rows], columns, "table")
+            columns = [RUN, *BENCH_COLUMNS] if runs > 1 else BENCH_COLUMNS
+            print_rows([{key: round_value(value) for key, value in row.items()} for row in rows], columns, "table")
     if not rows:
         raise CommandError(f"no case of {suite} contains {only!r}", "leave --only out to see all", code=Exit.NOT_FOUND)
     return Exit.OK if all(row["ok"] for row in rows) else Exit.UNHEALTHY
 
 
 @contextmanager
-def ended_in_words() -> Iterator[None]:
+def report_termination() -> Iterator[None]:
     """SIGTERM, as Ctrl-C, ends processes and files of a benchmark with it, and is told of: minutes pass in silence."""
-    before = {ending: signal.getsignal(ending) for ending in ENDINGS}
+    before = {ending: signal.getsignal(ending) for ending in STOP_SIGNALS}
     interrupt_on_signals()
     try:
         yield
     except KeyboardInterrupt:
-        complain("interrupted before all was measured; --only CASE measures a part of it")
+        print_error("interrupted before all was measured; --only CASE measures a part of it")
         raise
     finally:
         for ending, handler in before.items():
             signal.signal(ending, handler)
 
 
-def measured(suite: str, only: str, java: Ask | None, kafka: str | None, quick: bool) -> Rows:
+def measure_suite(suite: str, only: str, java: TimeAssignor | None, kafka: str | None, quick: bool) -> Rows:
     if suite == "growth":
         return growth_rows(only, quick)
     if suite == "assignors":
@@ -192,17 +192,17 @@ def measured(suite: str, only: str, java: Ask | None, kafka: str | None, quick: 
     return BESIDE_KAFKA[suite](only, kafka or "") if suite in BESIDE_KAFKA else SUITES[suite](only)
 
 
-def repeated(runs: int, measure: Callable[[], Rows]) -> Rows:
+def repeat_runs(runs: int, measure: Callable[[], Rows]) -> Rows:
     """All of it again and again; each row says of which run it is, where there are several."""
     for run in range(1, runs + 1):
         for row in measure():
             yield {"run": run, **row} if runs > 1 else row
 
 
-def known_to_json(value: Any) -> Any:
+def finite_or_null(value: Any) -> Any:
     """What is never reached is null: JSON has no infinity, whatever Python writes."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def rounded(value: Any) -> Any:
+def round_value(value: Any) -> Any:
     return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import NumberRange, client_options, properties, somebody_listens
+from muster.coordinator.cli.common.options import NumberRange, client_options, client_properties, require_listener
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.cli.common.plugins import find_plugins_here
-from muster.coordinator.cli.common.records import FIELDS, Writer, fields_option, writer
+from muster.coordinator.cli.common.records import FIELDS, Writer, fields_option, make_writer
 from muster.coordinator.cli.common.signals import interrupt_on_signals, stop_on_signal
-from muster.coordinator.cli.groups.reset import targets
-from muster.coordinator.cli.groups.which import chosen_partitions
+from muster.coordinator.cli.groups.reset import find_targets
+from muster.coordinator.cli.groups.which import resolve_partitions
 from muster.coordinator.views.positions import Position, parse_position
 from muster.coordinator.views.words import plural
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 LATEST = -1
 BATCH = 500
-LOOK_EVERY_S = 0.2
+CHECK_INTERVAL_S = 0.2
 """How soon a signal is noticed while nothing comes."""
 
 
@@ -119,26 +119,34 @@ def consume(
             "--black-list goes with a pattern such as '^tmp' in --topic, and with --set group.protocol=zookeeper"
         )
     find_plugins_here()
-    given = properties(
+    given = client_properties(
         bootstrap,
         overrides,
         group_id=group,
         auto_offset_reset="earliest" if from_beginning else "latest",
     )
-    if overrides.get("group.protocol") == "zookeeper" and not names_a_node():
+    if overrides.get("group.protocol") == "zookeeper" and not is_node_named():
         # Such a consumer finds its nodes in ZooKeeper.
         del given["bootstrap.servers"]
     interrupt_on_signals()
     with Consumer(given) as consumer:
-        somebody_listens(bootstrap, overrides)
+        require_listener(bootstrap, overrides)
         if group is not None:
             wanted = topics[0] if topics[0].startswith("^") else topics
-            consumer.subscribe(wanted, on_assign=tell, on_revoke=tell, on_lost=tell, black_list=black_list)
+            consumer.subscribe(
+                wanted,
+                on_assign=report_rebalance,
+                on_revoke=report_rebalance,
+                on_lost=report_rebalance,
+                black_list=black_list,
+            )
         else:
-            read_alone(consumer, starting(bootstrap, overrides, topics, numbers, position or beginning(from_beginning)))
+            assign_partitions(
+                consumer, start_offsets(bootstrap, overrides, topics, numbers, position or beginning(from_beginning))
+            )
         # Only now is there something to finish first; a node that is away can be interrupted before.
         stopping = stop_on_signal()
-        line = writer(fields, separator, as_json=style == "json")
+        line = make_writer(fields, separator, as_json=style == "json")
         printed = copy_records(consumer, line, stopping, max_messages, idle_timeout)
     notice(f"{plural(printed, 'message')} from {', '.join(topics)}")
 
@@ -153,9 +161,9 @@ def copy_records(
     printed, last = 0, time.monotonic()
     while not stopping.is_set() and (max_messages is None or printed < max_messages):
         wanted = BATCH if max_messages is None else min(BATCH, max_messages - printed)
-        messages = consumed(consumer, wanted)
+        messages = consume_batch(consumer, wanted)
         if messages:
-            write(messages, line)
+            write_messages(messages, line)
             printed += len(messages)
             last = time.monotonic()
         elif idle_timeout is not None and time.monotonic() - last >= idle_timeout:
@@ -163,12 +171,12 @@ def copy_records(
     return printed
 
 
-def consumed(consumer: "Consumer", wanted: int) -> "list[Message]":
+def consume_batch(consumer: "Consumer", wanted: int) -> "list[Message]":
     """What has come lately. Raises CommandError where the group's members are of another kind."""
     from muster.coordinator.client.errors import GroupNotFound
 
     try:
-        return consumer.consume(wanted, LOOK_EVERY_S)
+        return consumer.consume(wanted, CHECK_INTERVAL_S)
     except GroupNotFound as error:
         # A member makes its group: only one of another kind under that name is no group to it (KIP-848).
         raise CommandError(str(error), code=Exit.CONFLICT) from None
@@ -178,14 +186,14 @@ def beginning(first: bool) -> Position:
     return Position("start" if first else "end")
 
 
-def read_alone(consumer: "Consumer", offsets: dict[tuple[str, int], int]) -> None:
+def assign_partitions(consumer: "Consumer", offsets: dict[tuple[str, int], int]) -> None:
     """Assign these partitions to oneself, each from its offset on."""
     consumer.assign(list(offsets))
     for partition, offset in offsets.items():
         consumer.seek(partition, offset)
 
 
-def names_a_node() -> bool:
+def is_node_named() -> bool:
     """Whether a node was named, by --bootstrap or in the environment."""
     source = click.get_current_context().get_parameter_source("bootstrap")
     return source is click.core.ParameterSource.COMMANDLINE or bool(os.environ.get("MUSTER_BOOTSTRAP"))
@@ -209,7 +217,7 @@ def check_topics(topics: Sequence[str], group: str | None) -> None:
         ) from None
 
 
-def starting(
+def start_offsets(
     bootstrap: str,
     overrides: dict[str, str],
     topics: Sequence[str],
@@ -218,22 +226,22 @@ def starting(
 ) -> dict[tuple[str, int], int]:
     """Where to begin in each partition, within what its log has."""
     from muster.coordinator.client import Admin
-    from muster.coordinator.client.config import ClientConfig, dotted
+    from muster.coordinator.client.config import ClientConfig, to_dotted
 
-    every_client = {dotted(name) for name in ClientConfig.model_fields}
+    every_client = {to_dotted(name) for name in ClientConfig.model_fields}
     shared = {key: value for key, value in overrides.items() if key in every_client}
     listed = "" if not numbers else ":" + ",".join(map(str, numbers))
-    with Admin(properties(bootstrap, shared)) as admin:
-        chosen = chosen_partitions(admin, [topic + listed for topic in topics])
+    with Admin(client_properties(bootstrap, shared)) as admin:
+        chosen = resolve_partitions(admin, [topic + listed for topic in topics])
         if position.kind != "shift":
-            return targets(admin, dict.fromkeys(chosen, position), {})
+            return find_targets(admin, dict.fromkeys(chosen, position), {})
         ends = {
             (tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, LATEST)).items()
         }
-        return targets(admin, dict.fromkeys(chosen, position), ends)
+        return find_targets(admin, dict.fromkeys(chosen, position), ends)
 
 
-def write(messages: Sequence["Message"], line: Writer) -> None:
+def write_messages(messages: Sequence["Message"], line: Writer) -> None:
     """One line each. Flushed, because somebody may be reading along."""
     out = sys.stdout.buffer
     for message in messages:
@@ -241,7 +249,7 @@ def write(messages: Sequence["Message"], line: Writer) -> None:
     out.flush()
 
 
-def tell(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "RebalanceEvent") -> None:
+def report_rebalance(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "RebalanceEvent") -> None:
     """One line per callback: what came or went, and why."""
     from muster.coordinator.views.words import spans
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.common.command_config import config_of_this_command
+from muster.coordinator.cli.common.command_config import current_command_config
 from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
 from muster.coordinator.cli.common.options import NumberRange, bootstrap_option
 from muster.coordinator.cli.common.output import notice
-from muster.coordinator.cli.common.reach import must_listen
+from muster.coordinator.cli.common.reach import require_listening_node
 
 if TYPE_CHECKING:
     import grpc
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ZOOKEEPER = "zookeeper"
 """The part that only a node with zookeeper.connect has."""
 
-MOST_UNWELL = 20
+MAX_UNWELL_NAMED = 20
 """Partitions that are told one by one."""
 
 
@@ -52,8 +52,8 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
 
     source = click.get_current_context().get_parameter_source("timeout")
     if source is click.core.ParameterSource.DEFAULT:
-        must_listen([bootstrap])
-    with plain_or_trusted(bootstrap) as channel:
+        require_listening_node([bootstrap])
+    with open_channel(bootstrap) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=timeout, wait_for_ready=True)
@@ -62,13 +62,13 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
                 raise CommandError(
                     f"{bootstrap} has no part called {service!r}", remedy="ask without --service", code=Exit.NOT_FOUND
                 ) from None
-            raise refused_here(bootstrap, error) or Unhealthy(
+            raise explain_refusal(bootstrap, error) or Unhealthy(
                 f"{bootstrap} gave no answer within {timeout:g} s ({error.code().name})",
                 "expected a node that serves",
                 "is one running there (muster serve), and is --bootstrap right?",
             ) from None
-        away = not service and misses_zookeeper(stub, timeout)
-        wrong = conditions(channel, timeout)
+        away = not service and has_lost_zookeeper(stub, timeout)
+        wrong = fetch_conditions(channel, timeout)
         of_cluster = None if service else unwell_partitions(channel, timeout)
         unwell = of_cluster or []
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
@@ -95,12 +95,12 @@ def health(bootstrap: str, timeout: float, service: str) -> None:
         )
 
 
-def plain_or_trusted(bootstrap: str) -> "grpc.Channel":
+def open_channel(bootstrap: str) -> "grpc.Channel":
     """What --command-config says of TLS and tokens counts for probes too; without it nothing more is imported."""
     import grpc
 
     options = [("grpc.enable_http_proxy", 0)]
-    if not (given := config_of_this_command()):
+    if not (given := current_command_config()):
         return grpc.insecure_channel(bootstrap, options=options)
     from muster.coordinator.client.config import ClientConfig, load
     from muster.coordinator.client.trust.credentials import Credentials
@@ -111,24 +111,24 @@ def plain_or_trusted(bootstrap: str) -> "grpc.Channel":
     return Credentials(security).blocking_channel(bootstrap, options)
 
 
-def refused_here(bootstrap: str, error: "grpc.RpcError") -> CommandError | None:
+def explain_refusal(bootstrap: str, error: "grpc.RpcError") -> CommandError | None:
     """What certificates or rights have to do with it; None: nothing."""
     import grpc
 
     from muster.coordinator.client.errors import AuthenticationError, CallNotAuthorized
-    from muster.coordinator.client.trust.troubles import handshake_trouble
+    from muster.coordinator.client.trust.troubles import describe_handshake_failure
 
     detail = error.details() or ""
     if error.code() is grpc.StatusCode.UNAUTHENTICATED:
         return CommandError(str(AuthenticationError(bootstrap, "asking for health", detail)))
     if error.code() is grpc.StatusCode.PERMISSION_DENIED:
         return CommandError(str(CallNotAuthorized(bootstrap, "asking for health", detail)))
-    if (words := handshake_trouble(detail)) is not None:
+    if (words := describe_handshake_failure(detail)) is not None:
         return Unhealthy(f"{bootstrap} {words}")
     return None
 
 
-def conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":
+def fetch_conditions(channel: "grpc.Channel", timeout: float) -> "Sequence[pb.Condition]":
     """What the node says is wrong with it. Nothing, where it does not answer any more: it is being stopped."""
     import grpc
 
@@ -162,11 +162,11 @@ def unwell_partitions(channel: "grpc.Channel", timeout: float) -> list[str] | No
     if answer.cut_off:
         return [age_words(answer)]  # how partitions stand by now, others know
     lines = [unwell_words(found[place]) for place in sorted(found)]
-    more = len(lines) - MOST_UNWELL
+    more = len(lines) - MAX_UNWELL_NAMED
     return (
         lines
         if more <= 0
-        else [*lines[:MOST_UNWELL], f"{more} more partitions: muster cluster partitions --under-min-isr"]
+        else [*lines[:MAX_UNWELL_NAMED], f"{more} more partitions: muster cluster partitions --under-min-isr"]
     )
 
 
@@ -182,7 +182,7 @@ def condition_line(condition: "pb.Condition") -> str:
     return f"{condition.name}: {condition.sentence} (since {since}{times})"
 
 
-def misses_zookeeper(stub: "health_pb2_grpc.HealthStub", timeout: float) -> bool:
+def has_lost_zookeeper(stub: "health_pb2_grpc.HealthStub", timeout: float) -> bool:
     """Whether the node has a ZooKeeper, and is not in touch with it."""
     import grpc
     from grpc_health.v1 import health_pb2

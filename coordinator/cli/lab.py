@@ -9,14 +9,14 @@ import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import output_option
-from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.output import Column, print_rows
 
 if TYPE_CHECKING:
-    from muster.coordinator.lab.compare import Result
-    from muster.coordinator.lab.generations import Generation
+    from muster.coordinator.lab.compare import ComparisonResult
+    from muster.coordinator.lab.generations import ProtocolGeneration
     from muster.coordinator.lab.joins import JoinCosts
 
-COLUMNS = [
+COMPARISON_COLUMNS = [
     Column("GENERATION", "generation", style="cyan"),
     Column("CHAPTER", "chapter"),
     Column("REBALANCES", "rebalances"),
@@ -85,19 +85,21 @@ def compare(
     With --real the course is shorter, and messages and duplicates are not counted.
     """
     from muster.coordinator.bench.processes import BenchFailed
-    from muster.coordinator.lab.compare import Workload, compare
-    from muster.coordinator.lab.labourer import Labour
-    from muster.coordinator.lab.real import compare_really
+    from muster.coordinator.lab.compare import Workload, compare_generations
+    from muster.coordinator.lab.labourer import SteadyLoad
+    from muster.coordinator.lab.real import compare_in_real_time
 
-    workload = Workload(members, partitions, joining, seed, Labour(work_ms=work_ms))
+    workload = Workload(members, partitions, joining, seed, SteadyLoad(work_ms=work_ms))
     if real and chart is not None:
         raise click.UsageError("--chart draws what virtual time counts; leave out --real or --chart")
     try:
-        results = list((compare_really if real else compare)(workload, chosen(only, real=real)))
+        results = list(
+            (compare_in_real_time if real else compare_generations)(workload, choose_generations(only, real=real))
+        )
     except BenchFailed as failure:
         raise CommandError(str(failure)) from failure
-    found = [row for result in results for row in rows(result, chapters)]
-    show([row | NOT_COUNTED if real else row for row in found], COLUMNS, style)
+    found = [row for result in results for row in comparison_rows(result, chapters)]
+    print_rows([row | NOT_COUNTED if real else row for row in found], COMPARISON_COLUMNS, style)
     if chart is not None:
         draw_chart(results, chart)
     return Exit.OK
@@ -114,7 +116,11 @@ def join(members: Sequence[int], seed: int, only: Sequence[str], style: str) -> 
     """Let one more member join groups of N members with 200 partitions, in virtual time."""
     from muster.coordinator.lab.joins import measure_joins
 
-    show([join_row(costs) for costs in measure_joins(members, chosen(only or JOINING), seed)], JOIN_COLUMNS, style)
+    print_rows(
+        [join_row(costs) for costs in measure_joins(members, choose_generations(only or JOINING), seed)],
+        JOIN_COLUMNS,
+        style,
+    )
 
 
 def join_row(costs: "JoinCosts") -> dict[str, Any]:
@@ -140,19 +146,19 @@ def scaler(thresholds: Sequence[int], seed: int, style: str) -> None:
     Consumers read 100 records a second and take 20 s to start. IN-30MIN: the most reversals in any half hour; BEHIND-S:
     how long more waited than is written in two minutes.
     """
-    from muster.coordinator.lab.autoscaling import MUSTER, keda, run, traces
+    from muster.coordinator.lab.autoscaling import MUSTER, keda_trigger, make_loads, run_deployment
 
-    rules = {f"kafka, lagThreshold {each}": keda(each) for each in thresholds}
+    rules = {f"kafka, lagThreshold {each}": keda_trigger(each) for each in thresholds}
     rules[f"drainTargetSeconds {MUSTER.drain_target_s}"] = MUSTER
     found = []
-    for trace in traces(seed):
+    for trace in make_loads(seed):
         for name, trigger in rules.items():
-            told = asdict(run(trace, trigger)) | {"load": trace.name, "rules": name}
+            told = asdict(run_deployment(trace, trigger)) | {"load": trace.name, "rules": name}
             found.append(told | {"replicas": None, "replica_hours": round(told["replica_hours"], 1)})
-    show(found, SCALING_COLUMNS, style)
+    print_rows(found, SCALING_COLUMNS, style)
 
 
-def chosen(names: Sequence[str], *, real: bool = False) -> "list[Generation]":
+def choose_generations(names: Sequence[str], *, real: bool = False) -> "list[ProtocolGeneration]":
     from muster.coordinator.lab.generations import BY_NAME
 
     for name in names:
@@ -166,7 +172,7 @@ def chosen(names: Sequence[str], *, real: bool = False) -> "list[Generation]":
     return [generation for generation in wanted if generation.real or not real]
 
 
-def rows(result: "Result", chapters: bool) -> list[dict[str, Any]]:
+def comparison_rows(result: "ComparisonResult", chapters: bool) -> list[dict[str, Any]]:
     parts = [(chapter.name, chapter.costs) for chapter in result.chapters] if chapters else [(WHOLE, result.total)]
     return [
         {"generation": result.generation.name, "chapter": name}
@@ -175,12 +181,12 @@ def rows(result: "Result", chapters: bool) -> list[dict[str, Any]]:
     ]
 
 
-def draw_chart(results: "list[Result]", path: Path) -> None:
-    from muster.coordinator.lab.chart import NoPlotting, draw
+def draw_chart(results: "list[ComparisonResult]", path: Path) -> None:
+    from muster.coordinator.lab.chart import ChartUnavailable, draw_comparison
 
     try:
-        draw(results, path)
-    except NoPlotting as missing:
+        draw_comparison(results, path)
+    except ChartUnavailable as missing:
         raise CommandError(str(missing)) from missing
     except (OSError, ValueError) as error:
         raise CommandError(f"cannot draw {path}: {error}", "a path that ends in .svg, .png or .pdf") from error

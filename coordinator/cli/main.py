@@ -6,51 +6,81 @@ from collections.abc import Sequence
 
 import click
 
-from muster.coordinator.cli.common.errors import guarded
-from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.errors import run_command
+from muster.coordinator.cli.common.lazy import LazyCommand, LazyGroup
 
 COMMANDS = {
-    "serve": Lazy("muster.coordinator.cli.serve:serve", "Run a node."),
-    "settings": Lazy("muster.coordinator.cli.settings:settings", "Show every setting of a node, and what differs."),
-    "demo": Lazy(
+    "serve": LazyCommand("muster.coordinator.cli.serve:serve", "Run a node."),
+    "settings": LazyCommand(
+        "muster.coordinator.cli.settings:settings", "Show every setting of a node, and what differs."
+    ),
+    "demo": LazyCommand(
         "muster.coordinator.cli.demo.command:demo", "Node, topic, workers, one of them killed: see why it rebalanced."
     ),
-    "topics": Lazy("muster.coordinator.cli.topics:topics", "Create, list, describe, alter, delete and widen topics."),
-    "produce": Lazy("muster.coordinator.cli.produce:produce", "Send lines of text to a topic."),
-    "consume": Lazy("muster.coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."),
-    "groups": Lazy("muster.coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."),
-    "consumer-groups": Lazy(
+    "topics": LazyCommand(
+        "muster.coordinator.cli.topics:topics", "Create, list, describe, alter, delete and widen topics."
+    ),
+    "produce": LazyCommand("muster.coordinator.cli.produce:produce", "Send lines of text to a topic."),
+    "consume": LazyCommand(
+        "muster.coordinator.cli.consume:consume", "Print a topic's values, alone or as member of a group."
+    ),
+    "groups": LazyCommand(
+        "muster.coordinator.cli.groups:groups", "Look into consumer groups, and explain their rebalances."
+    ),
+    "consumer-groups": LazyCommand(
         "muster.coordinator.cli.consumer_groups.command:consumer_groups",
         "The same with the flags of kafka-consumer-groups.sh.",
     ),
-    "cluster": Lazy("muster.coordinator.cli.cluster:cluster", "Nodes and copies: who leads, who is behind, and why."),
-    "engine": Lazy("muster.coordinator.cli.engine:engine", "Groups over somebody's Kafka: who has which, move them."),
-    "acls": Lazy("muster.coordinator.cli.acls:acls", "Who may do what: add, list, remove, check."),
-    "assign": Lazy("muster.coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
-    "simulate": Lazy("muster.coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."),
-    "replay": Lazy("muster.coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."),
-    "assignor": Lazy("muster.coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
-    "log": Lazy("muster.coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
-    "bench": Lazy("muster.coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
-    "pipeline": Lazy(
+    "cluster": LazyCommand(
+        "muster.coordinator.cli.cluster:cluster", "Nodes and copies: who leads, who is behind, and why."
+    ),
+    "engine": LazyCommand(
+        "muster.coordinator.cli.engine:engine", "Groups over somebody's Kafka: who has which, move them."
+    ),
+    "acls": LazyCommand("muster.coordinator.cli.acls:acls", "Who may do what: add, list, remove, check."),
+    "assign": LazyCommand("muster.coordinator.cli.assign:assign", "Solve assignment problems given as JSON lines."),
+    "simulate": LazyCommand(
+        "muster.coordinator.cli.simulate.command:simulate", "Foresee an assignment; change nothing."
+    ),
+    "replay": LazyCommand(
+        "muster.coordinator.cli.replay:replay", "Make a group's recorded decisions again, or otherwise."
+    ),
+    "assignor": LazyCommand("muster.coordinator.cli.assignor:assignor", "List, show, make and test assignors."),
+    "log": LazyCommand("muster.coordinator.cli.log:log", "Dump, verify and recover what lies on disk."),
+    "bench": LazyCommand("muster.coordinator.cli.bench:bench", "Measure, as ratios against peers and limits."),
+    "pipeline": LazyCommand(
         "muster.coordinator.cli.pipeline:pipeline", "Analyse what groups did, and try other assignors on it."
     ),
-    "lab": Lazy("muster.coordinator.cli.lab:lab", "Compare the protocol's generations, and scalers, on one workload."),
-    "zookeeper": Lazy("muster.coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."),
-    "quotas": Lazy(
+    "lab": LazyCommand(
+        "muster.coordinator.cli.lab:lab", "Compare the protocol's generations, and scalers, on one workload."
+    ),
+    "zookeeper": LazyCommand(
+        "muster.coordinator.cli.zookeeper:zookeeper", "Run a real ZooKeeper, for development and tests."
+    ),
+    "quotas": LazyCommand(
         "muster.coordinator.cli.quotas:quotas", "Set, list and remove what users and clients may use of a node."
     ),
-    "users": Lazy("muster.coordinator.cli.accounts.users:users", "Who may log in by a password: add, list, delete."),
-    "tokens": Lazy("muster.coordinator.cli.accounts.tokens:tokens", "API tokens: create, list, revoke."),
-    "storage": Lazy("muster.coordinator.cli.accounts.bootstrap:storage", "The first user of a node that is stopped."),
-    "health": Lazy("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
-    "certs": Lazy("muster.coordinator.cli.certs.command:certs", "Make certificates for development, and show some."),
-    "doctor": Lazy("muster.coordinator.cli.doctor.command:doctor", "Find what is wrong with groups and their node."),
-    "top": Lazy("muster.coordinator.cli.top.command:top", "Watch the groups of a node, live."),
-    "completion": Lazy("muster.coordinator.cli.completion:completion", "Let the shell complete commands and options."),
-    "demo-worker": Lazy("muster.coordinator.cli.demo.worker:demo_worker", ""),
-    "demo-cluster-worker": Lazy("muster.coordinator.cli.demo.cluster.worker:demo_cluster_worker", ""),
-    "demo-spark-driver": Lazy("muster.coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
+    "users": LazyCommand(
+        "muster.coordinator.cli.accounts.users:users", "Who may log in by a password: add, list, delete."
+    ),
+    "tokens": LazyCommand("muster.coordinator.cli.accounts.tokens:tokens", "API tokens: create, list, revoke."),
+    "storage": LazyCommand(
+        "muster.coordinator.cli.accounts.bootstrap:storage", "The first user of a node that is stopped."
+    ),
+    "health": LazyCommand("muster.coordinator.cli.health:health", "Ask a node whether it serves."),
+    "certs": LazyCommand(
+        "muster.coordinator.cli.certs.command:certs", "Make certificates for development, and show some."
+    ),
+    "doctor": LazyCommand(
+        "muster.coordinator.cli.doctor.command:doctor", "Find what is wrong with groups and their node."
+    ),
+    "top": LazyCommand("muster.coordinator.cli.top.command:top", "Watch the groups of a node, live."),
+    "completion": LazyCommand(
+        "muster.coordinator.cli.completion:completion", "Let the shell complete commands and options."
+    ),
+    "demo-worker": LazyCommand("muster.coordinator.cli.demo.worker:demo_worker", ""),
+    "demo-cluster-worker": LazyCommand("muster.coordinator.cli.demo.cluster.worker:demo_cluster_worker", ""),
+    "demo-spark-driver": LazyCommand("muster.coordinator.cli.demo.spark_driver:demo_spark_driver", ""),
 }
 
 EPILOG = """
@@ -76,12 +106,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # gRPC tells standard error about every connection a stopping node closes; commands say what matters themselves.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     args = None if arguments is None else list(arguments)
-    code = guarded(lambda: cli.main(args=args, prog_name="muster", standalone_mode=False))
-    flush()
+    code = run_command(lambda: cli.main(args=args, prog_name="muster", standalone_mode=False))
+    flush_output()
     return code
 
 
-def flush() -> None:
+def flush_output() -> None:
     """A reader that went away shows up at the last flush; Python would print a traceback about it."""
     try:
         sys.stdout.flush()

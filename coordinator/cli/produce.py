@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit, exit_code_of
-from muster.coordinator.cli.common.options import client_options, properties, somebody_listens
+from muster.coordinator.cli.common.options import client_options, client_properties, require_listener
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.views.words import plural, spans
 
@@ -35,10 +35,10 @@ def header_option(ctx: click.Context, param: click.Parameter, given: tuple[str, 
     return tuple(pairs)
 
 
-def cut(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
+def split_line(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
     """(key, value). A line without separator has no key.
 
-    >>> cut(b"a:1", b":"), cut(b"a", b":")
+    >>> split_line(b"a:1", b":"), split_line(b"a", b":")
     ((b'a', b'1'), (None, b'a'))
     """
     key, found, value = line.partition(separator)
@@ -76,7 +76,7 @@ def produce(
 
     A line ends with a line feed; every other byte, a carriage return too, belongs to the record.
     """
-    from muster.coordinator.cli.demo.lines import compiled, key_of
+    from muster.coordinator.cli.demo.lines import compile_expression, key_of
     from muster.coordinator.client import Producer
     from muster.coordinator.client.errors import DeliveryFailed
 
@@ -84,16 +84,16 @@ def produce(
         raise click.UsageError("--key-regex and --key-separator both say what the key is; expected one")
     if key_separator == "":
         raise click.UsageError("--key-separator is empty; expected what stands between key and value")
-    pattern = compiled(key_regex) if key_regex is not None else None
+    pattern = compile_expression(key_regex) if key_regex is not None else None
     separator = os.fsencode(key_separator) if key_separator is not None else None
-    sending = Sending(topic, ANY if partition is None else partition, headers)
-    with Producer(properties(bootstrap, overrides, linger_ms=5)) as producer, progress(file) as lines:
-        somebody_listens(bootstrap, overrides)
+    sending = LineDelivery(topic, ANY if partition is None else partition, headers)
+    with Producer(client_properties(bootstrap, overrides, linger_ms=5)) as producer, show_progress(file) as lines:
+        require_listener(bootstrap, overrides)
         for line in lines:
             value = line.removesuffix(b"\n")
             key = key_of(value, pattern) if pattern else None
             if separator is not None:
-                key, value = cut(value, separator)
+                key, value = split_line(value, separator)
             if not sending.send(producer, value, key):
                 break
         with suppress(DeliveryFailed):  # Each line has said it by itself.
@@ -102,7 +102,7 @@ def produce(
     notice(f"{plural(sending.arrived, 'line')} to {topic}")
 
 
-class Sending:
+class LineDelivery:
     """What became of each line: how many arrived, which ones did not and why, and which one ended it."""
 
     def __init__(self, topic: str, partition: int, headers: tuple[tuple[str, bytes], ...]) -> None:
@@ -164,7 +164,7 @@ class Sending:
 
 
 @contextmanager
-def progress(file: BinaryIO) -> Iterator[Iterable[bytes]]:
+def show_progress(file: BinaryIO) -> Iterator[Iterable[bytes]]:
     """The lines of a file, with a bar on standard error when that is a terminal and the file has a size."""
     size = os.fstat(file.fileno()).st_size if file is not sys.stdin.buffer else 0
     if not size or not sys.stderr.isatty():

@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-COLUMNS = [
+QUOTA_COLUMNS = [
     Column("USER", "user"),
     Column("CLIENT-ID", "client-id"),
     Column("IP", "ip"),
@@ -55,11 +55,11 @@ def set_(bootstrap: str, overrides: dict[str, str], pairs: tuple[str, ...], dry_
     controller_mutation_rate. By ip: connection_creation_rate. By user: group_count, member_count,
     topic_count.
     """
-    entity = entity_of(given)
-    figures = dict(figure_of(pair) for pair in pairs)
-    with admin_of(bootstrap, overrides) as admin:
+    entity = parse_entity(given)
+    figures = dict(parse_quota(pair) for pair in pairs)
+    with connect_admin(bootstrap, overrides) as admin:
         admin.alter_quotas(entity, figures, validate_only=dry_run)
-    notice(f"{'would set' if dry_run else 'set'} {', '.join(figures)} of {words_of(entity)}")
+    notice(f"{'would set' if dry_run else 'set'} {', '.join(figures)} of {describe_entity(entity)}")
 
 
 @quotas.command()
@@ -68,27 +68,27 @@ def set_(bootstrap: str, overrides: dict[str, str], pairs: tuple[str, ...], dry_
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def remove(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...], **given: Any) -> None:
     """Remove quotas: these, or all that are set of this very user, client id or ip."""
-    entity = entity_of(given)
-    with admin_of(bootstrap, overrides) as admin:
+    entity = parse_entity(given)
+    with connect_admin(bootstrap, overrides) as admin:
         found = [figures for _, figures in admin.quotas(entity, strict=True)]
         gone = [name for name in (found[0] if found else {}) if not names or name in names]
         admin.alter_quotas(entity, unset=names or gone)
-    notice(f"removed {', '.join(gone) or 'nothing'} of {words_of(entity)}")
+    notice(f"removed {', '.join(gone) or 'nothing'} of {describe_entity(entity)}")
 
 
 @quotas.command("list")
 @client_options
 @output_option
 @entity_options
-def list_(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> None:
+def list_quotas(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> None:
     """List what is set: all, or what has this user, client id or ip in it."""
     from muster.coordinator.security.quotas.names import MEANINGS
 
-    with admin_of(bootstrap, overrides) as admin:
-        found = admin.quotas(entity_of(given, needed=False))
+    with connect_admin(bootstrap, overrides) as admin:
+        found = admin.quotas(parse_entity(given, needed=False))
     rows = [
         {
-            **{kind: (name_of(entity[kind]) if kind in entity else None) for kind in TYPES.values()},
+            **{kind: (entity_name(entity[kind]) if kind in entity else None) for kind in TYPES.values()},
             "quota": name,
             "value": f"{value:.15g}",
             "meaning": MEANINGS.get(name, ""),
@@ -96,10 +96,10 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -
         for entity, figures in found
         for name, value in sorted(figures.items())
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, QUOTA_COLUMNS, style)
 
 
-def entity_of(given: dict[str, Any], *, needed: bool = True) -> dict[str, str | None]:
+def parse_entity(given: dict[str, Any], *, needed: bool = True) -> dict[str, str | None]:
     """Names by type; None for a default. Raises UsageError."""
     entity: dict[str, str | None] = {}
     for word, kind in TYPES.items():
@@ -112,7 +112,7 @@ def entity_of(given: dict[str, Any], *, needed: bool = True) -> dict[str, str | 
     return entity
 
 
-def figure_of(pair: str) -> tuple[str, float]:
+def parse_quota(pair: str) -> tuple[str, float]:
     name, equals, text = pair.partition("=")
     try:
         value = float(text)
@@ -123,9 +123,9 @@ def figure_of(pair: str) -> tuple[str, float]:
     return name.strip(), value
 
 
-def name_of(name: str | None) -> str:
+def entity_name(name: str | None) -> str:
     return DEFAULT if name is None else name
 
 
-def words_of(entity: dict[str, str | None]) -> str:
-    return ", ".join(f"{kind} {name_of(name)}" for kind, name in entity.items())
+def describe_entity(entity: dict[str, str | None]) -> str:
+    return ", ".join(f"{kind} {entity_name(name)}" for kind, name in entity.items())

@@ -6,12 +6,12 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
-    from muster.coordinator.cli.replayed import Replayed
+    from muster.coordinator.cli.replayed import ReplayedDecision
 
 MAX_FILE_CHARACTERS = 256 << 20
 
@@ -47,32 +47,32 @@ def replay(
         raise click.UsageError("name a group with --group, or a FILE; expected exactly one of the two")
     if first is not None and last is not None and last < first:
         raise click.UsageError(f"--to {last} is before --from {first}; expected --from N --to M with N <= M")
-    documents = ledger_of(bootstrap, overrides, group) if group is not None else documents_in(file)
+    documents = fetch_ledger(bootstrap, overrides, group) if group is not None else read_documents(file)
     try:
         entries = replayed.read_entries(documents)
     except ValueError as error:
         raise CommandError(f"the ledger cannot be read: {error}", code=Exit.USAGE) from None
     done = [
         entry
-        for entry in replayed.replay(entries, assignor)
+        for entry in replayed.replay_decisions(entries, assignor)
         if (first or 0) <= entry.recorded.number and (last is None or entry.recorded.number <= last)
     ]
     if not done and style in ("table", "wide"):
         notice("No rebalance with a plan is on record in that range.")
         return Exit.OK
-    show([row(entry) for entry in done], columns(assignor), style)
-    return verdict(done, style)
+    print_rows([replay_row(entry) for entry in done], replay_columns(assignor), style)
+    return print_verdict(done, style)
 
 
-def ledger_of(bootstrap: str, overrides: dict[str, str], group: str) -> list[dict[str, Any]]:
-    from muster.coordinator.cli.groups.story import recorded
-    from muster.coordinator.views.ledger import document
+def fetch_ledger(bootstrap: str, overrides: dict[str, str], group: str) -> list[dict[str, Any]]:
+    from muster.coordinator.cli.groups.story import fetch_rebalances
+    from muster.coordinator.views.ledger import entry_document
 
-    with admin_of(bootstrap, overrides) as admin:
-        return [document(entry) for entry in recorded(admin, group)]
+    with connect_admin(bootstrap, overrides) as admin:
+        return [entry_document(entry) for entry in fetch_rebalances(admin, group)]
 
 
-def documents_in(file: IO[str] | None) -> object:
+def read_documents(file: IO[str] | None) -> object:
     assert file is not None, "one of the two is there, the command has checked"
     try:
         text = file.read(MAX_FILE_CHARACTERS + 1)
@@ -83,7 +83,7 @@ def documents_in(file: IO[str] | None) -> object:
         raise CommandError(f"{file.name} is no JSON: {error}", code=Exit.USAGE) from None
 
 
-def columns(other: str | None) -> list[Column]:
+def replay_columns(other: str | None) -> list[Column]:
     shown = [
         Column("#", "number"),
         Column("GENERATION", "generation"),
@@ -98,7 +98,7 @@ def columns(other: str | None) -> list[Column]:
     return [*shown, Column("SNAPSHOT", "snapshot", wide=True), Column("DETAIL", "detail", wide=True)]
 
 
-def row(entry: "Replayed") -> dict[str, Any]:
+def replay_row(entry: "ReplayedDecision") -> dict[str, Any]:
     return {
         "number": entry.recorded.number,
         "generation": entry.recorded.generation,
@@ -114,7 +114,7 @@ def row(entry: "Replayed") -> dict[str, Any]:
     }
 
 
-def verdict(done: "list[Replayed]", style: str) -> int:
+def print_verdict(done: "list[ReplayedDecision]", style: str) -> int:
     """Say what did not come out as recorded, and set the exit code."""
     from muster.coordinator.cli.replayed import DIFFERS, FAILED, REPRODUCED
 

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.data import told
-from muster.assignors.isolation.pool import decide
+from muster.assignors.isolation.pool import decide_for_tool
 from muster.assignors.registry import resolve
 from muster.assignors.run import withheld
-from muster.assignors.tools.asked import asked_of
-from muster.assignors.tools.moves import moves
+from muster.assignors.tools.asked import restore_question
+from muster.assignors.tools.moves import list_moves
 from muster.coordinator.core.types import DELAYED
 
 Shares: TypeAlias = Mapping[str, Mapping[str, Sequence[int]]]
@@ -31,7 +31,7 @@ UNKNOWN = "no snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedDecision:
     """A completed rebalance as the ledger keeps it. `snapshot` None: it was not kept."""
 
     number: int
@@ -49,7 +49,7 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class PlanMeasure:
     """How good a plan is: partitions that change hands against the plan before, fewest and most of a member."""
 
     moves: int
@@ -62,17 +62,17 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedDecision:
     """One decision made again. `other` None: not asked for, or not possible; `detail` says why."""
 
-    recorded: Recorded
+    recorded: RecordedDecision
     verdict: str
     detail: str
-    then: Measure
-    other: Measure | None = None
+    then: PlanMeasure
+    other: PlanMeasure | None = None
 
 
-def read_entries(documents: object) -> list[Recorded]:
+def read_entries(documents: object) -> list[RecordedDecision]:
     """Completed rebalances, oldest first. ValueError says what is wrong with the documents."""
     if not isinstance(documents, list):
         raise ValueError(f"a JSON {type(documents).__name__}; expected the list that `groups explain -o json` prints")
@@ -80,13 +80,13 @@ def read_entries(documents: object) -> list[Recorded]:
     return sorted((entry for entry in entries if entry is not None), key=lambda entry: entry.number)
 
 
-def read_entry(document: Any) -> Recorded | None:
+def read_entry(document: Any) -> RecordedDecision | None:
     """One entry; None for a rebalance that ended without a plan."""
     try:
         if document["outcome"] != "COMPLETED":
             return None
         snapshot = document["snapshot"]
-        return Recorded(
+        return RecordedDecision(
             number=int(document["number"]),
             generation=int(document["generation"]),
             cause=str(document["cause"]).replace("_", " ").lower(),
@@ -104,33 +104,33 @@ def read_entry(document: Any) -> Recorded | None:
         raise ValueError(f"an entry without {error}; expected one that `groups explain -o json` printed") from None
 
 
-def replay(entries: Iterable[Recorded], other: str | None = None) -> list[Replayed]:
+def replay_decisions(entries: Iterable[RecordedDecision], other: str | None = None) -> list[ReplayedDecision]:
     """Make each decision again, and once more with `other`. Raises UnknownAssignor for `other` only."""
     if other is not None:
         resolve(other)
     before: Shares = {}
     done = []
     for entry in entries:
-        done.append(replay_one(entry, before, other))
+        done.append(replay_decision(entry, before, other))
         before = entry.shares
     return done
 
 
-def replay_one(entry: Recorded, before: Shares, other: str | None) -> Replayed:
-    verdict, detail = compared(entry)
-    then = measured(before, entry.shares)
+def replay_decision(entry: RecordedDecision, before: Shares, other: str | None) -> ReplayedDecision:
+    verdict, detail = compare_with_record(entry)
+    then = measure_plan(before, entry.shares)
     if other is None or entry.snapshot is None:
-        return Replayed(entry, verdict, detail, then)
+        return ReplayedDecision(entry, verdict, detail, then)
     try:
         # The whole target: what a hand-over in two rounds ends in, not where it pauses.
         assignor = resolve(other)
-        plan = decide(assignor, asked_of(entry.snapshot, assignor), False).to_dict()
+        plan = decide_for_tool(assignor, restore_question(entry.snapshot, assignor), False).to_dict()
     except AssignorError as error:
-        return Replayed(entry, verdict, f"{detail}; {error}" if detail else str(error), then)
-    return Replayed(entry, verdict, detail, then, measured(before, plan))
+        return ReplayedDecision(entry, verdict, f"{detail}; {error}" if detail else str(error), then)
+    return ReplayedDecision(entry, verdict, detail, then, measure_plan(before, plan))
 
 
-def compared(entry: Recorded) -> tuple[str, str]:
+def compare_with_record(entry: RecordedDecision) -> tuple[str, str]:
     """Whether the decision comes out as recorded, and what there is to say of it."""
     if entry.snapshot is None:
         return UNKNOWN, entry.source
@@ -140,10 +140,10 @@ def compared(entry: Recorded) -> tuple[str, str]:
     if told.HELD in options:
         return HELD_BACK, f"the assignor's word was not the last: {options[told.HELD]}"
     try:
-        again = decided_again(entry.snapshot, entry)
+        again = repeat_decision(entry.snapshot, entry)
     except ValueError as error:
         return FAILED, str(error)
-    changed = moves(entry.shares, again)
+    changed = list_moves(entry.shares, again)
     if not changed:
         return REPRODUCED, ""
     first = changed[0]
@@ -153,25 +153,25 @@ def compared(entry: Recorded) -> tuple[str, str]:
     return DIFFERS, f"{first.topic}-{first.partition} went to {went}, now to {goes}{more}{rebuilt}"
 
 
-def decided_again(snapshot: Snapshot, entry: Recorded) -> Shares:
+def repeat_decision(snapshot: Snapshot, entry: RecordedDecision) -> Shares:
     """The plan for a snapshot by the assignor that made it. ValueError when there is none to be had."""
     word = entry.decided_by
     if word == DELAYED:
-        from muster.coordinator.member.connect.member import decide_again
+        from muster.coordinator.member.connect.member import replay_decision
 
-        decision = decide_again(snapshot)
+        decision = replay_decision(snapshot)
         return {worker: {resource: [0] for resource in share} for worker, share in decision.shares.items()}
     if entry.source in WHOLE_PLANS:
         # A KIP-848 target is the whole plan; members find their way to it one by one.
-        return decide(resolve(word), snapshot, False).to_dict()
+        return decide_for_tool(resolve(word), snapshot, False).to_dict()
     if entry.source in REMOTE:
         # The coordinator goes by what members say they hold, whichever way its assignor hands over.
-        return withheld(snapshot, decide(resolve(word), snapshot, False)).to_dict()
-    return decide(resolve(word), snapshot, True).to_dict()
+        return withheld(snapshot, decide_for_tool(resolve(word), snapshot, False)).to_dict()
+    return decide_for_tool(resolve(word), snapshot, True).to_dict()
 
 
-def measured(before: Shares, after: Shares) -> Measure:
+def measure_plan(before: Shares, after: Shares) -> PlanMeasure:
     """Moves count from owner to owner: what nobody had, or nobody has, did not move."""
-    moved = sum(1 for move in moves(before, after) if move.source is not None and move.target is not None)
+    moved = sum(1 for move in list_moves(before, after) if move.source is not None and move.target is not None)
     loads = [sum(len(numbers) for numbers in share.values()) for share in after.values()] or [0]
-    return Measure(moved, min(loads), max(loads))
+    return PlanMeasure(moved, min(loads), max(loads))

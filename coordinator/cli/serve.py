@@ -56,14 +56,14 @@ def serve(
         settings = load_settings(file, given)
     except SettingsError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
-    if settings.grpc_door.encrypted and os.environ.get(VERBOSITY) == "ERROR":
+    if settings.grpc_listener.encrypted and os.environ.get(VERBOSITY) == "ERROR":
         # For each handshake by a name that its certificate has not, gRPC would write that name as it came: a stranger's
         # bytes, as often as he likes. It reads the word as it is imported.
         os.environ[VERBOSITY] = "NONE"
-    from muster.coordinator.server.node.main import run
+    from muster.coordinator.server.node.main import run_node
 
     if until_eof:
         from muster.coordinator.cli.demo.orphan import stop_with_stdin
 
         stop_with_stdin()
-    return run(settings, sys.stdout if announce else None)
+    return run_node(settings, sys.stdout if announce else None)

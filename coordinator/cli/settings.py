@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.common.command_config import config_of_this_command
+from muster.coordinator.cli.common.command_config import current_command_config
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import FORMATS, admin_of, bootstrap_option, key_values
-from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.options import FORMATS, bootstrap_option, connect_admin, key_values
+from muster.coordinator.cli.common.output import Column, print_rows
 
 if TYPE_CHECKING:
     from muster.coordinator.config import Settings
     from muster.coordinator.views.settings import NodeSettingRow
 
-COLUMNS = [
+SETTING_COLUMNS = [
     Column("SETTING", "setting", style="cyan"),
     Column("VALUE", "value"),
     Column("DEFAULT", "default"),
@@ -66,15 +66,15 @@ def settings(
     """
     if running and (file or overrides):
         raise click.UsageError("--running asks a node what it has; leave --config and --set out")
-    rows = running_rows(bootstrap) if running else rows_of(loaded(file, overrides))
-    rows = [row for row in named(rows, names) if not changed or row["value"] != row["default"]]
+    rows = running_rows(bootstrap) if running else setting_rows(load_node_settings(file, overrides))
+    rows = [row for row in find_settings(rows, names) if not changed or row["value"] != row["default"]]
     if style == "properties":
-        click.echo(properties_of(rows), nl=False)
+        click.echo(format_properties(rows), nl=False)
     else:
-        show(rows, COLUMNS, style)
+        print_rows(rows, SETTING_COLUMNS, style)
 
 
-def loaded(
+def load_node_settings(
     file: Path | None, overrides: Mapping[str, str], *, of_file: Callable[[str], bool] = lambda key: True
 ) -> "Settings":
     """Raises CommandError."""
@@ -86,25 +86,25 @@ def loaded(
         raise CommandError(str(error), code=Exit.USAGE) from error
 
 
-def rows_of(given: "Settings") -> "list[NodeSettingRow]":
+def setting_rows(given: "Settings") -> "list[NodeSettingRow]":
     from muster.coordinator.config import known_settings
     from muster.coordinator.views.settings import node_setting_row
-    from muster.storage.wording import shown
+    from muster.storage.wording import shown_setting
 
     of = {field.alias or name: name for name, field in type(given).model_fields.items()}
-    return [node_setting_row(name, shown(given, name, of[name]) or "") for name in known_settings()]
+    return [node_setting_row(name, shown_setting(given, name, of[name]) or "") for name in known_settings()]
 
 
 def running_rows(bootstrap: str) -> "list[NodeSettingRow]":
     """What a node says of itself."""
     from muster.coordinator.views.settings import node_setting_row
 
-    with admin_of(bootstrap, config_of_this_command()) as admin:
+    with connect_admin(bootstrap, current_command_config()) as admin:
         told = admin.describe_node()
     return [node_setting_row(name, value) for name, value in told.items()]
 
 
-def named(rows: "Sequence[NodeSettingRow]", words: Sequence[str]) -> "list[NodeSettingRow]":
+def find_settings(rows: "Sequence[NodeSettingRow]", words: Sequence[str]) -> "list[NodeSettingRow]":
     """The rows whose name is one of the words, or else has it in it. Raises CommandError for a word that none has."""
     if not words:
         return list(rows)
@@ -120,7 +120,7 @@ def named(rows: "Sequence[NodeSettingRow]", words: Sequence[str]) -> "list[NodeS
     return [row for row in rows if row["setting"] in chosen]
 
 
-def properties_of(rows: Sequence[Mapping[str, Any]]) -> str:
+def format_properties(rows: Sequence[Mapping[str, Any]]) -> str:
     lines = []
     for each in rows:
         lines += [f"# {line}" for line in wrap(f"{each['meaning']} Allowed: {each['allowed']}.", width=WIDTH)]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import click
 
-from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, key_values, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.options import COUNT, client_options, connect_admin, key_values, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.views.topics import PartitionRow, partition_rows, topic_document, topic_row
 from muster.coordinator.views.words import plural
 
@@ -60,7 +60,7 @@ def create(
     replication_factor: int | None,
 ) -> None:
     """Create topic NAME."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         made = admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
     notice(f"created {made.name} with {plural(made.partitions, 'partition')}")
 
@@ -71,9 +71,9 @@ def create(
 @click.option("--internal", is_flag=True, help="Also those the node keeps for itself.")
 def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool) -> None:
     """List topics and their partition counts."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         counts = admin.list_topics(internal)
-    show([topic_row(topic, count) for topic, count in counts.items()], TOPIC_COLUMNS, style)
+    print_rows([topic_row(topic, count) for topic, count in counts.items()], TOPIC_COLUMNS, style)
 
 
 @topics.command()
@@ -86,7 +86,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
     Of a cluster also who leads them, who has copies, who of these is in sync (ISR), who is not any more and may lead
     all the same (ELR), and whose nodes are gone.
     """
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         topic = admin.describe_topic(name)
         numbers = range(topic.partitions)
         starts = admin.list_offsets({(name, number): EARLIEST for number in numbers})
@@ -98,20 +98,20 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
     )
     columns = PARTITION_COLUMNS
     if copies:
-        from muster.coordinator.views.cluster import with_copies
+        from muster.coordinator.views.cluster import add_replicas
 
-        rows, columns = with_copies(rows, copies), [*PARTITION_COLUMNS, *COPY_COLUMNS]
+        rows, columns = add_replicas(rows, copies), [*PARTITION_COLUMNS, *COPY_COLUMNS]
     if style in ("json", "yaml"):
-        show_document(topic_document(name, topic.topic_id, topic.internal, rows, topic.configs), style)
+        print_document(topic_document(name, topic.topic_id, topic.internal, rows, topic.configs), style)
     else:
-        show(rows, columns, style)
+        print_rows(rows, columns, style)
     if style == "wide":
         settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
-        show(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
+        print_rows(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
     if standing is not None:
-        from muster.coordinator.cli.cluster.asking import tell_age
+        from muster.coordinator.cli.cluster.asking import report_age
 
-        tell_age(standing)
+        report_age(standing)
 
 
 @topics.command()
@@ -119,7 +119,7 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) -> None:
     """Delete topics and everything in them."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         admin.delete_topics(names)
     notice(f"deleted {', '.join(names)}")
 
@@ -148,7 +148,7 @@ def alter(
     both = sorted(set(configs) & set(unset))
     if both:
         raise click.UsageError(f"{both[0]} is to be set and unset; expected one")
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         before = admin.describe_configs(name)
         admin.alter_topic(name, configs, unset, validate_only=dry_run)
         after = before | configs if dry_run else admin.describe_configs(name)
@@ -163,6 +163,6 @@ def alter(
 @click.argument("total", type=COUNT, metavar="N")
 def add_partitions(bootstrap: str, overrides: dict[str, str], name: str, total: int) -> None:
     """Widen topic NAME to N partitions in all. Keys go to other partitions from then on."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         now = admin.create_partitions(name, total)
     notice(f"{name} has {plural(now, 'partition')} now")

@@ -9,13 +9,13 @@ import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
 from muster.coordinator.cli.common.options import output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.zookeeper.ensemble import Ensemble
+    from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 
-COLUMNS = [
+SERVER_COLUMNS = [
     Column("SERVER", "server"),
     Column("ADDRESS", "address", style="cyan"),
     Column("PID", "pid"),
@@ -55,12 +55,14 @@ def zookeeper() -> None:
 def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> int:
     """Start it, wait until it serves, and print its connect string. A folder is started again as it was."""
     from muster.coordinator.java import find_java
-    from muster.coordinator.zookeeper.ensemble import DEFAULT_PORT, DESCRIPTION, make
-    from muster.coordinator.zookeeper.server import Tuning
+    from muster.coordinator.zookeeper.ensemble import DEFAULT_PORT, DESCRIPTION, open_or_create_ensemble
+    from muster.coordinator.zookeeper.server import ServerTuning
 
     wanted = port if port is not None or (data / DESCRIPTION).exists() else DEFAULT_PORT
-    with expected_errors():
-        ensemble = make(data, int(nodes) if nodes else None, wanted or None, Tuning(tied=foreground))
+    with translate_zookeeper_errors():
+        ensemble = open_or_create_ensemble(
+            data, int(nodes) if nodes else None, wanted or None, ServerTuning(tied=foreground)
+        )
         missing = sum(server.pid is None for server in ensemble.servers)
         if not missing:
             raise CommandError(
@@ -75,7 +77,7 @@ def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> 
         )
         ensemble.start(notice)
     click.echo(ensemble.connect)
-    return stay(ensemble) if foreground else Exit.OK
+    return watch_ensemble(ensemble) if foreground else Exit.OK
 
 
 @zookeeper.command()
@@ -83,14 +85,14 @@ def start(data: Path, nodes: str | None, port: int | None, foreground: bool) -> 
 @output_option
 def status(data: Path, style: str) -> None:
     """Show each server: where it is, its process, and whether it leads. Exit with 4 when it cannot serve."""
-    from muster.coordinator.zookeeper.ensemble import find
+    from muster.coordinator.zookeeper.ensemble import find_ensemble
 
-    with expected_errors():
-        ensemble = find(data)
+    with translate_zookeeper_errors():
+        ensemble = find_ensemble(data)
     servers = ensemble.status()
-    show(
+    print_rows(
         [{"server": s.number, "address": s.address, "pid": s.pid, "mode": s.mode or None} for s in servers],
-        COLUMNS,
+        SERVER_COLUMNS,
         style,
     )
     serving = sum(bool(server.mode) for server in servers)
@@ -106,14 +108,14 @@ def status(data: Path, style: str) -> None:
 @data_option
 def stop(data: Path) -> None:
     """Stop the servers of DIR. What they hold stays there."""
-    from muster.coordinator.zookeeper.ensemble import find
+    from muster.coordinator.zookeeper.ensemble import find_ensemble
 
-    with expected_errors():
-        stopped = find(data).stop()
+    with translate_zookeeper_errors():
+        stopped = find_ensemble(data).stop()
     notice(f"stopped {plural(stopped, 'server')}" if stopped else "no server was running")
 
 
-def stay(ensemble: "Ensemble") -> int:
+def watch_ensemble(ensemble: "LocalEnsemble") -> int:
     """Watch over the servers until a signal ends the command; they end with it."""
     from muster.coordinator.cli.common.signals import stop_on_signal
 
@@ -129,7 +131,7 @@ def stay(ensemble: "Ensemble") -> int:
 
 
 @contextmanager
-def expected_errors() -> Iterator[None]:
+def translate_zookeeper_errors() -> Iterator[None]:
     """ZooKeeper's own refusals, and a missing Java, as errors of the command."""
     from muster.coordinator.java import JavaNotFound
     from muster.coordinator.zookeeper.errors import ZooKeeperError

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from muster.coordinator.client.aio.admin import Admin as AsyncAdmin
+from muster.coordinator.client.aio.admin import AsyncAdmin
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.twins import iterating, waiting
 

@@ -10,25 +10,27 @@ from muster.coordinator.client.types import RebalanceEvent, RecordMetadata, Topi
 
 Owner = TypeVar("Owner")
 Client_contra = TypeVar("Client_contra", contravariant=True)
-Told_contra = TypeVar("Told_contra", contravariant=True)
+Changed_contra = TypeVar("Changed_contra", contravariant=True)
 
 
-class ToldWhy(Protocol[Client_contra, Told_contra]):
+class CallbackWithEvent(Protocol[Client_contra, Changed_contra]):
     """Takes the client, what changes, and the `RebalanceEvent` that says why."""
 
-    def __call__(self, client: Client_contra, changed: Told_contra, event: RebalanceEvent, /) -> object: ...
+    def __call__(self, client: Client_contra, changed: Changed_contra, event: RebalanceEvent, /) -> object: ...
 
 
-class Told(Protocol[Client_contra, Told_contra]):
+class CallbackWithoutEvent(Protocol[Client_contra, Changed_contra]):
     """Takes the client and what changes, as callbacks of confluent-kafka do."""
 
-    def __call__(self, client: Client_contra, changed: Told_contra, /) -> object: ...
+    def __call__(self, client: Client_contra, changed: Changed_contra, /) -> object: ...
 
 
-OnPartitions: TypeAlias = ToldWhy[Owner, list[TopicPartition]] | Told[Owner, list[TopicPartition]]
+OnPartitions: TypeAlias = (
+    CallbackWithEvent[Owner, list[TopicPartition]] | CallbackWithoutEvent[Owner, list[TopicPartition]]
+)
 """`on_assign`, `on_revoke` and `on_lost` of a consumer: `(consumer, partitions, event)` or `(consumer, partitions)`."""
 
-OnPartition: TypeAlias = ToldWhy[Owner, TopicPartition] | Told[Owner, TopicPartition]
+OnPartition: TypeAlias = CallbackWithEvent[Owner, TopicPartition] | CallbackWithoutEvent[Owner, TopicPartition]
 """`on_gain` and `on_lose` of a worker, once a partition: `(worker, partition, event)` or `(worker, partition)`."""
 
 

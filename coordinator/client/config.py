@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from muster.coordinator.client.connection import Connection, split_servers
+from muster.coordinator.client.connection import ConnectionConfig, split_servers
 from muster.coordinator.client.errors import ConfigError
 from muster.coordinator.client.group_protocols import check_protocol, check_zookeeper
-from muster.coordinator.client.group_protocols import dotted as dotted
+from muster.coordinator.client.group_protocols import to_dotted as to_dotted
 from muster.coordinator.client.records_config import RecordsProperties
-from muster.coordinator.client.security_config import SecurityProperties, shown
+from muster.coordinator.client.security_config import SecurityProperties, show_property
 from muster.coordinator.client.zookeeper_config import COMMIT_INTERVAL_MS, ZookeeperProperties
-from muster.storage.references import BadReference, Resolved, resolved
-from muster.storage.wording import expected
+from muster.storage.references import BadReference, Resolved, resolve_references
+from muster.storage.wording import describe_allowed
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9290"
 INT_MAX = 2**31 - 1
@@ -30,7 +30,7 @@ class ClientConfig(SecurityProperties):
     """What every client understands."""
 
     model_config = ConfigDict(
-        alias_generator=dotted,
+        alias_generator=to_dotted,
         populate_by_name=False,
         extra="forbid",
         frozen=True,
@@ -74,9 +74,9 @@ class ClientConfig(SecurityProperties):
         return split_servers(self.bootstrap_servers)
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> ConnectionConfig:
         """The same as plain values, without what a particular client understands beyond that."""
-        return Connection(**{field.name: getattr(self, field.name) for field in fields(Connection)})
+        return ConnectionConfig(**{field.name: getattr(self, field.name) for field in fields(ConnectionConfig)})
 
 
 class ProducerConfig(RecordsProperties, ClientConfig):
@@ -283,42 +283,42 @@ class ConsumerConfig(RecordsProperties, ZookeeperProperties, GroupConfig):
 
 def load(model: type[Model], properties: Mapping[str, Any] | None, keywords: Mapping[str, Any]) -> Model:
     """Properties by dotted name or keyword, checked. ConfigError names each wrong one and what was expected."""
-    known = {dotted(name): name for name in model.model_fields}
+    known = {to_dotted(name): name for name in model.model_fields}
     given: dict[str, Any] = {}
-    for name, value in [*(properties or {}).items(), *((dotted(word), value) for word, value in keywords.items())]:
+    for name, value in [*(properties or {}).items(), *((to_dotted(word), value) for word, value in keywords.items())]:
         if name not in known:
-            raise ConfigError(unknown(name, known, model.kind))
+            raise ConfigError(describe_unknown_property(name, known, model.kind))
         if name in given:
             raise ConfigError(f"{name} is given twice: as a property and as a keyword")
-        given[name] = read_elsewhere(name, value)
+        given[name] = resolve_reference(name, value)
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        told = explained(error, model)
+        told = describe_invalid_properties(error, model)
         for value in given.values():
             if isinstance(value, Resolved) and value:
                 told = told.replace(value, value.reference)
         raise ConfigError(told) from None
 
 
-def read_elsewhere(name: str, value: Any) -> Any:
+def resolve_reference(name: str, value: Any) -> Any:
     """The value, with what `${env:NAME}` and the like in it stand for. Raises ConfigError, which shows none."""
     try:
-        return resolved(value) if isinstance(value, str) else value
+        return resolve_references(value) if isinstance(value, str) else value
     except BadReference as error:
         raise ConfigError(f"{name}: {error}") from None
 
 
-def unknown(name: str, known: Mapping[str, str], kind: str) -> str:
-    near = difflib.get_close_matches(dotted(name), known, n=1, cutoff=0.6)
+def describe_unknown_property(name: str, known: Mapping[str, str], kind: str) -> str:
+    near = difflib.get_close_matches(to_dotted(name), known, n=1, cutoff=0.6)
     hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(sorted(known))}"
     article = "an" if kind[0] in "aeiou" else "a"
     return f"{name!r} is not a property of {article} {kind}; {hint}"
 
 
-def explained(error: ValidationError, model: type[ClientConfig]) -> str:
+def describe_invalid_properties(error: ValidationError, model: type[ClientConfig]) -> str:
     """What is wrong with each property, what was expected; what concerns several properties names them itself."""
-    fields = {dotted(name): field for name, field in model.model_fields.items()}
+    fields = {to_dotted(name): field for name, field in model.model_fields.items()}
     told = []
     for problem in error.errors(include_url=False):
         what = problem["msg"].removeprefix("Value error, ")
@@ -327,6 +327,6 @@ def explained(error: ValidationError, model: type[ClientConfig]) -> str:
             continue
         name = str(problem["loc"][0])
         # Our validators have words of their own; pydantic's are about Python.
-        wanted = what if problem["type"] == "value_error" else f"expected {expected(fields[name])}"
-        told.append(f"{name}={shown(name, problem['input'])}: {wanted}")
+        wanted = what if problem["type"] == "value_error" else f"expected {describe_allowed(fields[name])}"
+        told.append(f"{name}={show_property(name, problem['input'])}: {wanted}")
     return "; ".join(told)

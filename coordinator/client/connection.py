@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Trust:
+class SecurityConfig:
     """How a client knows its node, and shows who it is; `security_config.SecurityProperties` checks it.
 
     What is secret is in no repr, so in no plan and no log of who prints what holds it.
@@ -24,7 +24,7 @@ class Trust:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionConfig:
     """What a transport needs to know. `config.ClientConfig` has the same properties, with their limits and defaults.
 
     It travels to Spark's processes, which start for each query and would load a tenth of a second of pydantic for it.
@@ -40,7 +40,7 @@ class Connection:
     reconnect_backoff_max_ms: int
     metadata_max_age_ms: int
     receive_message_max_bytes: int
-    security: Trust | None = None
+    security: SecurityConfig | None = None
 
     @property
     def servers(self) -> list[str]:

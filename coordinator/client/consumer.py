@@ -11,13 +11,13 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, overload
 
-from muster.coordinator.client.aio.consumer import Consumer as AsyncConsumer
+from muster.coordinator.client.aio.consumer import AsyncConsumer
 from muster.coordinator.client.callbacks import OnPartitions
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.twins import same, waiting
-from muster.coordinator.client.consuming.listener import Listener
-from muster.coordinator.client.consuming.offsets import Offset, offsets_given
-from muster.coordinator.client.consuming.shared import left_of
+from muster.coordinator.client.consuming.listener import RebalanceListener
+from muster.coordinator.client.consuming.offsets import Offset, choose_commit_offsets
+from muster.coordinator.client.consuming.shared import seconds_left
 from muster.coordinator.client.membership.seam import Callback
 from muster.coordinator.client.types import Message
 
@@ -38,7 +38,7 @@ class Consumer:
         self._twin = AsyncConsumer(config, **properties)
         self._core = self._twin._core
         self._loop = shared_loop()
-        self._listener = Listener()
+        self._listener = RebalanceListener()
 
     def subscribe(
         self,
@@ -56,7 +56,7 @@ class Consumer:
         every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` hears of partitions that
         others are still letting go of (group.protocol=consumer): `event.ready()` tells these that they need not wait.
         """
-        self._listener = Listener(on_assign, on_revoke, on_lost, on_prepare)
+        self._listener = RebalanceListener(on_assign, on_revoke, on_lost, on_prepare)
         self._run(self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list))
 
     def unsubscribe(self) -> None:
@@ -77,7 +77,7 @@ class Consumer:
         while True:
             if not core.attention and (message := core.pop()) is not None:
                 return message
-            callback = self._run(core.fill(left_of(deadline)))
+            callback = self._run(core.fill(seconds_left(deadline)))
             if callback is not None:
                 self._tell(callback)
             elif not core.fetcher.ready:
@@ -134,7 +134,7 @@ class Consumer:
         Waits for the group's word, or with `asynchronous` returns a future at once. Raises CommitFailed when the group
         has gone on without this consumer.
         """
-        given = offsets_given(self._core, message, offsets)
+        given = choose_commit_offsets(self._core, message, offsets)
         work = self._core.commits.commit(given)
         if asynchronous:
             return self._loop.submit(work)

@@ -125,7 +125,7 @@ class GroupProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class CanaryGuard:
+class CanaryGuardStatus:
     """`idle`: why it does not count. `baseline`: what it compares with; `figure`: the group's since it began."""
 
     guard: str
@@ -145,7 +145,7 @@ class Canary:
     began_at_ms: int
     until_ms: int
     promotes: bool
-    guards: tuple[CanaryGuard, ...]
+    guards: tuple[CanaryGuardStatus, ...]
     lag_floor: int
     rebalances: int
     """Since its own round."""
@@ -274,7 +274,7 @@ class HeldPin:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldShare:
+class ReservedShare:
     """So many partitions that a member left, and that wait for an heir until then."""
 
     member_id: str
@@ -300,11 +300,11 @@ class GroupHolds:
     hold_ms: int = 0
     drains: tuple[HeldDrain, ...] = ()
     pins: tuple[HeldPin, ...] = ()
-    shares: tuple[HeldShare, ...] = ()
+    shares: tuple[ReservedShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HoldResult:
     """What a verb did, or would do, in one sentence with figures, and what is held then."""
 
     sentence: str

@@ -11,7 +11,7 @@ from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.producing.accumulator import Headers
-from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes
+from muster.coordinator.client.producing.shared import ANY, ProducerCore, encode_bytes
 from muster.coordinator.client.types import FencingToken, RecordMetadata
 
 LAST_CHANCE_S = 1.0
@@ -34,7 +34,7 @@ class Producer:
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, fence: FencingToken | None = None, **properties: Any
     ) -> None:
-        self._core = Producing(load(ProducerConfig, config, properties), fence)
+        self._core = ProducerCore(load(ProducerConfig, config, properties), fence)
         self._loop = shared_loop()
         self._core.bind(self._loop.loop)
 
@@ -60,8 +60,8 @@ class Producer:
         core.add(
             topic,
             partitions,
-            as_bytes("value", value),
-            as_bytes("key", key),
+            encode_bytes("value", value),
+            encode_bytes("key", key),
             partition,
             timestamp,
             tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers),

@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.client.connection import Trust
+from muster.coordinator.client.connection import SecurityConfig
 
 SECRET = frozenset(
     {"ssl.keystore.key", "ssl.key.password", "token", "records.sasl.password", "records.ssl.key.password"}
@@ -20,10 +20,10 @@ NO_SWITCH = (
 )
 
 
-def shown(name: str, value: object) -> str:
+def show_property(name: str, value: object) -> str:
     """A property's value for an error.
 
-    >>> shown("acks", "some"), shown("token", "abc")
+    >>> show_property("acks", "some"), show_property("token", "abc")
     ("'some'", '...')
     """
     return HIDDEN if name in SECRET else repr(value)
@@ -83,7 +83,7 @@ class SecurityProperties(BaseModel):
     @field_validator("token")
     @classmethod
     def _check_token(cls, value: str | None) -> str | None:
-        return None if value is None else checked_token(value)
+        return None if value is None else check_token(value)
 
     @model_validator(mode="after")
     def _check_security(self) -> Self:
@@ -92,11 +92,11 @@ class SecurityProperties(BaseModel):
         if self.security_protocol == "PLAINTEXT" and said:
             dotted = said[0].replace("_", ".")
             raise ValueError(f"{dotted} means nothing with security.protocol=PLAINTEXT; set SSL, or leave it out")
-        _only_one("ssl.truststore.location", self.ssl_truststore_location,
+        _check_only_one("ssl.truststore.location", self.ssl_truststore_location,
                   "ssl.truststore.certificates", self.ssl_truststore_certificates)  # fmt: skip
-        _only_one("ssl.keystore.location", self.ssl_keystore_location,
+        _check_only_one("ssl.keystore.location", self.ssl_keystore_location,
                   "ssl.keystore.key", self.ssl_keystore_key)  # fmt: skip
-        _only_one("token", self.token, "token.file", self.token_file)
+        _check_only_one("token", self.token, "token.file", self.token_file)
         if (self.ssl_keystore_key is None) != (self.ssl_keystore_certificate_chain is None):
             raise ValueError("ssl.keystore.key and ssl.keystore.certificate.chain go together; set both, or neither")
         if self.ssl_key_password and not (self.ssl_keystore_key or self.ssl_keystore_location):
@@ -104,11 +104,11 @@ class SecurityProperties(BaseModel):
         return self
 
     @property
-    def security(self) -> Trust | None:
+    def security(self) -> SecurityConfig | None:
         """All of it as plain values; None where a client talks plainly and shows nothing."""
         if self.security_protocol == "PLAINTEXT" and self.token is None and self.token_file is None:
             return None
-        return Trust(
+        return SecurityConfig(
             tls=self.security_protocol == "SSL",
             ca_file=self.ssl_truststore_location,
             ca_pem=self.ssl_truststore_certificates,
@@ -123,15 +123,15 @@ class SecurityProperties(BaseModel):
         )
 
 
-def _only_one(first: str, one: object, second: str, other: object) -> None:
+def _check_only_one(first: str, one: object, second: str, other: object) -> None:
     if one is not None and other is not None:
         raise ValueError(f"{first} and {second} are both set; keep one")
 
 
-def checked_token(text: str) -> str:
+def check_token(text: str) -> str:
     """A token as it goes into a header. Raises ValueError, which does not show it.
 
-    >>> checked_token("  abc  ")
+    >>> check_token("  abc  ")
     'abc'
     """
     token = text.strip().removeprefix("Bearer ").strip()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.membership.heirs import Heirs
+    from muster.coordinator.client.membership.heirs import HandoffReadiness
     from muster.coordinator.core.types import Cause
 
 
@@ -87,7 +87,7 @@ class RebalanceEvent:
     assignment: tuple[TopicPartition, ...] = ()
 
     coming: tuple[TopicPartition, ...] = ()
-    heirs: "Heirs | None" = field(default=None, compare=False, repr=False)
+    heirs: "HandoffReadiness | None" = field(default=None, compare=False, repr=False)
     on_ready: "Callable[[tuple[TopicPartition, ...]], None] | None" = field(default=None, compare=False, repr=False)
 
     def ready(self) -> None:

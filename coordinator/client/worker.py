@@ -4,11 +4,11 @@ from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from muster.coordinator.client.aio.worker import Worker as AsyncWorker
+from muster.coordinator.client.aio.worker import AsyncWorker
 from muster.coordinator.client.callbacks import OnPartition
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.twins import same
-from muster.coordinator.client.consuming.listener import Listener
+from muster.coordinator.client.consuming.listener import RebalanceListener
 from muster.coordinator.client.membership.seam import Callback
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ class Worker:
         self._twin = AsyncWorker(config, **properties)
         self._core = self._twin._core
         self._loop = shared_loop()
-        self._listener = Listener()
+        self._listener = RebalanceListener()
 
     def join(
         self,
@@ -39,7 +39,7 @@ class Worker:
         on_prepare: OnPartition["Worker"] | None = None,
     ) -> None:
         """Take part. Joining again changes the names. `on_prepare` as in `Consumer.subscribe`, for each partition."""
-        self._listener = Listener(on_gain, on_lose, on_prepare=on_prepare)
+        self._listener = RebalanceListener(on_gain, on_lose, on_prepare=on_prepare)
         self._run(self._core.join(tuple(topics), tuple(resources)))
 
     def poll(self, timeout: float | None = None) -> bool:

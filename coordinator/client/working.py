@@ -5,25 +5,25 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from muster.assignors.api import RebalanceProtocol
 from muster.assignors.registry import resolve_all
-from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.catalog import PartitionCounts
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import WorkerConfig
 from muster.coordinator.client.errors import ConfigError, IllegalState
 from muster.coordinator.client.membership.delayed_plans import DelayedPlanner
-from muster.coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
+from muster.coordinator.client.membership.driver import ClassicParticipation, ConsumerParticipation, MemberDriver
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.planner import Planner, isolation_of
-from muster.coordinator.client.membership.seam import Callback, leaving
+from muster.coordinator.client.membership.planner import LeaderPlanner, shared_isolation
+from muster.coordinator.client.membership.seam import Callback, parse_leave_policy
 from muster.coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.classic.subscription import Subscriber
 from muster.coordinator.member.connect.member import DelayedSubscriber
-from muster.coordinator.member.consumer.machine import Wish
+from muster.coordinator.member.consumer.machine import RequestedSubscription
 
 MAX_RESOURCES = 10_000
 
 
-class Working:
+class WorkerCore:
     """One worker, without the face that applications see. Lives on one loop."""
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -34,7 +34,7 @@ class Working:
         self.assignors = resolve_all(config.partition_assignment_strategy)
         self.transport = Transport(config)
         self.calls = GroupCalls(self.transport, config.group_id)
-        self.catalog = Catalog(self.transport, config)
+        self.catalog = PartitionCounts(self.transport, config)
         self.driver: MemberDriver | None = None
         self.owned: dict[TopicPartition, int] = {}
         self.closed = False
@@ -66,23 +66,25 @@ class Working:
         if topics:
             self._watching = asyncio.create_task(self._watch_topics(self.driver))
 
-    def _part(self, names: tuple[str, ...], topics: Sequence[str]) -> ClassicPart | ConsumerPart:
+    def _part(self, names: tuple[str, ...], topics: Sequence[str]) -> ClassicParticipation | ConsumerParticipation:
         if self.config.group_protocol == "consumer":
-            return ConsumerPart(Wish(tuple(sorted(set(names))), "", self.config.group_remote_assignor or ""))
-        planner = Planner(
+            return ConsumerParticipation(
+                RequestedSubscription(tuple(sorted(set(names))), "", self.config.group_remote_assignor or "")
+            )
+        planner = LeaderPlanner(
             self.assignors,
             self.catalog.fetch if topics else count_resources,
             self._measure_lags if topics else None,
             self.config.partition_assignment_deadline_ms,
             self.config.partition_assignment_options,
             self.calls.recall_moves,
-            isolation_of(self.config.partition_assignment_isolation),
+            shared_isolation(self.config.partition_assignment_isolation),
         )
         subscriber = Subscriber(names, self.assignors, self.config.client_rack)
         if topics or subscriber.protocol is RebalanceProtocol.EAGER:
-            return ClassicPart(subscriber, planner)
+            return ClassicParticipation(subscriber, planner)
         delayed = DelayedSubscriber(names, self.assignors, self.config.client_rack)
-        return ClassicPart(delayed, DelayedPlanner(planner, self.config))
+        return ClassicParticipation(delayed, DelayedPlanner(planner, self.config))
 
     async def next_callback(self, timeout_s: float | None) -> Callback | None:
         """What came or went next; None when nothing did in time. Raises when the membership is over."""
@@ -125,7 +127,7 @@ class Working:
 
     async def begin_close(self, leave: bool | str) -> None:
         if self.driver is not None:
-            self.driver.send(ev.Close(leaving(leave)))
+            self.driver.send(ev.Close(parse_leave_policy(leave)))
 
     async def closing_callback(self) -> Callback | None:
         return self._taken()
@@ -151,7 +153,7 @@ class Working:
         while True:
             await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
             if driver.machine.is_leader:
-                driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))
+                driver.send(ev.PartitionCountsChanged(await self.catalog.fetch_all()))
 
     async def _measure_lags(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """By what the group's workers commit under their group id; without a commit, everything there is."""

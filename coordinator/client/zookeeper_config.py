@@ -14,10 +14,10 @@ NOT_IN_ZNODES = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff/]")
 ZNODE_NAME = "without / and control characters, and neither . nor .."
 
 
-def names_a_znode(name: str) -> bool:
+def is_znode_name(name: str) -> bool:
     """Whether ZooKeeper takes it as one part of a path.
 
-    >>> [names_a_znode(name) for name in ("orders", "a b", "", ".", "..", "a/b", "a" + chr(1))]
+    >>> [is_znode_name(name) for name in ("orders", "a b", "", ".", "..", "a/b", "a" + chr(1))]
     [True, True, False, False, False, False, False]
     """
     return name not in ("", ".", "..") and NOT_IN_ZNODES.search(name) is None
@@ -72,7 +72,7 @@ class ZookeeperProperties(BaseModel):
     @field_validator("consumer_id")
     @classmethod
     def _check_id(cls, value: str | None) -> str | None:
-        if value is not None and not names_a_znode(value):
+        if value is not None and not is_znode_name(value):
             raise ValueError(f"expected a name {ZNODE_NAME}, of one character or more; or leave it out")
         return value
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-NOBODY = -1
+NO_NODE_ID = -1
 """The leader of a unit that nobody leads."""
 
 NO_EPOCH = -1
@@ -25,11 +25,11 @@ MIN_ISR: Final = "min.insync.replicas"
 """A setting of topics."""
 
 
-def number_in(text: str) -> int | None:
+def parse_number(text: str) -> int | None:
     """A number that is set for something, by the same words that the doors take; None for what is none, or takes more
     digits than Python reads: who writes to ZooKeeper writes what he likes.
 
-    >>> number_in("2"), number_in(" +2"), number_in("x"), number_in(""), number_in("0" * 5_000 + "1")
+    >>> parse_number("2"), parse_number(" +2"), parse_number("x"), parse_number(""), parse_number("0" * 5_000 + "1")
     (2, 2, None, None, None)
     """
     try:
@@ -38,14 +38,15 @@ def number_in(text: str) -> int | None:
         return None
 
 
-def min_isr_in(configs: Mapping[str, str], default: int) -> int:
+def parse_min_isr(configs: Mapping[str, str], default: int) -> int:
     """min.insync.replicas of a topic; default: where it says nothing, or nothing that is understood.
 
-    >>> min_isr_in({"min.insync.replicas": "1"}, 2), min_isr_in({"min.insync.replicas": "?"}, 2), min_isr_in({}, 2)
+    >>> parse_min_isr({"min.insync.replicas": "1"}, 2), parse_min_isr({"min.insync.replicas": "?"}, 2),
+    ... parse_min_isr({}, 2)
     (1, 2, 2)
     """
     text = configs.get(MIN_ISR)
-    found = None if text is None else number_in(text)
+    found = None if text is None else parse_number(text)
     return default if found is None else max(1, found)
 
 
@@ -66,16 +67,16 @@ def unit_of(place: TopicPartition) -> TopicPartition:
     return TopicPartition(OFFSETS, place.partition) if place.topic == LEDGER else place
 
 
-def halves(unit: TopicPartition) -> tuple[TopicPartition, ...]:
+def halves_of(unit: TopicPartition) -> tuple[TopicPartition, ...]:
     """The partitions that a unit consists of, the one that names it first.
 
-    >>> [str(half) for half in halves(TopicPartition("__consumer_offsets", 7))]
+    >>> [str(half) for half in halves_of(TopicPartition("__consumer_offsets", 7))]
     ['__consumer_offsets-7', '__rebalances-7']
     """
     return (unit, TopicPartition(LEDGER, unit.partition)) if unit.topic == OFFSETS else (unit,)
 
 
-class Endpoint(NamedTuple):
+class NodeEndpoint(NamedTuple):
     """Where a node listens: the listener's name (`PLAINTEXT`, `REPLICATION`, ...), host and port."""
 
     listener: str
@@ -84,7 +85,7 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """A node as it registered itself.
 
     epoch: the czxid of its registration; one that registers anew has a higher one. directory: 22 characters, drawn when
@@ -96,13 +97,13 @@ class Node:
     epoch: int
     directory: str
     unclean: bool = False
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[NodeEndpoint, ...] = ()
     rack: str | None = None
     session_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class PartitionState:
     """The state of a unit.
 
     leader: a node id, or NOBODY. leader_epoch: raised by one with each election, be it the same node again, and not
@@ -124,7 +125,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class ReplicaAssignment:
     """Who has copies of a partition: replicas in order of preference, and who comes and goes while that changes
     (KIP-455). `replicas` has those that come, and those that go."""
 
@@ -134,14 +135,14 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class ClusterTopic:
     """A topic as ZooKeeper has it: assignments by partition number, and what is set for it (strings, as written).
 
     version: of its znode when it was read; NO_EPOCH where that is not known."""
 
     name: str
     topic_id: bytes
-    partitions: tuple[Assignment, ...]
+    partitions: tuple[ReplicaAssignment, ...]
     configs: Mapping[str, str] = field(default_factory=dict)
     version: int = NO_EPOCH
 

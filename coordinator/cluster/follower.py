@@ -14,11 +14,11 @@ from muster.coordinator.errors import ErrorCode
 
 UNDEFINED = (NO_EPOCH, -1)
 
-MOST_DAMAGED = 3
+MAX_DAMAGED_FETCHES = 3
 """So often are damaged batches asked for again."""
 
 
-class Ask(NamedTuple):
+class FetchPosition(NamedTuple):
     """What a fetch names: the kept end, the epoch of the batch before it, and the leader epoch it believes in."""
 
     offset: int
@@ -26,7 +26,7 @@ class Ask(NamedTuple):
     epoch: int
 
 
-class Told(NamedTuple):
+class FetchOutcome(NamedTuple):
     """A leader's answer for one partition, but for its records.
 
     diverging: (epoch, end offset) of the largest epoch that both know, or None. bytes: how many of records came.
@@ -40,33 +40,33 @@ class Told(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Append:
+class AppendRecords:
     """Append what came, flush it, and say so: `appended`, `kept`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TruncateLog:
     """Cut the log to this end and flush the cut, the epochs first; then `was_cut`."""
 
     to: int
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
+class RestartLog:
     """Drop all, and begin anew at this offset; then `began`."""
 
     at: int
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class RetryFetch:
     """Nothing to do but to ask again: after a back-off, or when the image tells something new of the unit."""
 
     image: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopReplica:
     """The unit stops here with an error; the node tells the controller that it is offline (CL-F9). stays: no disk that
     is mended makes it go on."""
 
@@ -75,12 +75,12 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class Void:
+class StaleAnswer:
     """An answer to something that is not asked any more."""
 
 
-Verdict = Append | Cut | Begin | Wait | Stop | Void
-APPEND, WAIT, WAIT_FOR_IMAGE, VOID = Append(), Wait(), Wait(image=True), Void()
+FollowerStep = AppendRecords | TruncateLog | RestartLog | RetryFetch | StopReplica | StaleAnswer
+APPEND, WAIT, WAIT_FOR_IMAGE, VOID = AppendRecords(), RetryFetch(), RetryFetch(image=True), StaleAnswer()
 
 AWAITS_IMAGE = frozenset(
     {
@@ -150,11 +150,11 @@ class Follower:
         """How many of the records that its leader calls committed are not here yet, as of the last answer."""
         return max(0, self._told_high_watermark - self.end)
 
-    def next_fetch(self) -> Ask | None:
+    def next_fetch(self) -> FetchPosition | None:
         """What to ask for; None while something of the log is not flushed yet (CL-F3), or once the unit has stopped."""
         if self.stopped or self.kept != self.end:
             return None
-        return Ask(self.kept, self.last_epoch, self.epoch)
+        return FetchPosition(self.kept, self.last_epoch, self.epoch)
 
     def learn(self, epoch: int, leader: int, unclean_epoch: int) -> None:
         """The image names a newer leader epoch. What was asked in the one before is void; the log stays as it is."""
@@ -165,11 +165,11 @@ class Follower:
 
     def answered(
         self,
-        asked: Ask,
-        told: Told,
+        asked: FetchPosition,
+        told: FetchOutcome,
         end_for_epoch: Callable[[int], tuple[int, int]],
         epoch_at: Callable[[int], int],
-    ) -> Verdict:
+    ) -> FollowerStep:
         """What to do about an answer.
 
         end_for_epoch: (epoch, end offset) of the own log's largest epoch not above the one given, (-1, -1) if unknown.
@@ -199,10 +199,10 @@ class Follower:
         """The log is flushed up to there."""
         self.kept = kept
 
-    def damaged(self, what: str) -> Verdict:
+    def damaged(self, what: str) -> FollowerStep:
         """The batches that came are not what was written (CL-F2)."""
         self._damaged += 1
-        if self._damaged < MOST_DAMAGED:
+        if self._damaged < MAX_DAMAGED_FETCHES:
             return WAIT
         return self.stop(
             f"What node {self.leader} sends for {self.place} from offset {self.end} on came {self._damaged} times "
@@ -220,10 +220,10 @@ class Follower:
         self.start = self.end = self.kept = self.high_watermark = at
         self.last_epoch = NO_EPOCH
 
-    def stop(self, reason: str, *, stays: bool = False) -> Stop:
+    def stop(self, reason: str, *, stays: bool = False) -> StopReplica:
         """The unit goes no further here: an error of the disk, or of the log (CL-F9)."""
         self.stopped = reason
-        return Stop(reason, stays)
+        return StopReplica(reason, stays)
 
     def _commit(self) -> None:
         """CL-F4: what the leader says is committed, as far as it is here; never back. CL-F8: the log begins where his
@@ -232,11 +232,11 @@ class Follower:
             self.start = self._told_start
         self.high_watermark = max(self.high_watermark, min(self._told_high_watermark, self.end))
 
-    def _refused(self, told: Told, epoch_at: Callable[[int], int]) -> Verdict:
+    def _refused(self, told: FetchOutcome, epoch_at: Callable[[int], int]) -> FollowerStep:
         """CL-F7. What the leader's log ends before is a divergence, and is answered as one where epochs are known."""
         if told.code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self.end < told.start:
-                return Begin(told.start)
+                return RestartLog(told.start)
             return self._cut(self.high_watermark, epoch_at)
         return WAIT_FOR_IMAGE if told.code in AWAITS_IMAGE else WAIT
 
@@ -245,7 +245,7 @@ class Follower:
         diverging: tuple[int, int],
         end_for_epoch: Callable[[int], tuple[int, int]],
         epoch_at: Callable[[int], int],
-    ) -> Verdict:
+    ) -> FollowerStep:
         """CL-F5: cut to where both logs are the same; where that takes several questions, each cuts further
         (KIP-279)."""
         epoch, end = diverging
@@ -256,12 +256,12 @@ class Follower:
             return self._cut(self.high_watermark, epoch_at)
         return self._cut(min(own_end, end) if own_epoch == epoch else own_end, epoch_at)
 
-    def _cut(self, to: int, epoch_at: Callable[[int], int]) -> Verdict:
+    def _cut(self, to: int, epoch_at: Callable[[int], int]) -> FollowerStep:
         """CL-F6: what is committed is cut only where an unclean election since may have undone it."""
         if to >= self.end:
             # What there is to cut is an epoch without records, that the log may have noted at its end; and it may not.
             in_vain, self._cut_in_vain = self._cut_in_vain, True
-            return WAIT if in_vain else Cut(self.end)
+            return WAIT if in_vain else TruncateLog(self.end)
         if to < self.high_watermark and self.unclean_epoch <= epoch_at(max(to, self.start)):
             return self.stop(
                 f"{self.place}: node {self.leader} parts from this log at offset {to}, and what lies below "
@@ -269,4 +269,4 @@ class Follower:
                 "compare them.",
                 stays=True,
             )
-        return Cut(to) if to >= self.start else Begin(to)
+        return TruncateLog(to) if to >= self.start else RestartLog(to)

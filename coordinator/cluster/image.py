@@ -1,7 +1,7 @@
 """What a node knows of its cluster, and how it comes to know it (CL-C1, CL-N1).
 
 The controller answers a node's long poll with a `ClusterState`: all there is (`full`), or what changed since the
-sequence that the node named. `Image` is what the node makes of these answers.
+sequence that the node named. `ClusterImage` is what the node makes of these answers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import INTERNAL, NO_EPOCH, NOBODY, Endpoint, TopicPartition
+from muster.coordinator.cluster.facts import INTERNAL, NO_EPOCH, NO_NODE_ID, NodeEndpoint, TopicPartition
 from muster.coordinator.errors import ErrorCode
 
 
-class Known(NamedTuple):
+class ImageVersion(NamedTuple):
     """How far somebody knows the cluster: the controller's epoch, and the sequence of its last change."""
 
     epoch: int = NO_EPOCH
     sequence: int = NO_EPOCH
 
 
-NOTHING = Known()
+NO_VERSION = ImageVersion()
 
 
-class NodeStatus(IntEnum):
+class ClusterNodeStatus(IntEnum):
     """Kafka's tools see the first; the numbers are the wire's."""
 
     LIVE = 0
@@ -36,9 +36,9 @@ class NodeView(NamedTuple):
 
     id: int
     epoch: int
-    status: NodeStatus = NodeStatus.LIVE
+    status: ClusterNodeStatus = ClusterNodeStatus.LIVE
     rack: str | None = None
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[NodeEndpoint, ...] = ()
     session_ms: int = 0
 
 
@@ -88,7 +88,7 @@ class ClusterState:
     """
 
     error: ErrorCode = ErrorCode.NONE
-    controller: int = NOBODY
+    controller: int = NO_NODE_ID
     epoch: int = NO_EPOCH
     sequence: int = NO_EPOCH
     full: bool = False
@@ -96,7 +96,7 @@ class ClusterState:
     topics: tuple[TopicView, ...] = ()
 
 
-class Moved(NamedTuple):
+class PartitionChange(NamedTuple):
     """What an answer changed for one partition; `before` is None for one that was not known."""
 
     place: TopicPartition
@@ -105,11 +105,11 @@ class Moved(NamedTuple):
 
 
 @dataclass(slots=True)
-class Changes:
+class ImageChanges:
     """What an answer changed: all that its node has to look at."""
 
     nodes: list[int] = field(default_factory=list)
-    partitions: list[Moved] = field(default_factory=list)
+    partitions: list[PartitionChange] = field(default_factory=list)
     configs: list[str] = field(default_factory=list)
     """Topics whose settings changed, and those that are new."""
     deleted: dict[bytes, str] = field(default_factory=dict)
@@ -119,11 +119,11 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Image:
+class ClusterImage:
     """What a node knows of the cluster. Changed by `apply` alone."""
 
-    controller: int = NOBODY
-    known: Known = NOTHING
+    controller: int = NO_NODE_ID
+    known: ImageVersion = NO_VERSION
     nodes: dict[int, NodeView] = field(default_factory=dict)
     topics: dict[str, TopicView] = field(default_factory=dict)
     """By name. The mappings of partitions in them are the image's own."""
@@ -140,10 +140,10 @@ class Image:
             for number, view in topic.partitions.items():
                 yield TopicPartition(name, number), view
 
-    def taken(self) -> "Image":
+    def taken(self) -> "ClusterImage":
         """As it is now, for who looks at it in a thread: topics and their partitions are made anew where they change,
         and never changed."""
-        return Image(
+        return ClusterImage(
             self.controller, self.known, dict(self.nodes), dict(self.topics), dict(self.names), dict(self.deleted)
         )
 
@@ -153,7 +153,7 @@ class Image:
         return sum(len(topic.partitions) for topic in self.topics.values())
 
     def live(self) -> list[NodeView]:
-        return [node for node in self.nodes.values() if node.status is not NodeStatus.GONE]
+        return [node for node in self.nodes.values() if node.status is not ClusterNodeStatus.GONE]
 
     def takes(self, answer: ClusterState) -> bool:
         """Whether an answer is newer than what is known (CL-C1).
@@ -167,11 +167,11 @@ class Image:
             return answer.sequence > self.known.sequence
         return answer.epoch > self.known.epoch and answer.full
 
-    def apply(self, answer: ClusterState) -> Changes | None:
+    def apply(self, answer: ClusterState) -> ImageChanges | None:
         """Takes an answer in; None if it is not newer than what is known."""
         if not self.takes(answer):
             return None
-        changes = Changes()
+        changes = ImageChanges()
         if answer.full:
             self._forget_unnamed(answer, changes)
         for node in answer.nodes:
@@ -182,10 +182,10 @@ class Image:
             else:
                 self._topic(topic, changes, whole=answer.full)
         self.controller = answer.controller
-        self.known = Known(answer.epoch, answer.sequence)
+        self.known = ImageVersion(answer.epoch, answer.sequence)
         return changes
 
-    def _forget_unnamed(self, answer: ClusterState, changes: Changes) -> None:
+    def _forget_unnamed(self, answer: ClusterState, changes: ImageChanges) -> None:
         nodes = {node.id for node in answer.nodes}
         for node_id in self.nodes.keys() - nodes:
             del self.nodes[node_id]
@@ -199,12 +199,12 @@ class Image:
         del self.topics[topic.name]
         del self.names[topic.topic_id]
 
-    def _node(self, node: NodeView, changes: Changes) -> None:
+    def _node(self, node: NodeView, changes: ImageChanges) -> None:
         if self.nodes.get(node.id) != node:
             self.nodes[node.id] = node
             changes.nodes.append(node.id)
 
-    def _delete(self, topic: TopicView, changes: Changes) -> None:
+    def _delete(self, topic: TopicView, changes: ImageChanges) -> None:
         if topic.topic_id in self.deleted:
             return
         self.deleted[topic.topic_id] = topic.name
@@ -212,7 +212,7 @@ class Image:
             self._forget(self.topics[self.names[topic.topic_id]])
         changes.deleted[topic.topic_id] = topic.name
 
-    def _topic(self, topic: TopicView, changes: Changes, *, whole: bool) -> None:
+    def _topic(self, topic: TopicView, changes: ImageChanges, *, whole: bool) -> None:
         old = self.topics.get(topic.name)
         if old is not None and old.topic_id != topic.topic_id:
             # Deleted and made again, and the word of the deletion is lost or comes later: the names are the same, the
@@ -223,7 +223,7 @@ class Image:
         before = {} if old is None else old.partitions
         for number, view in topic.partitions.items():
             if (was := before.get(number)) != view:
-                changes.partitions.append(Moved(TopicPartition(topic.name, number), was, view))
+                changes.partitions.append(PartitionChange(TopicPartition(topic.name, number), was, view))
         if old is None or old.configs != topic.configs:
             changes.configs.append(topic.name)
         after = {**({} if whole else before), **topic.partitions}

@@ -14,7 +14,7 @@ AWAITS_IMAGE = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDAT
 
 
 @dataclass(frozen=True, slots=True)
-class AlterIsr:
+class IsrProposal:
     """What the controller is asked for: these in-sync replicas instead of those of `partition_epoch`.
 
     isr: (node id, node epoch) in order of assignment; the epoch is the one by which the replica was found in sync.
@@ -41,7 +41,7 @@ class IsrAnswer:
     isr: tuple[int, ...] = ()
 
 
-class InSync:
+class IsrState:
     """The in-sync replicas of a unit, as its leader knows them in one leader epoch.
 
     committed: as of partition_epoch. largest: besides them those whom the controller was asked to let in, and may have
@@ -70,7 +70,7 @@ class InSync:
         self.largest = committed
         self.partition_epoch = partition_epoch
         self.min_size = min_size
-        self.asked: AlterIsr | None = None
+        self.asked: IsrProposal | None = None
         self.doubtful: frozenset[int] = frozenset()
         self.settle = False
         self._waits_for_image = False
@@ -88,7 +88,7 @@ class InSync:
     def may_ask(self, now_ms: int) -> bool:
         return self.open and now_ms >= self._wait_until
 
-    def ask(self, question: AlterIsr) -> AlterIsr:
+    def ask(self, question: IsrProposal) -> IsrProposal:
         """The question is under way from here on."""
         self.asked = question
         self._measure()

@@ -12,33 +12,33 @@ knows already that it begins at its end (CL-L1); `epoch_start` is that end.
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, State, TopicPartition
-from muster.coordinator.cluster.in_sync import AlterIsr, InSync, IsrAnswer
+from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState, TopicPartition
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal, IsrState
 from muster.coordinator.cluster.lease import FOREVER, NEVER, Peer
-from muster.coordinator.cluster.progress import Half, Reported, is_live
+from muster.coordinator.cluster.progress import FollowerProgress, UnitLog, is_live_follower
 from muster.coordinator.errors import ErrorCode
 
 ALL = -1
 """acks=all."""
 
 
-class Refused(NamedTuple):
+class FetchRefusal(NamedTuple):
     """A follower's fetch, or an append, that is refused."""
 
     code: ErrorCode
 
 
-class Diverged(NamedTuple):
+class FetchDivergence(NamedTuple):
     """The follower's log parts from ours: the largest epoch not above its last one that we know, and its end."""
 
     epoch: int
     end: int
 
 
-NOT_LEADING = Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-FENCED = Refused(ErrorCode.FENCED_LEADER_EPOCH)
-UNKNOWN_EPOCH = Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
-OUT_OF_RANGE = Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+NOT_LEADING = FetchRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+FENCED = FetchRefusal(ErrorCode.FENCED_LEADER_EPOCH)
+UNKNOWN_EPOCH = FetchRefusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
+OUT_OF_RANGE = FetchRefusal(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 class Leader:
@@ -72,9 +72,9 @@ class Leader:
         self,
         me: Peer,
         unit: TopicPartition,
-        state: State,
+        state: PartitionState,
         replicas: Sequence[Peer],
-        halves: Sequence[Half],
+        halves: Sequence[UnitLog],
         *,
         min_isr: int,
         lag_time_ms: int,
@@ -94,7 +94,7 @@ class Leader:
         self.moved = False
         self.wishes = False
         self.lets_in = True
-        self.in_sync = InSync(state.isr, state.partition_epoch, min_isr)
+        self.in_sync = IsrState(state.isr, state.partition_epoch, min_isr)
         self.replicas: tuple[int, ...] = ()
         self._assign(replicas, min_isr, now_ms)
         self._advance_all(now_ms)
@@ -176,7 +176,7 @@ class Leader:
         start: int,
         end_for_epoch: Callable[[int], tuple[int, int]],
         now_ms: int,
-    ) -> Refused | Diverged | None:
+    ) -> FetchRefusal | FetchDivergence | None:
         """A follower's fetch of one log (CL-L4 to CL-L6); `peer.asks` was told of the request before. None: give it
         records from `offset` on, up to our end.
 
@@ -209,17 +209,22 @@ class Leader:
         return None
 
     def _parted(
-        self, log: Half, seen: Reported, offset: int, last_epoch: int, end_for_epoch: Callable[[int], tuple[int, int]]
-    ) -> Diverged | None:
+        self,
+        log: UnitLog,
+        seen: FollowerProgress,
+        offset: int,
+        last_epoch: int,
+        end_for_epoch: Callable[[int], tuple[int, int]],
+    ) -> FetchDivergence | None:
         """CL-L6's last check. What both agree on is remembered: our own epochs' ends stay, but for the present
         one's."""
         pair = (last_epoch, log.end) if last_epoch == self.epoch else end_for_epoch(last_epoch)
         if pair[0] != last_epoch or pair[1] < offset:
-            return Diverged(*pair)
+            return FetchDivergence(*pair)
         seen.agreed_epoch, seen.agreed_end = pair
         return None
 
-    def _count(self, log: Half, seen: Reported, peer: Peer, offset: int, start: int, now_ms: int) -> None:
+    def _count(self, log: UnitLog, seen: FollowerProgress, peer: Peer, offset: int, start: int, now_ms: int) -> None:
         """CL-L4: what the fetch shows of the follower."""
         if seen.session != peer.session or seen.node_epoch != peer.epoch:
             seen.enters()
@@ -253,7 +258,7 @@ class Leader:
 
     # The high watermark (CL-L3).
 
-    def _held(self, log: Half, before: int) -> bool:
+    def _held(self, log: UnitLog, before: int) -> bool:
         """Whether an end that was there until now can have held it. Who is not in sync holds it, or does not any more,
         for reasons of his own: then it is looked at in any case."""
         return before <= log.high_watermark or len(log.seen) >= len(self.in_sync.largest)
@@ -262,7 +267,7 @@ class Leader:
         moved = [self._advance(log, now_ms) for log in self.halves]
         return True in moved
 
-    def _advance(self, log: Half, now_ms: int) -> bool:
+    def _advance(self, log: UnitLog, now_ms: int) -> bool:
         """CL-L3: the smallest of what is flushed here and in each replica that is in sync, or is about to be."""
         in_sync = self.in_sync
         if len(in_sync.committed) < in_sync.min_size or self.over:
@@ -277,9 +282,9 @@ class Leader:
         self.moved = True
         return True
 
-    def _is_awaited(self, log: Half, seen: Reported, now_ms: int) -> bool:
+    def _is_awaited(self, log: UnitLog, seen: FollowerProgress, now_ms: int) -> bool:
         """A live follower that was caught up just now is waited for, or it could never join."""
-        return now_ms - seen.caught_up_ms <= self.lag_time_ms and is_live(seen)
+        return now_ms - seen.caught_up_ms <= self.lag_time_ms and is_live_follower(seen)
 
     def waits_for(self, half: int, node: int, now_ms: int) -> bool:
         """Whether what is written is committed only when this follower has it, too."""
@@ -311,7 +316,7 @@ class Leader:
         self.passed_by = bool(others) and not in_touch and heard_ms + session_ms <= now_ms
         return self.passed_by is not before
 
-    def wants(self, now_ms: int) -> AlterIsr | None:
+    def wants(self, now_ms: int) -> IsrProposal | None:
         """What to ask the controller for now, if anything. It is under way from here on: `altered` is to follow."""
         asked = self.in_sync
         if self.over or not asked.may_ask(now_ms):
@@ -321,9 +326,9 @@ class Leader:
         if nodes == asked.committed and not asked.doubtful:
             return None
         members = tuple((node, self._epoch_of(node)) for node in nodes)
-        return asked.ask(AlterIsr(self.unit, self.epoch, asked.partition_epoch, members))
+        return asked.ask(IsrProposal(self.unit, self.epoch, asked.partition_epoch, members))
 
-    def altered(self, question: AlterIsr, answer: IsrAnswer, now_ms: int) -> bool:
+    def altered(self, question: IsrProposal, answer: IsrAnswer, now_ms: int) -> bool:
         """The controller's answer, or that there was none. Whether a high watermark moved."""
         if question is not self.in_sync.asked or self.over:
             return False
@@ -331,7 +336,7 @@ class Leader:
         self.wishes = True
         return self._advance_all(now_ms)
 
-    def learn(self, state: State, replicas: Sequence[Peer], min_isr: int, now_ms: int) -> bool:
+    def learn(self, state: PartitionState, replicas: Sequence[Peer], min_isr: int, now_ms: int) -> bool:
         """The image has the unit anew, in the same leader epoch. Whether a high watermark moved."""
         if self.over or state.leader_epoch != self.epoch:
             return False
@@ -348,7 +353,7 @@ class Leader:
         for log in self.halves:
             before, committed, me = log.seen, self.in_sync.committed, self.me.id
             log.seen = {
-                peer.id: before.get(peer.id) or Reported(peer, now_ms if peer.id in committed else NEVER)
+                peer.id: before.get(peer.id) or FollowerProgress(peer, now_ms if peer.id in committed else NEVER)
                 for peer in replicas
                 if peer.id != me
             }
@@ -373,7 +378,7 @@ class Leader:
             (seen := log.seen[node]).end >= log.high_watermark
             and seen.end >= log.epoch_start
             and now_ms - seen.caught_up(log.end) <= self.lag_time_ms
-            and is_live(seen)
+            and is_live_follower(seen)
             for log in self.halves
         )
 
@@ -403,6 +408,6 @@ class Leader:
         return base_ms + lease_ms if base_ms != FOREVER else FOREVER
 
 
-def peers_of(nodes: Iterable[int], known: dict[int, Peer]) -> tuple[Peer, ...]:
+def shared_peers(nodes: Iterable[int], known: dict[int, Peer]) -> tuple[Peer, ...]:
     """The shared object of each node, made where there is none yet."""
     return tuple([known.get(node) or known.setdefault(node, Peer(node)) for node in nodes])

@@ -76,7 +76,7 @@ class Peer:
             self.sent_ms = now_ms
 
 
-class Source:
+class FetchSource:
     """A leader's node as its follower sees it: when an answer of its fetch session was last received, in ms.
 
     session_ms: the longest session that it has said it has, by which it leads; 0 where it has not said.
@@ -90,7 +90,7 @@ class Source:
         self.session_ms = 0
 
 
-class Promise:
+class SilencePromise:
     """What this node has let leaders of one unit believe: that it will not answer for it within a session (CL-G5).
 
     Not only the node that the unit was last fetched from counts, but every one that it was fetched from within a
@@ -103,11 +103,11 @@ class Promise:
 
     def __init__(self, started_ms: int) -> None:
         """started_ms: when this node's life began; whom its former one fetched from is not known."""
-        self.source: Source | None = None
+        self.source: FetchSource | None = None
         self._past: dict[int, int] = {-1: started_ms}
         self._sessions: dict[int, int] = {}
 
-    def follow(self, source: Source | None) -> None:
+    def follow(self, source: FetchSource | None) -> None:
         """Fetch from this node from now on; None: from nobody. What was received until now is kept."""
         before = self.source
         if before is not None and before.received_ms != NEVER:
@@ -140,7 +140,7 @@ class Promise:
 SHORT_GAP_MS = 2_000
 
 
-class Gap(IntEnum):
+class LeaseGap(IntEnum):
     """What becomes of a shard's timers (CL-G6)."""
 
     RUN = 0
@@ -150,17 +150,22 @@ class Gap(IntEnum):
     LOAD = 4
 
 
-class Look(NamedTuple):
+class TimerVerdict(NamedTuple):
     """gap_ms: by how much deadlines move, where they do."""
 
-    gap: Gap
+    gap: LeaseGap
     gap_ms: int = 0
 
 
-RUN, HOLD, UNLOAD, LOAD = Look(Gap.RUN), Look(Gap.HOLD), Look(Gap.UNLOAD), Look(Gap.LOAD)
+RUN, HOLD, UNLOAD, LOAD = (
+    TimerVerdict(LeaseGap.RUN),
+    TimerVerdict(LeaseGap.HOLD),
+    TimerVerdict(LeaseGap.UNLOAD),
+    TimerVerdict(LeaseGap.LOAD),
+)
 
 
-class Timers:
+class ShardTimers:
     """Whether a shard's timers may fire (CL-G6): nobody is expired by a coordinator that could not have heard him."""
 
     __slots__ = ("_held_until", "_lost_ms", "_unloaded")
@@ -170,7 +175,7 @@ class Timers:
         self._lost_ms = NEVER
         self._unloaded = False
 
-    def look(self, lease_until: int, now_ms: int) -> Look:
+    def look(self, lease_until: int, now_ms: int) -> TimerVerdict:
         """To be asked before timers fire. RUN: they may. HOLD: not now. MOVE: they may once each deadline has moved
         by gap_ms. UNLOAD: the gap is too long; let go of the shard. LOAD: the lease is back; load it anew."""
         if now_ms >= lease_until:
@@ -187,9 +192,9 @@ class Timers:
         if self._unloaded:
             self._unloaded = False
             return LOAD
-        return Look(Gap.MOVE, gap_ms)
+        return TimerVerdict(LeaseGap.MOVE, gap_ms)
 
-    def _without(self, now_ms: int) -> Look:
+    def _without(self, now_ms: int) -> TimerVerdict:
         """The gap begins when the lease was over, not when somebody looked."""
         if self._lost_ms == NEVER:
             self._lost_ms = min(now_ms, self._held_until) if self._held_until != NEVER else now_ms

@@ -4,7 +4,7 @@ from muster.coordinator.cluster.facts import NO_EPOCH
 from muster.coordinator.cluster.lease import FOREVER, NEVER, Peer
 
 
-class Reported:
+class FollowerProgress:
     """What a follower's fetches of one log have shown in this epoch. `end` is its kept end, -1 before it has fetched.
 
     caught_up_ms: the last moment at which it had all that there was (Kafka's). base_ms, session, first: how far its
@@ -72,7 +72,7 @@ class Reported:
         return self.caught_up_ms
 
 
-class Half:
+class UnitLog:
     """One log of a unit as its leader knows it: offsets of its end, of what is flushed, of what is committed."""
 
     __slots__ = ("end", "epoch_start", "high_watermark", "kept", "seen", "start")
@@ -83,10 +83,10 @@ class Half:
         self.kept = end if kept is None else kept
         self.high_watermark = max(start, high_watermark)
         self.epoch_start = end
-        self.seen: dict[int, Reported] = {}
+        self.seen: dict[int, FollowerProgress] = {}
 
 
-def is_live(seen: Reported) -> bool:
+def is_live_follower(seen: FollowerProgress) -> bool:
     """What it has shown is of the life in which it is registered, and it is not about to go."""
     peer = seen.peer
     return seen.node_epoch == peer.epoch != NO_EPOCH and not peer.leaving

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.placement import Place
+from muster.coordinator.cluster.placement import NodeRack
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
-Plan: TypeAlias = dict[TopicPartition, list[int]]
+SpreadPlan: TypeAlias = dict[TopicPartition, list[int]]
 
 
-def spread(
-    assigned: Mapping[TopicPartition, Sequence[int]], nodes: Iterable[Place], *, factor: int | None = None
+def spread_replicas(
+    assigned: Mapping[TopicPartition, Sequence[int]], nodes: Iterable[NodeRack], *, factor: int | None = None
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The units that need other replicas, or the same in another order, with these replicas.
 
@@ -27,7 +27,7 @@ def spread(
     INVALID_REPLICATION_FACTOR (38).
 
     >>> places = {TopicPartition("orders", number): (1,) for number in range(3)}
-    >>> for unit, replicas in spread(places, [Place(1), Place(2), Place(3)]).items():
+    >>> for unit, replicas in spread_replicas(places, [NodeRack(1), NodeRack(2), NodeRack(3)]).items():
     ...     print(unit, replicas)
     orders-0 (2,)
     orders-1 (3,)
@@ -45,10 +45,10 @@ def spread(
             f"{most} has {len(assigned[most])} replicas, and {len(racks)} nodes are up that would take them: nodes "
             "that are down count for none; wait until they are back, or say how many replicas there are to be",
         )
-    return _Spreading(racks, assigned, factor).changed()
+    return _Spread(racks, assigned, factor).changed()
 
 
-class _Spreading:
+class _Spread:
     def __init__(
         self,
         racks: Mapping[int, str | None],
@@ -57,7 +57,7 @@ class _Spreading:
     ) -> None:
         self._racks = racks
         self._before = {unit: tuple(assigned[unit]) for unit in sorted(assigned)}
-        self._plan: Plan = {
+        self._plan: SpreadPlan = {
             unit: [each for each in replicas if each in racks] for unit, replicas in self._before.items()
         }
         self._all = Counter(dict.fromkeys(racks, 0))

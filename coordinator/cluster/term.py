@@ -8,13 +8,13 @@ committed (CL-G3). It knows the unit's leader and no group.
 from collections import deque
 
 from muster.coordinator.cluster.leader import Leader
-from muster.coordinator.cluster.lease import HOLD, NEVER, Gap, Look, Promise, Timers, lease_of
+from muster.coordinator.cluster.lease import HOLD, NEVER, LeaseGap, ShardTimers, SilencePromise, TimerVerdict, lease_of
 
 FIRST_EPOCH = 0
 """Of a unit that nobody has led before."""
 
 
-class Term:
+class CoordinatorTerm:
     """Moments are ms of this node's clock, the one that the leader's are of.
 
     As long as this node owes silence to a former leader, nobody joins those in sync: whoever joins may lead next, has
@@ -37,7 +37,7 @@ class Term:
     )
 
     def __init__(
-        self, leader: Leader, promise: Promise, session_ms: int, now_ms: int, wait_ms: int | None = None
+        self, leader: Leader, promise: SilencePromise, session_ms: int, now_ms: int, wait_ms: int | None = None
     ) -> None:
         """promise: what this node let former leaders of the unit believe; it follows nobody any more. session_ms: by
         which this node leads. wait_ms: the longest session that any node may lead by of which none is known; the own
@@ -46,7 +46,7 @@ class Term:
         self._promise = promise
         self._wait_ms = wait_ms = session_ms if wait_ms is None else max(session_ms, wait_ms)
         self._lease_ms = lease_of(session_ms)
-        self._timers = Timers()
+        self._timers = ShardTimers()
         self._began_ms = now_ms
         self._opened = False
         # Where nobody led before, nobody can believe to.
@@ -120,9 +120,9 @@ class Term:
 
     # Timers.
 
-    def look(self, now_ms: int) -> Look:
+    def look(self, now_ms: int) -> TimerVerdict:
         """CL-G6: what becomes of the shard's timers; to be asked before any fires, and every now and then. See
-        `Timers`.
+        `ShardTimers`.
 
         Before the lease is first there, nobody could be heard: each deadline moves by all of that time, and nothing is
         unloaded for it."""
@@ -133,4 +133,4 @@ class Term:
             return HOLD
         self._opened = True
         self._timers.look(until, now_ms)
-        return Look(Gap.MOVE, now_ms - self._began_ms)
+        return TimerVerdict(LeaseGap.MOVE, now_ms - self._began_ms)

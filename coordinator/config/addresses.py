@@ -30,10 +30,10 @@ class Address(NamedTuple):
     port: int
 
 
-def host_and_port(host: str, port: int) -> str:
+def format_address(host: str, port: int) -> str:
     """What `parse_address` reads.
 
-    >>> host_and_port("node-1", 9290), host_and_port("::1", 9290)
+    >>> format_address("node-1", 9290), format_address("::1", 9290)
     ('node-1:9290', '[::1]:9290')
     """
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -55,7 +55,7 @@ def parse_address(text: str) -> Address:
     return Address(bare, int(port))
 
 
-class Door(NamedTuple):
+class ListenerAddress(NamedTuple):
     """What a listener speaks, and where."""
 
     protocol: str
@@ -70,23 +70,23 @@ class Door(NamedTuple):
         return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
 
 
-def parse_door(text: str, protocols: Collection[str] = WITHOUT_SASL) -> Door:
+def parse_listener(text: str, protocols: Collection[str] = WITHOUT_SASL) -> ListenerAddress:
     """[PROTOCOL://]HOST:PORT; PLAINTEXT where no protocol is named. Raises ValueError.
 
-    >>> parse_door("SSL://127.0.0.1:9290"), parse_door("[::1]:0").protocol
-    (Door(protocol='SSL', address=Address(host='127.0.0.1', port=9290)), 'PLAINTEXT')
+    >>> parse_listener("SSL://127.0.0.1:9290"), parse_listener("[::1]:0").protocol
+    (ListenerAddress(protocol='SSL', address=Address(host='127.0.0.1', port=9290)), 'PLAINTEXT')
     """
     named, slashes, address = text.rpartition("://")
     if not slashes:
-        return Door(PLAINTEXT, parse_address(text))
+        return ListenerAddress(PLAINTEXT, parse_address(text))
     if named not in protocols:
         raise ValueError(f"{named!r} is not spoken here; expected one of {', '.join(protocols)} before ://")
-    return Door(named, parse_address(address))
+    return ListenerAddress(named, parse_address(address))
 
 
 def parse_advertised(text: str, listener: str, protocols: Collection[str] = WITHOUT_SASL) -> Address:
     """What clients are told, without the protocol, which has to be the listener's, if any. Raises ValueError."""
-    told, spoken = parse_door(text, protocols), parse_door(listener, protocols).protocol
+    told, spoken = parse_listener(text, protocols), parse_listener(listener, protocols).protocol
     if "://" in text and told.protocol != spoken:
         raise ValueError(
             f"{text} says {told.protocol}, but what listens there speaks {spoken}; write {spoken}:// or none"
@@ -107,19 +107,21 @@ def is_loopback(host: str) -> bool:
 
 
 @lru_cache(maxsize=64)  # It is asked with each answer that tells where this node is.
-def told_address(advertised: str, listener: str, bound_port: int, protocols: tuple[str, ...] = WITHOUT_SASL) -> Address:
+def advertised_address(
+    advertised: str, listener: str, bound_port: int, protocols: tuple[str, ...] = WITHOUT_SASL
+) -> Address:
     """Where clients are told to connect. The port that was bound stands in for an advertised port 0, as in Kafka.
 
-    >>> told_address("SSL://muster.example:0", "SSL://0.0.0.0:0", 4711)
+    >>> advertised_address("SSL://muster.example:0", "SSL://0.0.0.0:0", 4711)
     Address(host='muster.example', port=4711)
     """
     if not advertised:
-        return Address(parse_door(listener, protocols).address.host, bound_port)
+        return Address(parse_listener(listener, protocols).address.host, bound_port)
     host, port = parse_advertised(advertised, listener, protocols)
     return Address(host, port or bound_port)
 
 
-def may_be_told(host: str, clients: str, setting: str) -> None:
+def check_advertised_host(host: str, clients: str, setting: str) -> None:
     """Raises ValueError when nobody can connect to what `clients` would be told."""
     if host in WILDCARD_HOSTS:
         raise ValueError(
@@ -138,7 +140,7 @@ class ConnectString(NamedTuple):
     @property
     def hosts(self) -> str:
         """The servers alone, as HOST:PORT,HOST:PORT."""
-        return ",".join(host_and_port(*server) for server in self.servers)
+        return ",".join(format_address(*server) for server in self.servers)
 
     def __str__(self) -> str:
         return self.hosts + self.chroot
@@ -157,12 +159,12 @@ def parse_connect(text: str) -> ConnectString:
     if any(part in (".", "..") for part in parts):
         raise ValueError(f"a chroot without . and .., not /{path}")
     try:
-        addresses = tuple(parse_address(server_with_port(server.strip())) for server in servers.split(","))
+        addresses = tuple(parse_address(add_default_port(server.strip())) for server in servers.split(","))
     except ValueError as error:
         raise ValueError("HOST:PORT,HOST:PORT/CHROOT, such as 127.0.0.1:2181/kafka") from error
     return ConnectString(addresses, "/" + "/".join(parts) if parts else "")
 
 
-def server_with_port(server: str) -> str:
+def add_default_port(server: str) -> str:
     has_port = ":" in (server.rpartition("]")[2] if server.startswith("[") else server)
     return server if has_port else f"{server}:{ZOOKEEPER_PORT}"

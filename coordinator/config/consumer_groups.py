@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.values import MAX_INT, AssignorNames, known_assignors, words_of
+from muster.coordinator.config.values import MAX_INT, AssignorNames, check_assignor_names, split_list
 
 
 class ConsumerGroupSettings(BaseModel):
@@ -98,28 +98,28 @@ class ConsumerGroupSettings(BaseModel):
 
     @property
     def consumer_assignors(self) -> tuple[str, ...]:
-        return words_of(self.group_consumer_assignors)
+        return split_list(self.group_consumer_assignors)
 
     @field_validator("group_consumer_assignors")
     @classmethod
     def are_assignors(cls, value: AssignorNames) -> AssignorNames:
-        return known_assignors(value)
+        return check_assignor_names(value)
 
     @model_validator(mode="after")
     def is_within_bounds(self) -> Self:
-        within(
+        check_within_bounds(
             "session.timeout",
             self.group_consumer_session_timeout_ms,
             self.group_consumer_min_session_timeout_ms,
             self.group_consumer_max_session_timeout_ms,
         )
-        within(
+        check_within_bounds(
             "heartbeat.interval",
             self.group_consumer_heartbeat_interval_ms,
             self.group_consumer_min_heartbeat_interval_ms,
             self.group_consumer_max_heartbeat_interval_ms,
         )
-        within(
+        check_within_bounds(
             "assignment.interval",
             self.group_consumer_assignment_interval_ms,
             self.group_consumer_min_assignment_interval_ms,
@@ -128,7 +128,7 @@ class ConsumerGroupSettings(BaseModel):
         return self
 
 
-def within(name: str, value: int, low: int, high: int) -> None:
+def check_within_bounds(name: str, value: int, low: int, high: int) -> None:
     """Raises ValueError when a group.consumer setting is outside its bounds."""
     if not low <= value <= high:
         raise ValueError(

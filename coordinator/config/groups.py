@@ -4,10 +4,10 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.values import MAX_INT, AssignorNames, known_assignors, words_of
+from muster.coordinator.config.values import MAX_INT, AssignorNames, check_assignor_names, split_list
 
 
-class GroupSettings(BaseModel):
+class GroupCoordinationSettings(BaseModel):
     group_min_session_timeout_ms: int = Field(
         default=6_000,
         alias="group.min.session.timeout.ms",
@@ -92,12 +92,12 @@ class GroupSettings(BaseModel):
 
     @property
     def remote_assignors(self) -> tuple[str, ...]:
-        return words_of(self.group_remote_assignors)
+        return split_list(self.group_remote_assignors)
 
     @field_validator("group_remote_assignors")
     @classmethod
     def are_known(cls, value: AssignorNames) -> AssignorNames:
-        return known_assignors(value) if value else value
+        return check_assignor_names(value) if value else value
 
     @model_validator(mode="after")
     def has_session_bounds(self) -> Self:

@@ -7,10 +7,10 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, AddressOrNone, Door, HostNames, parse_door
-from muster.coordinator.config.values import MAX_INT, readable, words_of
+from muster.coordinator.config.addresses import Address, AddressOrNone, HostNames, ListenerAddress, parse_listener
+from muster.coordinator.config.values import MAX_INT, split_list, validated_by
 
-DEFAULT = AddressOrNone("127.0.0.1:9291")
+DEFAULT_HTTP_ADDRESS = AddressOrNone("127.0.0.1:9291")
 HOST_NAME = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
 WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 """What the extra `web` brings."""
@@ -18,7 +18,7 @@ WEB_EXTRA = ("starlette", "uvicorn", "jinja2", "prometheus_client")
 
 class HttpSettings(BaseModel):
     http_listeners: AddressOrNone = Field(
-        default=DEFAULT,
+        default=DEFAULT_HTTP_ADDRESS,
         alias="http.listeners",
         description="The HOST:PORT on which probes, metrics, the JSON API and the web page are served, behind "
         "PLAINTEXT:// (as without a word) or SSL://; port 0 takes a free one, empty: not at all; where this default is "
@@ -64,16 +64,16 @@ class HttpSettings(BaseModel):
     )
 
     @property
-    def http_door(self) -> Door | None:
+    def http_listener(self) -> ListenerAddress | None:
         """What is spoken where HTTP is served, if it is to be."""
-        if not self.http_listeners or (self.http_by_default and missing_web()):
+        if not self.http_listeners or (self.http_by_default and missing_web_packages()):
             return None
-        return parse_door(self.http_listeners)
+        return parse_listener(self.http_listeners)
 
     @property
     def http_address(self) -> Address | None:
         """Where HTTP is to be served, if at all."""
-        return self.http_door.address if self.http_door else None
+        return self.http_listener.address if self.http_listener else None
 
     @property
     def http_by_default(self) -> bool:
@@ -86,16 +86,16 @@ class HttpSettings(BaseModel):
     @property
     def http_host_names(self) -> frozenset[str]:
         """Names other than plain addresses by which the listener may be called, in lower case."""
-        named = {name.lower().rstrip(".") for name in words_of(self.http_hosts)}
+        named = {name.lower().rstrip(".") for name in split_list(self.http_hosts)}
         own = {self.http_address.host.lower()} if self.http_address else set()
         return frozenset(named | own | {"localhost"})
 
-    is_an_http_address = field_validator("http_listeners")(readable(parse_door))
+    is_an_http_address = field_validator("http_listeners")(validated_by(parse_listener))
 
     @field_validator("http_hosts")
     @classmethod
     def are_names_of_hosts(cls, value: HostNames) -> HostNames:
-        for name in words_of(value):
+        for name in split_list(value):
             if not HOST_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is none: write it without scheme, port and *, such as muster.example.org")
         return value
@@ -104,7 +104,7 @@ class HttpSettings(BaseModel):
     def http_can_be_served(self) -> Self:
         if self.http_address is None:
             return self
-        if missing := missing_web():
+        if missing := missing_web_packages():
             raise ValueError(
                 f"http.listeners is {self.http_listeners}, but {', '.join(missing)} is not installed; "
                 "pip install 'muster-groups[web]', or leave http.listeners empty"
@@ -113,6 +113,6 @@ class HttpSettings(BaseModel):
 
 
 @cache
-def missing_web() -> tuple[str, ...]:
+def missing_web_packages() -> tuple[str, ...]:
     """What the listener needs and is not installed."""
     return tuple(name for name in WEB_EXTRA if find_spec(name) is None)

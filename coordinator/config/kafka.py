@@ -5,8 +5,15 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import WITH_SASL, Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import MAX_INT, readable
+from muster.coordinator.config.addresses import (
+    WITH_SASL,
+    Address,
+    ListenerAddress,
+    advertised_address,
+    check_advertised_host,
+    parse_listener,
+)
+from muster.coordinator.config.values import MAX_INT, validated_by
 
 
 class KafkaSettings(BaseModel):
@@ -87,27 +94,27 @@ class KafkaSettings(BaseModel):
     )
 
     @property
-    def kafka_door(self) -> Door | None:
+    def kafka_listener(self) -> ListenerAddress | None:
         """What is spoken where Kafka's protocol is served, if it is."""
-        return parse_door(self.kafka_listeners, WITH_SASL) if self.kafka_listeners else None
+        return parse_listener(self.kafka_listeners, WITH_SASL) if self.kafka_listeners else None
 
     @property
     def kafka_address(self) -> Address | None:
         """Where Kafka's protocol is to be served, if at all."""
-        return self.kafka_door.address if self.kafka_door else None
+        return self.kafka_listener.address if self.kafka_listener else None
 
     def kafka_advertised_address(self, bound_port: int) -> Address:
         """Where Kafka clients should connect, once it is known which port was bound."""
-        return told_address(self.kafka_advertised_listeners, self.kafka_listeners, bound_port, WITH_SASL)
+        return advertised_address(self.kafka_advertised_listeners, self.kafka_listeners, bound_port, WITH_SASL)
 
     is_a_kafka_address = field_validator("kafka_listeners", "kafka_advertised_listeners")(
-        readable(partial(parse_door, protocols=WITH_SASL))
+        validated_by(partial(parse_listener, protocols=WITH_SASL))
     )
 
     @model_validator(mode="after")
     def kafka_can_be_reached(self) -> Self:
         if self.kafka_listeners:
-            may_be_told(self.kafka_advertised_address(0).host, "Kafka clients", "kafka.advertised.listeners")
+            check_advertised_host(self.kafka_advertised_address(0).host, "Kafka clients", "kafka.advertised.listeners")
         elif self.kafka_advertised_listeners:
             raise ValueError(
                 f"kafka.advertised.listeners is {self.kafka_advertised_listeners}, but kafka.listeners is empty: "

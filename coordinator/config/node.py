@@ -5,8 +5,14 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import DAY_MS, MAX_INT, readable
+from muster.coordinator.config.addresses import (
+    Address,
+    ListenerAddress,
+    advertised_address,
+    check_advertised_host,
+    parse_listener,
+)
+from muster.coordinator.config.values import DAY_MS, MAX_INT, validated_by
 
 
 class NodeSettings(BaseModel):
@@ -58,21 +64,21 @@ class NodeSettings(BaseModel):
     )
 
     @property
-    def grpc_door(self) -> Door:
+    def grpc_listener(self) -> ListenerAddress:
         """What is spoken where gRPC is served."""
-        return parse_door(self.listeners)
+        return parse_listener(self.listeners)
 
     @property
     def listen_host(self) -> str:
-        return self.grpc_door.address.host
+        return self.grpc_listener.address.host
 
     @property
     def listen_port(self) -> int:
-        return self.grpc_door.address.port
+        return self.grpc_listener.address.port
 
     def advertised_address(self, bound_port: int) -> Address:
         """Where clients should connect, once it is known which port was bound."""
-        return told_address(self.advertised_listeners, self.listeners, bound_port)
+        return advertised_address(self.advertised_listeners, self.listeners, bound_port)
 
     @field_validator("data_dir")
     @classmethod
@@ -88,11 +94,11 @@ class NodeSettings(BaseModel):
             raise ValueError("an empty path would mean the working directory; write . if that is meant")
         return value
 
-    is_an_address = field_validator("listeners", "advertised_listeners")(readable(parse_door))
+    is_an_address = field_validator("listeners", "advertised_listeners")(validated_by(parse_listener))
 
     @model_validator(mode="after")
     def can_be_reached(self) -> Self:
         if not self.listeners:
             raise ValueError("listeners is empty; expected HOST:PORT, such as 127.0.0.1:9290")
-        may_be_told(self.advertised_address(0).host, "clients", "advertised.listeners")
+        check_advertised_host(self.advertised_address(0).host, "clients", "advertised.listeners")
         return self

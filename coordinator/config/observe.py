@@ -5,7 +5,7 @@ from pydantic import BaseModel, Field
 from muster.coordinator.config.values import DAY_MS
 
 
-class ObserveSettings(BaseModel):
+class ObservationSettings(BaseModel):
     observe_sample_ms: int = Field(
         default=10_000,
         alias="observe.sample.ms",

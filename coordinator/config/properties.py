@@ -10,19 +10,19 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
-from muster.coordinator.config.security.tls import LISTENER_NAME, is_of_a_listener, listener_settings
+from muster.coordinator.config.security.tls import LISTENER_NAME, is_listener_setting, listener_settings
 from muster.coordinator.config.settings import Settings, known_settings
 from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
-from muster.storage.references import BadReference, Resolved, resolved
-from muster.storage.wording import as_text
-from muster.storage.wording import expected as in_words
+from muster.storage.references import BadReference, Resolved, resolve_references
+from muster.storage.wording import describe_allowed as in_words
+from muster.storage.wording import setting_as_text
 
 
 class SettingsError(ValueError):
     """One or more settings are wrong; one line each: where it stood, the value, what was expected."""
 
 
-class Given(NamedTuple):
+class GivenSetting(NamedTuple):
     """A value and where it was written."""
 
     text: str
@@ -39,13 +39,13 @@ def load_settings(
     their names. Raises SettingsError naming every fault."""
     known = known_settings()
     read_of_file = () if file is None else read_properties(file)
-    given = {key: value for key, value in read_of_file if asks(key, value, known) and of_file(key)}
+    given = {key: value for key, value in read_of_file if changes_default(key, value, known) and of_file(key)}
     for key, text in (overrides or {}).items():
-        given[key] = Given(text, "--set")
-    read = {key: read_elsewhere(key, value) for key, value in given.items()}
-    of_one = {key: read[key] for key in given if is_of_a_listener(key)}
+        given[key] = GivenSetting(text, "--set")
+    read = {key: resolve_setting(key, value) for key, value in given.items()}
+    of_one = {key: read[key] for key in given if is_listener_setting(key)}
     unknown = [
-        unknown_setting(key, value.place, known)
+        describe_unknown_setting(key, value.place, known)
         for key, value in given.items()
         if key not in known and key not in of_one
     ]
@@ -61,21 +61,23 @@ def load_settings(
         faults = sorted(
             error.errors(include_url=False), key=lambda fault: [places.index(str(at)) for at in fault["loc"][:1]]
         )
-        told = "\n".join(explain(fault, given, known) for fault in faults)
-        raise SettingsError(as_written(told, read.values())) from None
+        told = "\n".join(explain_fault(fault, given, known) for fault in faults)
+        raise SettingsError(hide_resolved_values(told, read.values())) from None
     settings._references.update({key: text.reference for key, text in read.items() if isinstance(text, Resolved)})
     return settings
 
 
-def read_elsewhere(key: str, value: Given) -> Any:
+def resolve_setting(key: str, value: GivenSetting) -> Any:
     """The value, with what its references stand for. Raises SettingsError, which shows none."""
     try:
-        return resolved(value.text) if isinstance(value.text, str) else value.text  # programs give numbers, too
+        return (
+            resolve_references(value.text) if isinstance(value.text, str) else value.text
+        )  # programs give numbers, too
     except BadReference as error:
         raise SettingsError(f"{value.place}: {key}: {error}") from None
 
 
-def as_written(told: str, values: Iterable[str]) -> str:
+def hide_resolved_values(told: str, values: Iterable[str]) -> str:
     """What is said of settings, without what was read elsewhere."""
     for value in values:
         if isinstance(value, Resolved) and value:
@@ -83,9 +85,9 @@ def as_written(told: str, values: Iterable[str]) -> str:
     return told
 
 
-def asks(key: str, value: Given, known: Mapping[str, FieldInfo]) -> bool:
+def changes_default(key: str, value: GivenSetting, known: Mapping[str, FieldInfo]) -> bool:
     """Whether a line of a file asks for something: one that spells a default out, as in the file we ship, does not."""
-    return key not in known or value.text != (as_text(known[key].default) or "")
+    return key not in known or value.text != (setting_as_text(known[key].default) or "")
 
 
 def render_properties() -> str:
@@ -93,11 +95,11 @@ def render_properties() -> str:
     lines = ["# Every setting of a Muster node, at its default. This file is generated from coordinator/config."]
     for name, field in known_settings().items():
         lines += ["", *(f"# {line}" for line in wrap(f"{field.description} Allowed: {expected(field)}.", width=98))]
-        lines.append(f"{name}={as_text(field.default) or ''}")
+        lines.append(f"{name}={setting_as_text(field.default) or ''}")
     return "\n".join(lines) + "\n"
 
 
-def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
+def read_properties(file: Path) -> Iterator[tuple[str, GivenSetting]]:
     """The key-value pairs of a Java properties file, without escapes and continued lines. Raises SettingsError."""
     try:
         lines = file.read_text(encoding="utf-8-sig").splitlines()
@@ -109,30 +111,32 @@ def read_properties(file: Path) -> Iterator[tuple[str, Given]]:
         if not text or text[0] in "#!":
             continue
         if "\\" in text:
-            raise SettingsError(f"{place}: {named(text)} has a backslash; write the value plainly and on one line")
+            raise SettingsError(
+                f"{place}: {name_of_line(text)} has a backslash; write the value plainly and on one line"
+            )
         ends = [at for at in (text.find("="), text.find(":")) if at >= 0]
         if not ends or min(ends) == 0:
-            raise SettingsError(f"{place}: {named(text)} is no setting; expected key=value")
+            raise SettingsError(f"{place}: {name_of_line(text)} is no setting; expected key=value")
         key, value = text[: min(ends)].rstrip(), text[min(ends) + 1 :].lstrip()
         if key in seen:
             raise SettingsError(f"{place}: {key} was set before, at {seen[key]}; keep one of the two lines")
         seen[key] = place
-        yield key, Given(value, place)
+        yield key, GivenSetting(value, place)
 
 
-def named(line: str) -> str:
+def name_of_line(line: str) -> str:
     """What is told of a line that is wrong: a setting's name. Anything else may be a secret, or a part of one."""
     name = line.replace(":", "=").partition("=")[0].strip()
     return repr(name) if name in known_settings() else "the line"
 
 
-def unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:
+def describe_unknown_setting(key: str, place: str, known: Mapping[str, FieldInfo]) -> str:
     near = get_close_matches(key, listener_settings() if key.startswith(LISTENER_NAME) else known, n=1, cutoff=0.6)
     remedy = f"did you mean {near[0]}?" if near else "`muster settings` lists all there are"
     return f"{place}: {key} is no setting of this node; {remedy}"
 
 
-def explain(fault: Any, given: Mapping[str, Given], known: Mapping[str, FieldInfo]) -> str:
+def explain_fault(fault: Any, given: Mapping[str, GivenSetting], known: Mapping[str, FieldInfo]) -> str:
     """One of pydantic's complaints as a sentence. One without a place is about several settings, and begins with the
     one that is to be looked at."""
     reason = str(fault["msg"]).removeprefix("Value error, ")
@@ -140,7 +144,7 @@ def explain(fault: Any, given: Mapping[str, Given], known: Mapping[str, FieldInf
         first = given.get(reason.partition(" ")[0])
         return reason if first is None else f"{first.place}: {reason}"
     key = str(fault["loc"][0])
-    text, place = given.get(key, Given("", "default"))
+    text, place = given.get(key, GivenSetting("", "default"))
     if known[key].annotation is SecretStr:
         return f"{place}: {key} is wrong, and not shown; expected {expected(known[key])} ({reason})"
     detail = f" ({reason})" if fault["type"] == "value_error" else ""

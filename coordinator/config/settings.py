@@ -7,32 +7,32 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
-from muster.coordinator.config.addresses import Door
+from muster.coordinator.config.addresses import ListenerAddress
 from muster.coordinator.config.central_groups import CentralGroupSettings
 from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
-from muster.coordinator.config.groups import GroupSettings
+from muster.coordinator.config.groups import GroupCoordinationSettings
 from muster.coordinator.config.grpc import GrpcSettings
 from muster.coordinator.config.http import HttpSettings
 from muster.coordinator.config.kafka import KafkaSettings
 from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
 from muster.coordinator.config.nodes.cluster import ClusterSettings
-from muster.coordinator.config.nodes.engine import EngineSettings, check_engine, check_numbers
+from muster.coordinator.config.nodes.engine import KafkaBackendSettings, check_backend_settings, check_node_id
 from muster.coordinator.config.nodes.proxy_logins import check_proxy_logins
-from muster.coordinator.config.nodes.zookeeper import ZookeeperSettings
-from muster.coordinator.config.observe import ObserveSettings
+from muster.coordinator.config.nodes.zookeeper import ZooKeeperConnectionSettings
+from muster.coordinator.config.observe import ObservationSettings
 from muster.coordinator.config.offsets import OffsetsSettings
 from muster.coordinator.config.security.audit import AuditSettings
 from muster.coordinator.config.security.authentication import AuthenticationSettings
 from muster.coordinator.config.security.authorization import AuthorizationSettings
-from muster.coordinator.config.security.doors import check_authority, check_doors
+from muster.coordinator.config.security.doors import check_authority, check_listeners
 from muster.coordinator.config.security.quotas import QuotaSettings
 from muster.coordinator.config.security.tls import LISTENER_NAME, REPLICATION, TlsSettings
 from muster.coordinator.config.tracing import TracingSettings
-from muster.coordinator.config.values import offered
+from muster.coordinator.config.values import assignor_words_by_name
 from muster.coordinator.config.waiting import WaitingSettings
 from muster.storage.config import LogSettings
-from muster.storage.wording import shown
+from muster.storage.wording import shown_setting
 
 MESSAGE_ENVELOPE_BYTES = 64 << 10
 """What a message needs beside the record batches it carries."""
@@ -54,14 +54,14 @@ class Settings(
     AuthenticationSettings,
     QuotaSettings,
     WaitingSettings,
-    GroupSettings,
+    GroupCoordinationSettings,
     ConsumerGroupSettings,
     CentralGroupSettings,
     OffsetsSettings,
-    ZookeeperSettings,
+    ZooKeeperConnectionSettings,
     ClusterSettings,
-    ObserveSettings,
-    EngineSettings,
+    ObservationSettings,
+    KafkaBackendSettings,
     LogSettings,
 ):
     """All settings of one node, checked as a whole. Build it with `load_settings`.
@@ -80,7 +80,7 @@ class Settings(
 
     def shown(self, alias: str, name: str) -> str:
         """A setting's value for anybody to see."""
-        return shown(self, alias, name) or ""
+        return shown_setting(self, alias, name) or ""
 
     def of_every_topic(self) -> Mapping[str, object]:
         """Of copies, where there are any: on a node alone there is one."""
@@ -102,19 +102,19 @@ class Settings(
         return self.scaler_enable or self.http_address is not None
 
     @property
-    def doors(self) -> dict[str, Door]:
+    def doors(self) -> dict[str, ListenerAddress]:
         """What each door that is served speaks, and where: `grpc`, `kafka`, `http`, `replication`."""
         found = {
-            "grpc": self.grpc_door,
-            "kafka": self.kafka_door,
-            "http": self.http_door,
-            REPLICATION: self.replication_door,
+            "grpc": self.grpc_listener,
+            "kafka": self.kafka_listener,
+            "http": self.http_listener,
+            REPLICATION: self.replication_listener,
         }
         return {name: door for name, door in found.items() if door is not None}
 
     @model_validator(mode="after")
     def has_one_assignor_for_each_name(self) -> Self:
-        offered((*self.consumer_assignors, *self.remote_assignors))
+        assignor_words_by_name((*self.consumer_assignors, *self.remote_assignors))
         return self
 
     @model_validator(mode="after")
@@ -158,15 +158,15 @@ class Settings(
             "zookeeper.connect": self.zookeeper_connect,
             "inter.broker.listeners": self.inter_broker_listeners,
         }
-        check_engine(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
-        check_numbers(self, self.node_id)
+        check_backend_settings(self, given=self.model_fields_set, log_dirs=self.data_dir, others=others)
+        check_node_id(self, self.node_id)
         if self.upstream:
-            self.check_brokers_can_be_reached(self.kafka_door)
+            self.check_brokers_can_be_reached(self.kafka_listener)
         return self
 
     @model_validator(mode="after")
     def stands_open_by_name_only(self) -> Self:
-        check_doors(self.doors, self, open_by_name={"http"} if self.http_insecure else ())
+        check_listeners(self.doors, self, open_by_name={"http"} if self.http_insecure else ())
         check_authority(
             self.doors,
             self,
@@ -174,10 +174,10 @@ class Settings(
             mechanisms=self.sasl_enabled_mechanisms,
             zookeeper=self.zookeeper_connect,
         )
-        if self.kafka_door is not None:
-            self.check_plain(self.kafka_door)
+        if self.kafka_listener is not None:
+            self.check_plain(self.kafka_listener)
             if self.upstream:
-                check_proxy_logins(self, self.kafka_door, self.certificates_of("kafka").ssl_client_auth)
+                check_proxy_logins(self, self.kafka_listener, self.certificates_of("kafka").ssl_client_auth)
         return self
 
 
@@ -185,11 +185,11 @@ def known_settings() -> dict[str, FieldInfo]:
     """Dotted name -> field, room after room; the log's come last. What has its names from others is left out."""
     return {
         field.alias or name: field
-        for room in rooms()
+        for room in setting_models()
         for name, field in room.model_fields.items()
         if field.alias != LISTENER_NAME.rstrip(".")
     }
 
 
-def rooms() -> Iterator[type[BaseModel]]:
+def setting_models() -> Iterator[type[BaseModel]]:
     return (room for room in Settings.__bases__ if issubclass(room, BaseModel))

@@ -25,7 +25,7 @@ class TracingSettings(BaseModel):
     def traces_can_be_sent(self) -> Self:
         if self.otel_exporter == "none":
             return self
-        if not is_endpoint(self.otel_endpoint):
+        if not is_collector_endpoint(self.otel_endpoint):
             raise ValueError(
                 f"otel.endpoint is {self.otel_endpoint!r}; expected http://HOST:PORT, such as http://127.0.0.1:4317"
             )
@@ -37,9 +37,9 @@ class TracingSettings(BaseModel):
         return self
 
 
-def is_endpoint(text: str) -> bool:
+def is_collector_endpoint(text: str) -> bool:
     """
-    >>> is_endpoint("http://127.0.0.1:4317"), is_endpoint("collector:4317"), is_endpoint("http://collector:x")
+    >>> is_collector_endpoint("http://127.0.0.1:4317"), is_collector_endpoint("collector:4317"), is_collector_endpoint("http://collector:x")
     (True, False, False)
     """
     try:

@@ -24,7 +24,7 @@ FileText = NewType("FileText", str)
 """The path of a file; empty for none."""
 
 
-def readable(read: Callable[[str], object]) -> Callable[[str], str]:
+def validated_by(read: Callable[[str], object]) -> Callable[[str], str]:
     """A validator: the value again if it is empty, or `read` makes sense of it; what that raises otherwise."""
 
     def validate(value: str) -> str:
@@ -35,15 +35,15 @@ def readable(read: Callable[[str], object]) -> Callable[[str], str]:
     return validate
 
 
-def known_assignors(names: AssignorNames) -> AssignorNames:
+def check_assignor_names(names: AssignorNames) -> AssignorNames:
     """The names again. Raises ValueError when one is no assignor, or two are of one name."""
-    if not words_of(names):
+    if not split_list(names):
         raise ValueError("name an assignor or more")
-    offered(words_of(names))
+    assignor_words_by_name(split_list(names))
     return names
 
 
-def offered(words: Iterable[str]) -> dict[str, str]:
+def assignor_words_by_name(words: Iterable[str]) -> dict[str, str]:
     """By the name of each assignor the word that finds it. Raises ValueError."""
     found: dict[str, str] = {}
     for word in words:
@@ -55,10 +55,10 @@ def offered(words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def words_of(text: str) -> tuple[str, ...]:
+def split_list(text: str) -> tuple[str, ...]:
     """What a list by commas names.
 
-    >>> words_of("range, lag,")
+    >>> split_list("range, lag,")
     ('range', 'lag')
     """
     return tuple(word.strip() for word in text.split(",") if word.strip())

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import Limits, MemberPlan, Move, RebalanceEntry, Settlement
+from muster.coordinator.core.types import Limits, MemberPlan, PartitionMove, RebalanceEntry, Settlement
 from muster.coordinator.errors import CoordinatorError
 
 FIXED_BYTES = 64
@@ -34,7 +34,7 @@ def next_generation(generation: int) -> int:
     return 1 if generation >= LAST_GENERATION else generation + 1
 
 
-def fits_the_log(group_id: str, what: str, size: int, limits: Limits) -> None:
+def check_fits_log(group_id: str, what: str, size: int, limits: Limits) -> None:
     """Refuse what would become a record that the log cannot take."""
     if size > limits.max_group_bytes:
         raise CoordinatorError(limits.too_large, too_large(group_id, what, size, limits))
@@ -64,7 +64,7 @@ def largest_share(plan: Plan) -> int:
     return max((share_bytes(share) for share in plan.values()), default=0)
 
 
-def cut_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
+def shorten_entry(entry: RebalanceEntry, limit: int) -> RebalanceEntry:
     """The entry as far as it fits: explanations give way. What was left out is said in it."""
     if entry_bytes(entry) <= limit:
         return entry
@@ -107,7 +107,7 @@ def entry_bytes(entry: RebalanceEntry) -> int:
     )
 
 
-def move_bytes(move: Move) -> int:
+def move_bytes(move: PartitionMove) -> int:
     return text_bytes(move.topic, move.source, move.target, move.why) + ENTRY_BYTES
 
 
@@ -117,7 +117,7 @@ def member_bytes(member: MemberPlan) -> int:
     return names + ENTRY_BYTES + shares
 
 
-def cut_settlement(settlement: Settlement, limit: int) -> Settlement:
+def shorten_settlement(settlement: Settlement, limit: int) -> Settlement:
     """The settlement as far as it fits; the sum over all partitions stands, who had his share when goes first."""
     room = limit - 1_024 - sum(text_bytes(name) + FIXED_BYTES for name in settlement.waited_for)
     synced = sum(text_bytes(name) + FIXED_BYTES for name, _ in settlement.synced)

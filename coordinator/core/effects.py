@@ -7,7 +7,7 @@ from typing import TypeAlias
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.consumer.records import Epochs, Shares, TopicId
-from muster.coordinator.core.control.controls import NOTHING, Controls
+from muster.coordinator.core.control.controls import NO_CONTROLS, Controls
 from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
@@ -16,18 +16,18 @@ from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import Cause, RebalanceEntry, RequestId, Stall, StoredOffset, Takeover, TimerKey
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 from muster.coordinator.errors import ErrorCode
 
 
-@value
+@frozen_value
 class JoinedMember:
     member_id: str
     group_instance_id: str | None
     metadata: bytes
 
 
-@value
+@frozen_value
 class JoinReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -47,7 +47,7 @@ class JoinReply:
     """For the leader of a delayed group: how much of the delay is left; None when none runs."""
 
 
-@value
+@frozen_value
 class SyncReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -56,7 +56,7 @@ class SyncReply:
     assignment: bytes = b""
 
 
-@value
+@frozen_value
 class HeartbeatReply:
     """With REBALANCE_IN_PROGRESS: why, so that whoever has to let go can be told."""
 
@@ -66,7 +66,7 @@ class HeartbeatReply:
     cause_detail: str = ""
 
 
-@value
+@frozen_value
 class ConsumerHeartbeatReply:
     """`assignment` None means: as before. An empty one takes everything away; the two differ.
 
@@ -93,7 +93,7 @@ class ConsumerHeartbeatReply:
     """How long it is waited for without a word."""
 
 
-@value
+@frozen_value
 class ConsumerMemberView:
     """One member of a KIP-848 group. `state` is Kafka's word; `classic`: it speaks the classic protocol."""
 
@@ -112,7 +112,7 @@ class ConsumerMemberView:
     classic: bool
 
 
-@value
+@frozen_value
 class DescribeConsumerReply:
     """ConsumerGroupDescribe: epochs, and per member what it has and what it is to have. `names` names the topics."""
 
@@ -129,7 +129,7 @@ class DescribeConsumerReply:
     waiting_until_ms: int = 0
 
 
-@value
+@frozen_value
 class PushReply:
     """What a heartbeat would hear. Code NONE without `consumer` means: nothing after all."""
 
@@ -142,7 +142,7 @@ class PushReply:
     cause_detail: str = ""
 
 
-@value
+@frozen_value
 class HelloReply:
     """To a member with a session stream. An interval of 0 says nothing: it is no member, or nobody can tell now."""
 
@@ -151,7 +151,7 @@ class HelloReply:
     heartbeat_interval_ms: int = 0
 
 
-@value
+@frozen_value
 class CentralReply:
     """To everything that a member of a central group says. `answered`: the highest order number heard back from it."""
 
@@ -161,7 +161,7 @@ class CentralReply:
     answered: int = 0
 
 
-@value
+@frozen_value
 class MemberReply:
     member_id: str
     group_instance_id: str | None
@@ -169,14 +169,14 @@ class MemberReply:
     message: str = ""
 
 
-@value
+@frozen_value
 class LeaveReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     members: tuple[MemberReply, ...] = ()
 
 
-@value
+@frozen_value
 class OffsetCommitReply:
     """`code` stands for every partition that `partitions` does not name."""
 
@@ -185,7 +185,7 @@ class OffsetCommitReply:
     partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
 
 
-@value
+@frozen_value
 class OffsetFetchReply:
     """Asked partitions map to their offset, to None when nothing is committed, or are in `refused`.
 
@@ -198,14 +198,14 @@ class OffsetFetchReply:
     refused: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
 
 
-@value
+@frozen_value
 class OffsetDeleteReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
 
 
-@value
+@frozen_value
 class DescribedMember:
     member_id: str
     group_instance_id: str | None
@@ -224,7 +224,7 @@ class DescribedMember:
     """Where `metadata` does not say it."""
 
 
-@value
+@frozen_value
 class PlannedBy:
     """Who makes the group's plans. `kept_out`: why an assignor that is set does not, and because of whom."""
 
@@ -235,7 +235,7 @@ class PlannedBy:
     kept_out: str = ""
 
 
-@value
+@frozen_value
 class DescribeReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -249,10 +249,10 @@ class DescribeReply:
     waiting_for: tuple[str, ...] = ()
     waiting_until_ms: int = 0
     planned_by: PlannedBy = PlannedBy()
-    controls: Controls = NOTHING
+    controls: Controls = NO_CONTROLS
 
 
-@value
+@frozen_value
 class ListedGroup:
     group_id: str
     protocol_type: str
@@ -260,20 +260,20 @@ class ListedGroup:
     group_type: str
 
 
-@value
+@frozen_value
 class ListReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
     groups: tuple[ListedGroup, ...] = ()
 
 
-@value
+@frozen_value
 class DeleteReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
 
 
-@value
+@frozen_value
 class SettingsReply:
     """The group's settings, as they are now or would be; version 0: it has none.
 
@@ -289,7 +289,7 @@ class SettingsReply:
     suspended: str = ""
 
 
-@value
+@frozen_value
 class ClaimFenceReply:
     """An ownership: who it is for logs to tell apart. `former` are producer ids whose epochs were used up before."""
 
@@ -300,7 +300,7 @@ class ClaimFenceReply:
     former: tuple[int, ...] = ()
 
 
-@value
+@frozen_value
 class HoldsReply:
     """What is held of the group, as it is now or would be (None: nothing), and in one sentence what was, or would be,
     done. `draining`: how many partitions each drain still has to move, in its order.
@@ -313,7 +313,7 @@ class HoldsReply:
     draining: tuple[int, ...] = ()
 
 
-@value
+@frozen_value
 class ListSettingsReply:
     """The groups that have settings, whether or not there is such a group."""
 
@@ -322,7 +322,7 @@ class ListSettingsReply:
     group_ids: tuple[str, ...] = ()
 
 
-@value
+@frozen_value
 class ExplainReply:
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -371,7 +371,7 @@ Reply: TypeAlias = (
 )
 
 
-@value
+@frozen_value
 class GroupChanged:
     """A notice for watchers, released like a reply: once everything before it is durable.
 
@@ -384,7 +384,7 @@ class GroupChanged:
     entry: RebalanceEntry | None = None
 
 
-@value
+@frozen_value
 class ResolveRegex:
     """Find out, off the loop, which of `topics` the regular expression matches as a whole.
 
@@ -397,7 +397,7 @@ class ResolveRegex:
     version: int
 
 
-@value
+@frozen_value
 class MeasureLoad:
     """Find out where the logs of these topics end and what the group has committed there (topic -> partitions).
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.bounds import cut_entry, cut_settlement
+from muster.coordinator.core.bounds import shorten_entry, shorten_settlement
 from muster.coordinator.core.control.balance import memory as balance
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.trial import shadow
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.ledger import RebalanceInProgress, Trigger, told
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.ledger import OngoingRebalance, RebalanceTrigger, entry_with_settlement
 from muster.coordinator.core.records import RebalanceDecided, RebalanceForgotten, RebalanceSettled, ShadowsForgotten
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry, Settlement
@@ -18,7 +18,7 @@ def next_number(group_id: str, step: Step) -> int:
     return max(ledger.next_number if ledger else 1, step.state.numbers_passed + 1)
 
 
-def beside(group_id: str, outcome: Outcome, operator: str, detail: str, step: Step) -> RebalanceEntry:
+def audit_entry(group_id: str, outcome: Outcome, operator: str, detail: str, step: Step) -> RebalanceEntry:
     """An entry beside those of rebalances: an operator did something, nothing was planned, nobody moved."""
     group = step.state.logged(group_id)
     generation, under_way = (0, 0) if group is None else (group.generation, group.under_way)
@@ -41,11 +41,13 @@ def beside(group_id: str, outcome: Outcome, operator: str, detail: str, step: St
     )
 
 
-def begun(group_id: str, trigger: Trigger, previous_generation: int, step: Step) -> RebalanceInProgress:
-    return RebalanceInProgress(next_number(group_id, step), trigger, previous_generation, step.now_ms)
+def ledger_entry_begun(
+    group_id: str, trigger: RebalanceTrigger, previous_generation: int, step: Step
+) -> OngoingRebalance:
+    return OngoingRebalance(next_number(group_id, step), trigger, previous_generation, step.now_ms)
 
 
-def newest_plan(group: Group, step: Step) -> RebalanceEntry | None:
+def newest_plan_entry(group: GroupData, step: Step) -> RebalanceEntry | None:
     """The entry of the plan that holds. The log may have lost the generation of a newer one: nobody was told of it."""
     ledger = step.state.ledgers.get(group.id)
     plans = ledger.entries.values() if ledger else ()
@@ -55,11 +57,11 @@ def newest_plan(group: Group, step: Step) -> RebalanceEntry | None:
 
 def keep_entry(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """Keep the entry, and let the oldest go when the ledger is full."""
-    step.keep(RebalanceDecided(group_id, cut_entry(entry, step.limits.max_group_bytes)))
-    balance.noted(group_id, entry, step)
+    step.keep(RebalanceDecided(group_id, shorten_entry(entry, step.limits.max_group_bytes)))
+    balance.note_rebalance(group_id, entry, step)
     for number in step.state.ledgers[group_id].surplus(step.limits.ledger_max_entries, step.limits.ledger_max_bytes):
         forget_entry(group_id, number, step)
-    shadow.ask(group_id, entry, step)
+    shadow.score_with_shadows(group_id, entry, step)
 
 
 def forget_entry(group_id: str, number: int, step: Step) -> None:
@@ -69,17 +71,17 @@ def forget_entry(group_id: str, number: int, step: Step) -> None:
     step.keep(RebalanceForgotten(group_id, number))
 
 
-def settle(group: Group, settlement: Settlement, step: Step) -> None:
+def keep_settlement(group: GroupData, settlement: Settlement, step: Step) -> None:
     """Complete an entry, if it is still kept."""
-    standing.settled(group.id, step)
+    standing.note_settled(group.id, step)
     ledger = step.state.ledgers.get(group.id)
     entry = ledger.entries.get(settlement.number) if ledger else None
     if entry is not None:
-        step.keep(RebalanceSettled(group.id, cut_settlement(settlement, step.limits.max_group_bytes)))
-        step.announce(group, entry=told(step.state.ledgers[group.id], entry.number))
+        step.keep(RebalanceSettled(group.id, shorten_settlement(settlement, step.limits.max_group_bytes)))
+        step.announce(group, entry=entry_with_settlement(step.state.ledgers[group.id], entry.number))
 
 
-def within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]:
+def snapshot_within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]:
     """The snapshot and where it is from; one over the limit is left out, and that is said instead."""
     size, limit = len(snapshot_json.encode()), step.limits.ledger_max_snapshot_bytes
     if size > limit:
@@ -87,10 +89,10 @@ def within_limit(snapshot_json: str, source: str, step: Step) -> tuple[str, str]
     return snapshot_json, source
 
 
-def keep_beside(group: Group, outcome: Outcome, trigger: Trigger, step: Step) -> int:
+def keep_audit_entry(group: GroupData, outcome: Outcome, trigger: RebalanceTrigger, step: Step) -> int:
     """Keep an entry beside those of rebalances, which says why by a trigger. Returns its number."""
     entry = replace(
-        beside(group.id, outcome, trigger.culprit, trigger.detail, step),
+        audit_entry(group.id, outcome, trigger.culprit, trigger.detail, step),
         cause=trigger.cause,
         culprit_client_id=trigger.client_id,
         culprit_client_host=trigger.client_host,

@@ -23,10 +23,10 @@ from muster.coordinator.core.requests.streams import TookOver as TookOver
 from muster.coordinator.core.rights import Rights, RightsAnew
 from muster.coordinator.core.txn.events import TxnEvent, TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.types import MemberIdentity, Position, Protocol, RequestId, TimerKey
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class JoinGroup:
     """`fresh_id` is a uuid that the edge draws for a newcomer. Rebalance timeout -1 means: the session timeout (v0)."""
 
@@ -49,7 +49,7 @@ class JoinGroup:
     rights: Rights = None
 
 
-@value
+@frozen_value
 class SyncGroup:
     """`protocol_type` and `protocol_name` None means: not checked (SyncGroup before v5)."""
 
@@ -68,7 +68,7 @@ class SyncGroup:
     """How long the group waits for lost workers from now on; 0: it does not."""
 
 
-@value
+@frozen_value
 class Heartbeat:
     request_id: RequestId
     group_id: str
@@ -78,7 +78,7 @@ class Heartbeat:
     rights: Rights = None
 
 
-@value
+@frozen_value
 class ConsumerHeartbeat:
     """ConsumerGroupHeartbeat v1 (KIP-848). `member_epoch` 0 joins, -1 leaves, -2 leaves for a while (static members).
 
@@ -111,7 +111,7 @@ class ConsumerHeartbeat:
         return self.rebalance_timeout_ms != -1 and subscribed and self.owned is not None
 
 
-@value
+@frozen_value
 class SessionHeartbeat:
     """A KIP-848 heartbeat that came up a session stream on which the Listen `listening` is open, if any.
 
@@ -131,7 +131,7 @@ class SessionHeartbeat:
         return self.heartbeat.member_id
 
 
-@value
+@frozen_value
 class LeaveGroup:
     request_id: RequestId
     group_id: str
@@ -142,7 +142,7 @@ class LeaveGroup:
     """With `operator`: every member there is; `members` is empty then."""
 
 
-@value
+@frozen_value
 class OffsetCommit:
     """`generation` -1 and no member id: a simple consumer or an operator. Unknown topics were refused before."""
 
@@ -161,7 +161,7 @@ class OffsetCommit:
     """The committer says that it is no such consumer."""
 
 
-@value
+@frozen_value
 class OffsetFetch:
     """`partitions` None asks for all committed offsets of the group."""
 
@@ -174,7 +174,7 @@ class OffsetFetch:
     """Who asks, and at which epoch, when it is a member that wants to be checked (OffsetFetch v9)."""
 
 
-@value
+@frozen_value
 class OffsetDelete:
     """`operator` is who asks, and from where."""
 
@@ -184,13 +184,13 @@ class OffsetDelete:
     operator: str = ""
 
 
-@value
+@frozen_value
 class DescribeGroup:
     request_id: RequestId
     group_id: str
 
 
-@value
+@frozen_value
 class DescribeConsumerGroup:
     """ConsumerGroupDescribe for one group."""
 
@@ -198,7 +198,7 @@ class DescribeConsumerGroup:
     group_id: str
 
 
-@value
+@frozen_value
 class ListGroups:
     """One shard's groups; filters are compared without case, empty means all."""
 
@@ -207,7 +207,7 @@ class ListGroups:
     types: tuple[str, ...] = ()
 
 
-@value
+@frozen_value
 class DeleteGroup:
     """`elsewhere`: whoever asks also deletes what ZooKeeper holds of the group, if it holds anything.
 
@@ -220,7 +220,7 @@ class DeleteGroup:
     operator: str = ""
 
 
-@value
+@frozen_value
 class ExplainGroup:
     """The group's ledger, newest first. `limit` 0 and `generation` 0 mean: all."""
 
@@ -230,7 +230,7 @@ class ExplainGroup:
     generation: int = 0
 
 
-@value
+@frozen_value
 class DescribeSettings:
     """An operator asks for the group's settings."""
 
@@ -238,14 +238,14 @@ class DescribeSettings:
     group_id: str
 
 
-@value
+@frozen_value
 class ListSettings:
     """An operator asks which of the shard's groups have settings."""
 
     request_id: RequestId
 
 
-@value
+@frozen_value
 class AlterSettings:
     """`expected_version` None: whatever it is. `operator` is who asks, and from where."""
 
@@ -258,7 +258,7 @@ class AlterSettings:
     operator: str
 
 
-@value
+@frozen_value
 class Forget:
     """The client of a parked request is gone: answer nobody, change nothing else."""
 
@@ -266,7 +266,7 @@ class Forget:
     request_id: RequestId
 
 
-@value
+@frozen_value
 class TimerFired:
     """`deadline_ms` is the one the timer was set to; a timer that has been set again since is stale and ignored."""
 
@@ -274,7 +274,7 @@ class TimerFired:
     deadline_ms: int
 
 
-@value
+@frozen_value
 class StoodStill:
     """The node heard nobody for `stalled_ms`, until now: every deadline moves by `moved_ms`, for reading takes time."""
 
@@ -282,7 +282,7 @@ class StoodStill:
     moved_ms: int
 
 
-@value
+@frozen_value
 class TopicsChanged:
     """The catalog's partition counts, after any change and once before the first event.
 
@@ -299,7 +299,7 @@ class TopicsChanged:
         self.names = {topic_id: name for name, topic_id in self.ids.items()}  # type: ignore[misc]
 
 
-@value
+@frozen_value
 class ExpireOffsets:
     """What is left of a look for expired positions: groups, and of the first of them these places; None: all."""
 
@@ -309,7 +309,7 @@ class ExpireOffsets:
     """Where in `places` it goes on."""
 
 
-@value
+@frozen_value
 class ForgetOffsets:
     """What is left of a look for positions of deleted topics; `topics` says when each was deleted."""
 
@@ -320,7 +320,7 @@ class ForgetOffsets:
     """Where in `places` it goes on."""
 
 
-@value
+@frozen_value
 class Planned:
     """What came of a `PlanRequest` that the planner put off, under its epoch: the plan, or why there is none."""
 
@@ -332,7 +332,7 @@ class Planned:
     """What the assignor saw, where that is more than the request had: the lags of that moment."""
 
 
-@value
+@frozen_value
 class RegexResolved:
     """What came of a `ResolveRegex`, under its version: the topics that match as a whole, or why nobody knows."""
 
@@ -343,7 +343,7 @@ class RegexResolved:
     error: str = ""
 
 
-@value
+@frozen_value
 class LoadMeasured:
     """What came of a `MeasureLoad`, under its serial: partitions as they were at `at_ms`, of one moment in each event.
 
@@ -363,7 +363,7 @@ class LoadMeasured:
     """With the last: of the plugins that the coordinator may run those that take loads, and the options of each."""
 
 
-@value
+@frozen_value
 class Loaded:
     """The log has been replayed; the shard is active from here on."""
 
@@ -376,7 +376,7 @@ class Loaded:
     """What the positions speak of that were read (`Shard.committed_to`): names with ids, as far as they have one."""
 
 
-@value
+@frozen_value
 class Unload:
     """The shard moves away or failed: park nothing, answer everyone NOT_COORDINATOR."""
 
@@ -410,7 +410,7 @@ Request: TypeAlias = (
 )
 
 
-@value
+@frozen_value
 class TurnedAway:
     """A request was refused unread, for the log has no room: all that is known by it is that its sender lives."""
 

@@ -8,8 +8,8 @@ from muster.coordinator.core.control.balance.records import BalanceForgotten, Ba
 from muster.coordinator.core.control.fences.facts import FENCE_FACTS
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryStored
-from muster.coordinator.core.groups.kind import Keeper
-from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.groups.kind import FactApplier
+from muster.coordinator.core.ledger import GroupLedger
 from muster.coordinator.core.records import (
     DelayForgotten,
     DelayStored,
@@ -69,8 +69,8 @@ def forget_offset(state: ShardState, record: OffsetDeleted) -> None:
         del state.offsets[record.group_id]
 
 
-def keep_entry(state: ShardState, record: RebalanceDecided) -> None:
-    ledger = state.ledgers.setdefault(record.group_id, Ledger())
+def apply_rebalance_decided(state: ShardState, record: RebalanceDecided) -> None:
+    ledger = state.ledgers.setdefault(record.group_id, GroupLedger())
     ledger.keep(record.entry)
     ledger.settlements.pop(record.entry.number, None)
     if record.entry.outcome is Outcome.GROUP_DELETED:
@@ -79,13 +79,13 @@ def keep_entry(state: ShardState, record: RebalanceDecided) -> None:
     ledger.shadows.pop(record.entry.number, None)
 
 
-def keep_settlement(state: ShardState, record: RebalanceSettled) -> None:
-    ledger = state.ledgers.setdefault(record.group_id, Ledger())
+def apply_rebalance_settled(state: ShardState, record: RebalanceSettled) -> None:
+    ledger = state.ledgers.setdefault(record.group_id, GroupLedger())
     ledger.settlements[record.settlement.number] = record.settlement
 
 
 def keep_shadows(state: ShardState, record: RebalanceShadowed) -> None:
-    state.ledgers.setdefault(record.group_id, Ledger()).shadows[record.number] = record.scores
+    state.ledgers.setdefault(record.group_id, GroupLedger()).shadows[record.number] = record.scores
 
 
 def forget_shadows(state: ShardState, record: ShadowsForgotten) -> None:
@@ -107,7 +107,7 @@ def forget_entry(state: ShardState, record: RebalanceForgotten) -> None:
 
 
 def keep_delay(state: ShardState, record: DelayStored) -> None:
-    state.ledgers.setdefault(record.group_id, Ledger()).delay = record
+    state.ledgers.setdefault(record.group_id, GroupLedger()).delay = record
 
 
 def forget_delay(state: ShardState, record: DelayForgotten) -> None:
@@ -116,7 +116,7 @@ def forget_delay(state: ShardState, record: DelayForgotten) -> None:
         drop_if_empty(state, record.group_id, kept)
 
 
-def drop_if_empty(state: ShardState, group_id: str, ledger: Ledger) -> None:
+def drop_if_empty(state: ShardState, group_id: str, ledger: GroupLedger) -> None:
     if not (ledger.entries or ledger.settlements or ledger.shadows or ledger.delay):
         del state.ledgers[group_id]
 
@@ -177,12 +177,12 @@ def loss_mended(state: ShardState, record: LossMended) -> None:
     state.losses_mended = record.until
 
 
-FACTS: Mapping[type[Any], Keeper] = {
+COMMON_FACTS: Mapping[type[Any], FactApplier] = {
     OffsetsStored: keep_offsets,
     OffsetStored: keep_offset,
     OffsetDeleted: forget_offset,
-    RebalanceDecided: keep_entry,
-    RebalanceSettled: keep_settlement,
+    RebalanceDecided: apply_rebalance_decided,
+    RebalanceSettled: apply_rebalance_settled,
     RebalanceShadowed: keep_shadows,
     ShadowsForgotten: forget_shadows,
     RebalanceForgotten: forget_entry,

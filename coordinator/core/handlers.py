@@ -16,7 +16,7 @@ from muster.coordinator.core.central.events import (
 )
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
-from muster.coordinator.core.control.assigning import cooperative_enough
+from muster.coordinator.core.control.assigning import check_cooperative_only
 from muster.coordinator.core.control.balance import door as balance
 from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
@@ -61,7 +61,7 @@ from muster.coordinator.core.events import (
     Unload,
 )
 from muster.coordinator.core.groups import sweeps
-from muster.coordinator.core.groups.conversions import converted
+from muster.coordinator.core.groups.conversions import convert_if_due
 from muster.coordinator.core.groups.group import group_id_given
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.observed import watching
@@ -76,19 +76,19 @@ from muster.coordinator.core.txn.events import TxnEnded, TxnOffsetCommit, TxnOff
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
-    join.acceptable(event, step.limits)
-    cooperative_enough(event, step.state)
-    group = converted(event, step)
+    join.check_join_request(event, step.limits)
+    check_cooperative_only(event, step.state)
+    group = convert_if_due(event, step)
     KINDS[type(group)].join(group, event, step)
 
 
 def on_consumer_heartbeat(event: ConsumerHeartbeat, step: Step) -> None:
-    group = converted(event, step)
+    group = convert_if_due(event, step)
     KINDS[type(group)].consumer_heartbeat(group, event, step)
 
 
 def on_register(event: RegisterConsumer, step: Step) -> None:
-    group = converted(event, step)
+    group = convert_if_due(event, step)
     KINDS[type(group)].register(group, event, step)
 
 
@@ -111,12 +111,12 @@ def on_leave(event: LeaveGroup, step: Step) -> None:
 
 
 def on_delete(event: DeleteGroup, step: Step) -> None:
-    if sweeps.deleted_in_part(event, step):
+    if sweeps.delete_in_part(event, step):
         return
     group = step.state.groups.get(event.group_id)
-    farewell = noted.farewell(event, step)
+    farewell = noted.farewell_entry(event, step)
     KINDS[type(group)].delete(group, event, step)
-    noted.deleted(event.group_id, farewell, step)
+    noted.keep_farewell(event.group_id, farewell, step)
 
 
 def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
@@ -124,11 +124,11 @@ def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
 
 
 def on_listen(event: Listen, step: Step) -> None:
-    push.listen(event, hear, step)
+    push.park_listener(event, hear, step)
 
 
 def on_hello(event: Hello, step: Step) -> None:
-    push.welcome(event, step)
+    push.welcome_member(event, step)
 
 
 def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
@@ -140,7 +140,7 @@ def on_forget(event: Forget, step: Step) -> None:
     member_id = step.state.parked.pop(event.request_id, None)
     if member_id is None:
         return
-    push.forget(event.group_id, member_id, event.request_id, step)
+    push.forget_listener(event.group_id, member_id, event.request_id, step)
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].forget(group, member_id, event.request_id, step)
 
@@ -149,17 +149,17 @@ def on_timer(event: TimerFired, step: Step) -> None:
     if step.state.deadlines.get(event.key) != event.deadline_ms:
         return
     del step.state.deadlines[event.key]
-    if event.key[0] == balance.TIMER:
-        balance.due(event.key[1], step)
+    if event.key[0] == balance.BALANCE_TIMER:
+        balance.take_sample_due(event.key[1], step)
         return
     if event.key == ("retention",):
         sweeps.look_for_expired(step)
         return
     if event.key[0] in standing.TIMERS:
-        verbs.timer_fired(event.key, step)
+        verbs.fire_override_timer(event.key, step)
         return
-    if event.key[0] == gone.TIMER:
-        canary.time_over(event.key[1], step)
+    if event.key[0] == gone.CANARY_TIMER:
+        canary.end_canary_time(event.key[1], step)
         return
     group = step.state.groups.get(event.key[1])
     KINDS[type(group)].timer(group, event.key, step)
@@ -185,7 +185,7 @@ def on_rights(event: RightsAnew, step: Step) -> None:
 
 
 def on_planned(event: Planned, step: Step) -> None:
-    if balance.planned(event, step):
+    if balance.take_balance_plan(event, step):
         return
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].planned(group, event, step)
@@ -208,7 +208,7 @@ def on_loaded(event: Loaded, step: Step) -> None:
             step.keep(tombstone)
             continue
         if isinstance(tombstone, HoldsEnded):
-            reloaded.lost(tombstone, step)
+            reloaded.take_lost_overrides(tombstone, step)
             continue
         kind.damaged(damaged, step)
         if isinstance(tombstone, OF_ONE_MEMBER):
@@ -218,13 +218,13 @@ def on_loaded(event: Loaded, step: Step) -> None:
         for group in list(step.state.groups.values()):
             KINDS[type(group)].damaged(group, step)
         step.keep(LossMended(event.lost_until))
-    balance.loaded(step)
-    reloaded.load(step)
-    canary.load(step)
+    balance.load_balance(step)
+    reloaded.load_overrides(step)
+    canary.load_canaries(step)
     step.arm(("retention",), step.limits.offsets_retention_check_ms)
     # A topic may have been deleted while nobody listened, and made anew since.
     if step.state.catalog_known:
-        sweeps.forget_orphans(event, step)
+        sweeps.forget_orphan_slice(event, step)
 
 
 def on_unload(event: Unload, step: Step) -> None:
@@ -233,7 +233,7 @@ def on_unload(event: Unload, step: Step) -> None:
         KINDS[type(group)].unload(group, step)
     for key in list(step.state.deadlines):
         step.disarm(key)
-    push.unload(step)
+    push.release_listeners(step)
 
 
 HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
@@ -244,10 +244,10 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     SyncGroup: on_sync,
     LeaveGroup: on_leave,
     OffsetDelete: offsets.delete_offsets,
-    TxnOffsetCommit: commits.commit,
-    TxnOffsetsWritten: commits.written,
-    TxnWriteOver: commits.write_over,
-    TxnEnded: commits.ended,
+    TxnOffsetCommit: commits.allow_transactional_commit,
+    TxnOffsetsWritten: commits.take_written,
+    TxnWriteOver: commits.finish_write,
+    TxnEnded: commits.take_transaction_end,
     DescribeGroup: describe.describe_group,
     ListGroups: describe.list_groups,
     DeleteGroup: on_delete,
@@ -263,10 +263,10 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     Hello: on_hello,
     SessionHeartbeat: on_session_heartbeat,
     StreamLost: push.stream_lost,
-    HeldBack: stall.held_back,
-    TookOver: takeovers.took_over,
-    CutFound: takeovers.cut_found,
-    TurnedAway: stall.turned_away,
+    HeldBack: stall.take_held_back,
+    TookOver: takeovers.note_takeover,
+    CutFound: takeovers.note_cut,
+    TurnedAway: stall.take_turned_away,
     ConsumerHeartbeat: on_consumer_heartbeat,
     DescribeConsumerGroup: describe.describe_consumer_group,
     RegisterConsumer: on_register,
@@ -276,24 +276,24 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     FetcherStarted: liveness.fetcher_started,
     Deregister: liveness.deregister,
     StreamClosed: liveness.stream_closed,
-    GroupObserved: watching.observe,
-    GroupUnseen: watching.unseen,
+    GroupObserved: watching.take_observation,
+    GroupUnseen: watching.take_unseen,
     Planned: on_planned,
-    Shadowed: shadow.answered,
-    StartCanary: canary.start,
-    EndCanary: canary.end,
-    DescribeCanary: canary.describe,
-    LagMeasured: canary.measured,
+    Shadowed: shadow.take_shadow_scores,
+    StartCanary: canary.start_canary,
+    EndCanary: canary.end_canary,
+    DescribeCanary: canary.describe_canary,
+    LagMeasured: canary.take_lag_sample,
     RegexResolved: on_regex,
-    LoadMeasured: balance.measured,
-    BalanceGoesOn: balance.goes_on,
+    LoadMeasured: balance.take_measured,
+    BalanceGoesOn: balance.continue_evaluation,
     Forget: on_forget,
     TimerFired: on_timer,
-    StoodStill: stall.stood_still,
+    StoodStill: stall.take_stall,
     TopicsChanged: on_topics,
     RightsAnew: on_rights,
-    ExpireOffsets: sweeps.expire,
-    ForgetOffsets: sweeps.forget,
+    ExpireOffsets: sweeps.expire_slice,
+    ForgetOffsets: sweeps.forget_slice,
     Loaded: on_loaded,
     Unload: on_unload,
 }

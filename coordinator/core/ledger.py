@@ -1,6 +1,6 @@
 """The rebalance ledger: cause, culprit, phases, snapshot and moves of each rebalance.
 
-`RebalanceInProgress` gathers while a rebalance runs and may die with the process; what it becomes, a `RebalanceEntry`,
+`OngoingRebalance` gathers while a rebalance runs and may die with the process; what it becomes, a `RebalanceEntry`,
 is a record. A partition's time without an owner runs from the moment its owner let go of it (rejoined without it, left,
 or was last heard of) until the coordinator answered the new owner's SyncGroup.
 """
@@ -11,18 +11,18 @@ from typing import Protocol
 
 from muster.coordinator.core.records import DelayStored
 from muster.coordinator.core.types import (
-    BESIDE,
+    AUDIT_OUTCOMES,
     Cause,
     MemberPlan,
-    Move,
     Outcome,
-    Phase,
+    PartitionMove,
     PositionChange,
     RebalanceEntry,
+    RebalancePhase,
     Score,
     Settlement,
 )
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 MAX_WAITED_FOR = 10
 MAX_ALSO = 20
@@ -39,8 +39,8 @@ Otherwise shares are fetched."""
 TopicPartition = tuple[str, int]
 
 
-@value
-class Trigger:
+@frozen_value
+class RebalanceTrigger:
     """What set a rebalance off. `culprit` is a member id, or the operator's name for himself."""
 
     cause: Cause
@@ -51,7 +51,7 @@ class Trigger:
     client_reason: str = ""
 
 
-class Client(Protocol):
+class NamedClient(Protocol):
     """Whoever sent the request, as far as its words are kept."""
 
     id: str
@@ -60,19 +60,19 @@ class Client(Protocol):
     client_software: str
 
 
-def described(member: Client) -> str:
+def describe_member(member: NamedClient) -> str:
     """A member as the ledger's sentences name it."""
     software = f", {member.client_software}" if member.client_software else ""
     where = f"{member.client_id or 'no client id'}{software} at {member.client_host or 'unknown host'}"
     return f"member {member.id} ({where})"
 
 
-def by_member(cause: Cause, member: Client, what: str, reason: str = "") -> Trigger:
+def trigger_by_member(cause: Cause, member: NamedClient, what: str, reason: str = "") -> RebalanceTrigger:
     """A trigger whose culprit is a member."""
     because = f": {reason}" if reason else ""
-    return Trigger(
+    return RebalanceTrigger(
         cause=cause,
-        detail=f"{described(member)} {what}{because}",
+        detail=f"{describe_member(member)} {what}{because}",
         culprit=member.id,
         client_id=member.client_id,
         client_host=member.client_host,
@@ -80,7 +80,7 @@ def by_member(cause: Cause, member: Client, what: str, reason: str = "") -> Trig
     )
 
 
-@value
+@frozen_value
 class Departure:
     """Why a member went, and until when it may have worked on its partitions."""
 
@@ -88,33 +88,33 @@ class Departure:
     last_owned_ms: int
 
 
-@value
-class Loss:
+@frozen_value
+class LostPositions:
     """The positions of a group that is deleted: those that are told, and how many more."""
 
     positions: tuple[PositionChange, ...]
     more: int
 
 
-@value
-class Change:
+@frozen_value
+class RebalanceChange:
     """What a rebalance has made of its group, or would have."""
 
     generation: int
     protocol_type: str
     protocol_name: str
-    moves: tuple[Move, ...]
+    moves: tuple[PartitionMove, ...]
     members: tuple[MemberPlan, ...] = ()
     snapshot_json: str = ""
     snapshot_source: str = ""
 
 
 @dataclass(slots=True)
-class RebalanceInProgress:
+class OngoingRebalance:
     """What is known of the rebalance that is under way."""
 
     number: int
-    trigger: Trigger
+    trigger: RebalanceTrigger
     previous_generation: int
     started_at_ms: int
     also: list[str] = field(default_factory=list)
@@ -124,10 +124,10 @@ class RebalanceInProgress:
     """member -> since when its partitions are without an owner"""
     gone: dict[str, str] = field(default_factory=dict)
     """member -> why it is no longer there"""
-    phases: list[Phase] = field(default_factory=list)
+    phases: list[RebalancePhase] = field(default_factory=list)
     joined_at_ms: int = -1
 
-    def note(self, trigger: Trigger) -> None:
+    def note(self, trigger: RebalanceTrigger) -> None:
         """A further trigger while the rebalance is already under way."""
         if len(self.also) < MAX_ALSO:
             self.also.append(trigger.detail)
@@ -140,7 +140,7 @@ class RebalanceInProgress:
         self.gone[member_id] = departure.why
         self.released.setdefault(member_id, departure.last_owned_ms)
 
-    def entry(self, outcome: Outcome, ended_at_ms: int, change: Change) -> RebalanceEntry:
+    def entry(self, outcome: Outcome, ended_at_ms: int, change: RebalanceChange) -> RebalanceEntry:
         """What it has become."""
         trigger = self.trigger
         return RebalanceEntry(
@@ -167,8 +167,8 @@ class RebalanceInProgress:
         )
 
 
-@value
-class Gap:
+@frozen_value
+class OwnershipGap:
     """`count` partitions of one new owner, unowned since `since_ms` (None: the old owner still holds them)."""
 
     target: str
@@ -181,11 +181,11 @@ class Gap:
 
 
 @dataclass(slots=True)
-class Settling:
+class RebalanceSettling:
     """Between the plan and the last member's SyncGroup: who has fetched its share, and when."""
 
     number: int
-    gaps: tuple[Gap, ...]
+    gaps: tuple[OwnershipGap, ...]
     fetched: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -217,7 +217,7 @@ class Settling:
 
 
 @dataclass(slots=True)
-class Ledger:
+class GroupLedger:
     """The kept entries of one group, oldest first. Hard state."""
 
     entries: dict[int, RebalanceEntry] = field(default_factory=dict)
@@ -225,18 +225,18 @@ class Ledger:
     shadows: dict[int, tuple[Score, ...]] = field(default_factory=dict)
     delay: DelayStored | None = None
     kept_bytes: int = 0
-    """About how much memory the entries take; see `weight`."""
+    """About how much memory the entries take; see `entry_weight`."""
 
     def keep(self, entry: RebalanceEntry) -> None:
         """In place of one that has the same number."""
         before = self.entries.get(entry.number)
-        self.kept_bytes += weight(entry) - (0 if before is None else weight(before))
+        self.kept_bytes += entry_weight(entry) - (0 if before is None else entry_weight(before))
         self.entries[entry.number] = entry
 
     def forget(self, number: int) -> None:
         entry = self.entries.pop(number, None)
         if entry is not None:
-            self.kept_bytes -= weight(entry)
+            self.kept_bytes -= entry_weight(entry)
 
     @property
     def next_number(self) -> int:
@@ -246,7 +246,7 @@ class Ledger:
     def newest(self) -> RebalanceEntry | None:
         """The last rebalance; what operators did beside is none."""
         latest_first = (self.entries[number] for number in sorted(self.entries, reverse=True))
-        return next((entry for entry in latest_first if entry.outcome not in BESIDE), None)
+        return next((entry for entry in latest_first if entry.outcome not in AUDIT_OUTCOMES), None)
 
     @property
     def last(self) -> RebalanceEntry | None:
@@ -256,7 +256,9 @@ class Ledger:
     def had_members(self, at_ms: int) -> bool:
         """Whether the group had any then: the last rebalance that had begun did not leave it empty."""
         begun = [entry for entry in self.entries.values() if entry.started_at_ms < at_ms]
-        told = [entry for entry in begun if entry.outcome not in BESIDE or entry.outcome is Outcome.GROUP_DELETED]
+        told = [
+            entry for entry in begun if entry.outcome not in AUDIT_OUTCOMES or entry.outcome is Outcome.GROUP_DELETED
+        ]
         last = max(told, key=lambda entry: entry.number, default=None)
         return last is None or last.outcome not in WITHOUT_MEMBERS or at_ms <= last.ended_at_ms
 
@@ -274,12 +276,12 @@ class Ledger:
                 break
             oldest.append(self.entries[number])
             count -= 1
-            kept_bytes -= weight(self.entries[number])
+            kept_bytes -= entry_weight(self.entries[number])
         newest = self.newest
         return [entry.number for entry in oldest if entry is not newest]
 
 
-def weight(entry: RebalanceEntry) -> int:
+def entry_weight(entry: RebalanceEntry) -> int:
     """About how many bytes of memory it takes."""
     told = MEMBER_BYTES * len(entry.members) + MOVE_BYTES * (len(entry.moves) + len(entry.positions))
     return ENTRY_BYTES + len(entry.snapshot_json) + told
@@ -290,14 +292,14 @@ def last_few(members: Iterable[str]) -> tuple[str, ...]:
     return tuple(members)[-MAX_WAITED_FOR:]
 
 
-def told(ledger: Ledger, number: int) -> RebalanceEntry:
+def entry_with_settlement(ledger: GroupLedger, number: int) -> RebalanceEntry:
     """The entry of this number, with all that became known after the plan."""
-    entry = settled(ledger.entries[number], ledger.settlements.get(number))
+    entry = settle_entry(ledger.entries[number], ledger.settlements.get(number))
     shadows = ledger.shadows.get(number)
     return replace(entry, shadows=shadows) if shadows else entry
 
 
-def settled(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
+def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
     """The entry with what became known after the plan."""
     if settlement is None:
         return entry
@@ -306,20 +308,25 @@ def settled(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEn
     last = next((LAST_PHASES[phase.name] for phase in entry.phases if phase.name in LAST_PHASES), "settle")
     return replace(
         entry,
-        phases=(*entry.phases, Phase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for)),
+        phases=(
+            *entry.phases,
+            RebalancePhase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for),
+        ),
         moves=tuple(
-            move if (move.topic, move.partition) not in unowned else taken(move, unowned[move.topic, move.partition])
+            move
+            if (move.topic, move.partition) not in unowned
+            else with_unowned_time(move, unowned[move.topic, move.partition])
             for move in entry.moves
         ),
         members=tuple(
-            member if member.member_id not in synced else given(member, synced[member.member_id])
+            member if member.member_id not in synced else with_share_time(member, synced[member.member_id])
             for member in entry.members
         ),
         unowned_partition_ms=settlement.unowned_partition_ms,
     )
 
 
-def given(member: MemberPlan, synced_at_ms: int) -> MemberPlan:
+def with_share_time(member: MemberPlan, synced_at_ms: int) -> MemberPlan:
     """The member once it had its share. `replace` takes four times as long, for each member of every rebalance."""
     return MemberPlan(
         member_id=member.member_id,
@@ -332,6 +339,6 @@ def given(member: MemberPlan, synced_at_ms: int) -> MemberPlan:
     )
 
 
-def taken(move: Move, unowned_ms: int) -> Move:
+def with_unowned_time(move: PartitionMove, unowned_ms: int) -> PartitionMove:
     """The move once its partition was owned again, made quickly as well."""
-    return Move(move.topic, move.partition, move.source, move.target, unowned_ms, move.why)
+    return PartitionMove(move.topic, move.partition, move.source, move.target, unowned_ms, move.why)

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from muster.coordinator.core.ledger import Gap, RebalanceInProgress, TopicPartition
+from muster.coordinator.core.ledger import OngoingRebalance, OwnershipGap, TopicPartition
 from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import Move
+from muster.coordinator.core.types import PartitionMove
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class WithheldPartition:
     """A partition that a cooperative plan gave to nobody: who had it, and since when it is free.
 
     `since_ms` is None while its holder had not let go of it.
@@ -21,40 +21,40 @@ class Withheld:
     """Why its holder is no longer there, when the group waited for it to come back (KIP-415)."""
 
 
-NEVER_HELD = Withheld("")
+NEVER_HELD = WithheldPartition("")
 
 
 @dataclass(frozen=True, slots=True)
-class Diff:
+class PlanDiff:
     """What a plan changes, and what it withholds for a later round."""
 
-    moves: tuple[Move, ...]
-    gaps: tuple[Gap, ...]
-    withheld: dict[TopicPartition, Withheld]
+    moves: tuple[PartitionMove, ...]
+    gaps: tuple[OwnershipGap, ...]
+    withheld: dict[TopicPartition, WithheldPartition]
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class PlanBefore:
     """How things stood: the last plan, what members reported to hold, and what an earlier round withheld."""
 
     plan: Plan
     still_held: Mapping[str, Mapping[str, frozenset[int]]]
-    carried: Mapping[TopicPartition, Withheld]
+    carried: Mapping[TopicPartition, WithheldPartition]
     delayed: bool = False
     """The new plan keeps what lost its owner for it to come back (KIP-415)."""
 
 
-def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> Diff:
+def diff_plans(before: PlanBefore, target: Plan, rebalance: OngoingRebalance) -> PlanDiff:
     """Compare two plans partition by partition; cells that did not change are only counted."""
-    moves: list[Move] = []
+    moves: list[PartitionMove] = []
     kept: dict[tuple[str, int | None], int] = {}
     moved: dict[tuple[str, int | None], list[TopicPartition]] = {}
-    withheld: dict[TopicPartition, Withheld] = {}
+    withheld: dict[TopicPartition, WithheldPartition] = {}
 
     for member, topic, partitions in unchanged_cells(before.plan, target):
         let_go = partitions - before.still_held.get(member, {}).get(topic, frozenset())
         if let_go:
-            key = (member, since(member, rebalance))
+            key = (member, since_when_let_go(member, rebalance))
             kept[key] = kept.get(key, 0) + len(let_go)
 
     old_owner, new_owner = owners_of_changed_cells(before.plan, target)
@@ -63,15 +63,15 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
         earlier = before.carried.get(tp, NEVER_HELD)
         holder = source or earlier.holder
         still_held = tp[1] in before.still_held.get(holder, {}).get(tp[0], frozenset())
-        free_since = None if still_held else free_since_ms(holder, earlier, rebalance)
+        free_since = None if still_held else since_when_free(holder, earlier, rebalance)
         if not owner:
             if still_held or (not source and holder in target):
-                withheld[tp] = Withheld(holder, free_since)
+                withheld[tp] = WithheldPartition(holder, free_since)
             elif before.delayed and holder:
-                withheld[tp] = Withheld(holder, free_since, rebalance.gone.get(holder, earlier.gone))
+                withheld[tp] = WithheldPartition(holder, free_since, rebalance.gone.get(holder, earlier.gone))
             if source:
                 why = why_unowned(rebalance.gone.get(source, ""), still_held, not target, before.delayed)
-                moves.append(Move(*tp, source, "", -1, why))
+                moves.append(PartitionMove(*tp, source, "", -1, why))
             continue
         if source == owner and still_held:
             continue
@@ -83,9 +83,9 @@ def difference(before: Before, target: Plan, rebalance: RebalanceInProgress) -> 
             if still_held
             else why_moved(earlier, source, owner in before.plan, rebalance)
         )
-        moves.append(Move(*tp, holder, owner, -1, why))
+        moves.append(PartitionMove(*tp, holder, owner, -1, why))
         moved.setdefault((owner, free_since), []).append(tp)
-    return Diff(tuple(moves), gaps_of(kept, moved), withheld)
+    return PlanDiff(tuple(moves), ownership_gaps(kept, moved), withheld)
 
 
 def unchanged_cells(before: Plan, target: Plan) -> Iterable[tuple[str, str, frozenset[int]]]:
@@ -108,14 +108,14 @@ def owners_of_changed_cells(before: Plan, target: Plan) -> tuple[dict[TopicParti
     return owners(before, target), owners(target, before)
 
 
-def free_since_ms(holder: str, earlier: Withheld, rebalance: RebalanceInProgress) -> int:
+def since_when_free(holder: str, earlier: WithheldPartition, rebalance: OngoingRebalance) -> int:
     """A partition that was free already when an earlier round withheld it is free since then."""
     if earlier.since_ms is not None and holder == earlier.holder:
         return earlier.since_ms
-    return since(holder, rebalance)
+    return since_when_let_go(holder, rebalance)
 
 
-def since(member: str, rebalance: RebalanceInProgress) -> int:
+def since_when_let_go(member: str, rebalance: OngoingRebalance) -> int:
     return rebalance.released.get(member, rebalance.started_at_ms)
 
 
@@ -128,7 +128,7 @@ def why_unowned(gone: str, still_held: bool, nobody_left: bool, delayed: bool) -
     return "; ".join([*reasons, "nobody is left to own it" if nobody_left else "the plan gives it to nobody"])
 
 
-def why_moved(earlier: Withheld, source: str, owner_stayed: bool, rebalance: RebalanceInProgress) -> str:
+def why_moved(earlier: WithheldPartition, source: str, owner_stayed: bool, rebalance: OngoingRebalance) -> str:
     holder = source or earlier.holder
     if not holder:
         return "nobody owned it"
@@ -141,11 +141,11 @@ def why_moved(earlier: Withheld, source: str, owner_stayed: bool, rebalance: Reb
     return "balance" if owner_stayed else "balance: its new owner joined"
 
 
-def gaps_of(
+def ownership_gaps(
     kept: Mapping[tuple[str, int | None], int], moved: Mapping[tuple[str, int | None], list[TopicPartition]]
-) -> tuple[Gap, ...]:
+) -> tuple[OwnershipGap, ...]:
     return tuple(
-        Gap(
+        OwnershipGap(
             target=member,
             since_ms=free_since,
             count=kept.get((member, free_since), 0) + len(moved.get((member, free_since), ())),

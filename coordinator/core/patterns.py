@@ -7,7 +7,7 @@ MAX_REGEX_MEMORY = 1 << 20
 """Bytes that one compiled expression and its matching may take."""
 
 
-def compiled(regex: str) -> "re2._Regexp[str]":
+def compile_pattern(regex: str) -> "re2._Regexp[str]":
     """The expression, ready to match. Raises ValueError saying what is wrong with it."""
     if len(regex) > MAX_REGEX_CHARS:
         raise ValueError(f"it has {len(regex)} characters; at most {MAX_REGEX_CHARS} are accepted")

@@ -10,7 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.assignors.data.user_data import Subscription, member_of, parse_assignment, parse_subscription
+from muster.assignors.data.user_data import Subscription, member_from_parsed, parse_assignment, parse_subscription
 from muster.assignors.registry import BUILT_IN, own_name, resolve
 from muster.assignors.run import run
 from muster.coordinator.core.types import Limits, Partitions
@@ -48,20 +48,20 @@ def canonical_name(word: str, limits: Limits) -> str:
     return next((name for name, plugin in limits.plugins if word == plugin), "") or own_name(word)
 
 
-def loadable(name: str, limits: Limits) -> str:
+def loadable_name(name: str, limits: Limits) -> str:
     """The word by which it is found anywhere, in a replay as well: a plugin may be known by its class only."""
     return dict(limits.plugins).get(name, name)
 
 
-def runnable(limits: Limits) -> tuple[str, ...]:
+def runnable_assignors(limits: Limits) -> tuple[str, ...]:
     """All that an operator, or a member, may have this coordinator run: built in, installed, or named by the node."""
     return tuple(dict.fromkeys((*BUILT_IN, *limits.installed, *limits.remote_assignors)))
 
 
 def plugins(limits: Limits) -> tuple[str, ...]:
     """The words by which plans are asked for of all that is not built in."""
-    names = (*runnable(limits), *limits.consumer_assignors)
-    return tuple(dict.fromkeys(loadable(name, limits) for name in names if name not in BUILT_IN))
+    names = (*runnable_assignors(limits), *limits.consumer_assignors)
+    return tuple(dict.fromkeys(loadable_name(name, limits) for name in names if name not in BUILT_IN))
 
 
 AT_ONCE_MEMBERS = 200
@@ -69,14 +69,14 @@ AT_ONCE_PARTITIONS = 2_000
 """Up to these sizes a built-in assignor takes a few milliseconds at most."""
 
 
-def plan_at_once(request: PlanRequest) -> Plan | None:
+def plan_inline(request: PlanRequest) -> Plan | None:
     """The planner of a shard that was given none: built-in assignors on small problems; all else is put off."""
     snapshot = request.snapshot
     if len(snapshot.members) > AT_ONCE_MEMBERS or snapshot.size > AT_ONCE_PARTITIONS:
         return None
     if request.assignor not in BUILT_IN:
         return None
-    return planned(request)
+    return compute_plan(request)
 
 
 WANT_LAGS = frozenset({"lag", "lag-sticky"})
@@ -104,12 +104,12 @@ Decide: TypeAlias = Callable[[Assignor, Snapshot], Assignment]
 """Asks an assignor for the whole target. Raises AssignorError."""
 
 
-def decided(assignor: Assignor, snapshot: Snapshot) -> Assignment:
+def run_assignor(assignor: Assignor, snapshot: Snapshot) -> Assignment:
     """Here and now, however long it takes."""
     return run(assignor, snapshot, withhold=False)
 
 
-def planned(request: PlanRequest, decide: Decide = decided) -> Plan:
+def compute_plan(request: PlanRequest, decide: Decide = run_assignor) -> Plan:
     """Run the assignor that the request names. Raises AssignorError."""
     answer = decide(resolve(request.assignor), request.snapshot)
     return {
@@ -132,13 +132,13 @@ members with 4 KB each is read once; of a larger one the first are read again.""
 Read = TypeVar("Read")
 
 
-class Remembered(Generic[Read]):
+class BlobCache(Generic[Read]):
     """Reads a blob once while it is asked for again: one answer for all who ask for the same bytes.
 
     It keeps the blobs that were read since the last turn of its two halves, and those before them; when a half is full,
     the older one is let go. Threads may ask at once: the worst that happens is that a blob is read twice.
 
-    >>> lengths = Remembered(len, 8)
+    >>> lengths = BlobCache(len, 8)
     >>> lengths(b"abc"), lengths(b"abc"), lengths.reads
     (3, 3, 1)
     """
@@ -186,7 +186,7 @@ def _assignment(blob: bytes) -> Mapping[str, Partitions]:
 
 
 _remembered_assignment = lru_cache(maxsize=REMEMBERED_ASSIGNMENTS)(_assignment)
-_large_assignment = Remembered(_assignment, REMEMBERED_LARGE_BYTES)
+_large_assignment = BlobCache(_assignment, REMEMBERED_LARGE_BYTES)
 
 
 def shares_of(blob: bytes) -> Mapping[str, int]:
@@ -214,7 +214,7 @@ def _subscription(blob: bytes) -> Subscription:
 
 
 _remembered_subscription = lru_cache(maxsize=REMEMBERED_SUBSCRIPTIONS)(_subscription)
-_large_subscription = Remembered(_subscription, REMEMBERED_LARGE_BYTES)
+_large_subscription = BlobCache(_subscription, REMEMBERED_LARGE_BYTES)
 
 
 def topics_of(blob: bytes) -> frozenset[str] | None:
@@ -254,7 +254,7 @@ def rebuilt_snapshot(
     """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read."""
     try:
         known: list[AssignorMember] = [
-            member_of(member_id, instance_id, subscription_of(blob))
+            member_from_parsed(member_id, instance_id, subscription_of(blob))
             for member_id, (instance_id, blob) in members.items()
         ]
     except ValueError:

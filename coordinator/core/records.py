@@ -15,10 +15,10 @@ from muster.coordinator.core.control.fences.records import FenceRecord
 from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsRecord
 from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryRecord
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, StoredOffset, Takeover
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class MemberRecord:
     """A classic member as stored: only the selected protocol's subscription survives."""
 
@@ -32,7 +32,7 @@ class MemberRecord:
     assignment: bytes
 
 
-@value
+@frozen_value
 class GroupStored:
     """A classic group after a completed generation (Kafka: GroupMetadataValue, key type 2)."""
 
@@ -45,7 +45,7 @@ class GroupStored:
     members: tuple[MemberRecord, ...]
 
 
-@value
+@frozen_value
 class GroupDeleted:
     """The tombstone of a group."""
 
@@ -61,7 +61,7 @@ class OffsetStored(NamedTuple):
     value: StoredOffset
 
 
-@value
+@frozen_value
 class OffsetsStored:
     """What one commit brings: in the log an `OffsetStored` for each, and that is how it is read again."""
 
@@ -69,7 +69,7 @@ class OffsetsStored:
     offsets: Mapping[tuple[str, int], StoredOffset]
 
 
-@value
+@frozen_value
 class OffsetDeleted:
     """The tombstone of a committed offset."""
 
@@ -78,7 +78,7 @@ class OffsetDeleted:
     partition: int
 
 
-@value
+@frozen_value
 class RebalanceDecided:
     """A ledger entry, written in the turn that ends the rebalance."""
 
@@ -86,7 +86,7 @@ class RebalanceDecided:
     entry: RebalanceEntry
 
 
-@value
+@frozen_value
 class RebalanceSettled:
     """The rest of a ledger entry, written when the last member has fetched its share."""
 
@@ -94,7 +94,7 @@ class RebalanceSettled:
     settlement: Settlement
 
 
-@value
+@frozen_value
 class RebalanceShadowed:
     """How a ledger entry's plan compares with those of the group's shadow assignors, written when these are made."""
 
@@ -103,7 +103,7 @@ class RebalanceShadowed:
     scores: tuple[Score, ...]
 
 
-@value
+@frozen_value
 class ShadowsForgotten:
     """The tombstone of these."""
 
@@ -111,7 +111,7 @@ class ShadowsForgotten:
     number: int
 
 
-@value
+@frozen_value
 class RebalanceForgotten:
     """The tombstone of a ledger entry: the ledger is bounded."""
 
@@ -119,7 +119,7 @@ class RebalanceForgotten:
     number: int
 
 
-@value
+@frozen_value
 class DelayStored:
     """What the leader of a delayed group knows (KIP-415), and until when the group waits; None: for nobody.
 
@@ -132,35 +132,35 @@ class DelayStored:
     delay_ms: int | None = None
 
 
-@value
+@frozen_value
 class DelayForgotten:
     """The tombstone of what a leader knew."""
 
     group_id: str
 
 
-@value
+@frozen_value
 class StallNoted:
     """The shard's diary of its node: when it stood still, and for how long."""
 
     stall: Stall
 
 
-@value
+@frozen_value
 class StallForgotten:
     """The tombstone of a stall: the diary is bounded."""
 
     number: int
 
 
-@value
+@frozen_value
 class TakeoverNoted:
     """The shard's diary of its coordinators: another node took it over."""
 
     takeover: Takeover
 
 
-@value
+@frozen_value
 class TakeoverForgotten:
     """The tombstone of a takeover."""
 
@@ -168,7 +168,7 @@ class TakeoverForgotten:
     epoch: int
 
 
-@value
+@frozen_value
 class SettingsStored:
     """All settings of a group. `version` counts its changes since it had none.
 
@@ -181,21 +181,21 @@ class SettingsStored:
     suspended: str = ""
 
 
-@value
+@frozen_value
 class SettingsUnset:
     """The tombstone of a group's settings."""
 
     group_id: str
 
 
-@value
+@frozen_value
 class NumbersPassed:
     """Rebalances up to this number may be told of where nobody can read it any more: no other gets one of them."""
 
     number: int
 
 
-@value
+@frozen_value
 class LossMended:
     """Records of groups were given up (`muster log recover`), the last before this offset of the shard's log: what was
     left of their groups need not have fitted together, and has been mended.

@@ -54,7 +54,7 @@ REPLY_TYPES: Mapping[type[Event], type[Reply]] = {
 """An event that is not in here is not a request."""
 
 
-def refused(request: Any, refusal: CoordinatorError) -> Effects:
+def add_refusal(request: Any, refusal: CoordinatorError) -> Effects:
     out = Effects()
     out.reply(request.request_id, refusal_reply(request, refusal.code, refusal.message))
     return out

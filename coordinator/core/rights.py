@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, TypeAlias
 
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 TOLD: Final = 3
 """Topics that a sentence names."""
@@ -18,7 +18,7 @@ REMEMBERED: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class TopicNames:
     """A set of topics: some by name, some by how they begin, or every one."""
 
     literal: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Names:
         return self.every or topic in self.literal or topic.startswith(self.prefixes)
 
 
-NONE: Final = Names()
+NONE: Final = TopicNames()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class TopicRights:
     """Of one principal at one address, as `who` has it. What is denied is denied, whatever is allowed."""
 
     who: str
-    read: Names = NONE
-    never_read: Names = NONE
-    describe: Names = NONE
-    never_describe: Names = NONE
-    ruled: Names | None = None
+    read: TopicNames = NONE
+    never_read: TopicNames = NONE
+    describe: TopicNames = NONE
+    never_describe: TopicNames = NONE
+    ruled: TopicNames | None = None
     """The topics that any list names at all, where the others are everybody's; None: they are nobody's."""
 
     def may_read(self, topic: str) -> bool:
@@ -58,7 +58,7 @@ Rights: TypeAlias = TopicRights | None
 """None: everything, for nobody is asked; or of a member that has not been heard since the log was read."""
 
 
-@value
+@frozen_value
 class RightsAnew:
     """The lists have changed, and so what these may: of everybody the edge has spoken of, as far as it is otherwise."""
 
@@ -66,32 +66,32 @@ class RightsAnew:
     """By `who`."""
 
 
-def readable(rights: Rights, topics: frozenset[str]) -> frozenset[str]:
+def readable_topics(rights: Rights, topics: frozenset[str]) -> frozenset[str]:
     """Those that may be given to the member."""
-    return topics if rights is None else selected(rights, topics)
+    return topics if rights is None else describable_topics(rights, topics)
 
 
 @lru_cache(REMEMBERED)
-def selected(rights: TopicRights, topics: frozenset[str]) -> frozenset[str]:
+def describable_topics(rights: TopicRights, topics: frozenset[str]) -> frozenset[str]:
     return frozenset(topic for topic in topics if rights.may_read(topic) and rights.may_describe(topic))
 
 
-def anew(rights: Rights, event: RightsAnew) -> Rights:
+def refreshed_rights(rights: Rights, event: RightsAnew) -> Rights:
     """What the member may from now on."""
     return rights if rights is None else event.rights.get(rights.who, rights)
 
 
-def change(before: frozenset[str], now: frozenset[str]) -> str:
+def describe_rights_change(before: frozenset[str], now: frozenset[str]) -> str:
     """In words.
 
-    >>> change(frozenset({"a", "b"}), frozenset({"b", "c"}))
+    >>> describe_rights_change(frozenset({"a", "b"}), frozenset({"b", "c"}))
     'may no longer read a, and may read c'
     """
     lost, won = before - now, now - before
-    parts = [f"may no longer read {some(lost)}"] * bool(lost) + [f"may read {some(won)}"] * bool(won)
+    parts = [f"may no longer read {name_some(lost)}"] * bool(lost) + [f"may read {name_some(won)}"] * bool(won)
     return ", and ".join(parts)
 
 
-def some(topics: frozenset[str]) -> str:
+def name_some(topics: frozenset[str]) -> str:
     more = f" and {len(topics) - TOLD} more" if len(topics) > TOLD else ""
     return ", ".join(sorted(topics)[:TOLD]) + more

@@ -1,4 +1,4 @@
-"""The groups of one offsets partition: `step` decides, `apply` makes facts true. Pure."""
+"""The groups of one offsets partition: `step` decides, `apply_record` makes facts true. Pure."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,15 +11,15 @@ from muster.coordinator.core.control.trial import canary
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.groups.kinds import FACTS
-from muster.coordinator.core.groups.sweeps import not_going
+from muster.coordinator.core.groups.sweeps import check_not_being_deleted
 from muster.coordinator.core.handlers import HANDLERS, hear
-from muster.coordinator.core.ledger import Ledger
+from muster.coordinator.core.ledger import GroupLedger
 from muster.coordinator.core.records import Record
-from muster.coordinator.core.refusals import refused
+from muster.coordinator.core.refusals import add_refusal
 from muster.coordinator.core.requests import offsets, push
-from muster.coordinator.core.requests.quiet import quiet
+from muster.coordinator.core.requests.quiet import leaves_no_record
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.state import ShardState, Step, apply
+from muster.coordinator.core.state import ShardState, Step, apply_record
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import CoordinatorError
 
@@ -54,7 +54,7 @@ class Shard:
         return {group.id: group for group in self.state.all_of(CentralGroup)}
 
     @property
-    def ledgers(self) -> dict[str, Ledger]:
+    def ledgers(self) -> dict[str, GroupLedger]:
         return self.state.ledgers
 
     @property
@@ -64,11 +64,11 @@ class Shard:
 
     def apply(self, record: Record) -> None:
         """Make a recorded fact true again (replay)."""
-        apply(self.state, record)
+        apply_record(self.state, record)
 
     def committed_to(self) -> Counter[tuple[str, bytes]]:
         """How many positions there are of each topic, by name and id. It looks at all: for whoever replays."""
-        return offsets.committed_to(self.state.offsets)
+        return offsets.count_committed(self.state.offsets)
 
     def beat(self, group_id: str, member_id: str, generation: int, rights: Rights, now_ms: int) -> bool:
         """Take the heartbeat of a dynamic classic member if all is well: its session ends later now.
@@ -78,11 +78,11 @@ class Shard:
         group = self.state.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             return False
-        return liveness.steady(group, member_id, generation, rights, self.state, now_ms)
+        return liveness.take_steady_heartbeat(group, member_id, generation, rights, self.state, now_ms)
 
     def writes_nothing(self, event: Event) -> bool:
         """Whether a request can be told in advance to leave no record."""
-        return quiet(event, self.state)
+        return leaves_no_record(event, self.state)
 
     def knows(self, group_id: str, member_id: str | None) -> bool:
         """Whether there is such a group, and such a member in it (None: whoever)."""
@@ -94,12 +94,12 @@ class Shard:
         step = Step(self.state, now_ms)
         try:
             if self.state.going:
-                not_going(event, self.state)
+                check_not_being_deleted(event, self.state)
             HANDLERS[type(event)](event, step)
         except CoordinatorError as refusal:
             assert not step.out.decided, "a request was refused after something had been decided"
-            return refused(event, refusal)
+            return add_refusal(event, refusal)
         push.tell_listeners(hear, step)
-        if self.state.canaries and canary.watch(step):
+        if self.state.canaries and canary.watch_canaries(step):
             push.tell_listeners(hear, step)
         return step.out

@@ -1,6 +1,6 @@
 """The state of one shard, and the one way to change its hard part.
 
-`apply` is the only writer of hard state, live and in replay; `Step.keep` applies a fact now and lists it to be
+`apply_record` is the only writer of hard state, live and in replay; `Step.keep` applies a fact now and lists it to be
 persisted with the step.
 """
 
@@ -16,22 +16,22 @@ from muster.coordinator.core.control.trial.records import CanaryStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import Effects, GroupChanged, Reply
 from muster.coordinator.core.events import Listen
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.ledger import Ledger, Loss
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.ledger import GroupLedger, LostPositions
 from muster.coordinator.core.observed.group import ObservedGroup
-from muster.coordinator.core.plan import Planner, plan_at_once
+from muster.coordinator.core.plan import Planner, plan_inline
 from muster.coordinator.core.records import Record, SettingsStored
-from muster.coordinator.core.txn.pending import Pending
+from muster.coordinator.core.txn.pending import PendingPositions
 from muster.coordinator.core.types import Limits, RebalanceEntry, RequestId, Stall, StoredOffset, Takeover, TimerKey
 
 if TYPE_CHECKING:
-    from muster.coordinator.core.control.balance.ongoing import Balancing
+    from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 
-G = TypeVar("G", bound=Group)
+G = TypeVar("G", bound=GroupData)
 
 
 @dataclass(slots=True)
-class Shadowing:
+class ShadowRun:
     """A group's shadow assignors are at work on this entry, for the answer with this ticket."""
 
     ticket: int
@@ -50,20 +50,20 @@ class ShardState:
 
     limits: Limits
     facts: Mapping[type[Any], Callable[["ShardState", Any], None]]
-    planner: Planner = plan_at_once
-    groups: dict[str, Group] = field(default_factory=dict)
+    planner: Planner = plan_inline
+    groups: dict[str, GroupData] = field(default_factory=dict)
     """A group that ZooKeeper holds stands in front of the one of that id that the log has: it is on its way."""
     offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
-    pending: Pending = field(default_factory=Pending)
+    pending: PendingPositions = field(default_factory=PendingPositions)
     """Positions of transactions that have no marker yet."""
-    ledgers: dict[str, Ledger] = field(default_factory=dict)
+    ledgers: dict[str, GroupLedger] = field(default_factory=dict)
     settings: dict[str, SettingsStored] = field(default_factory=dict)
     """By group id: an operator's word, whether or not there is such a group."""
     canaries: dict[str, CanaryStored] = field(default_factory=dict)
     """By group id: the assignor that is, or was last, on trial."""
     lag_over: dict[str, int] = field(default_factory=dict)
     """By group id: how many samples in a row its lag was over what its canary may cost."""
-    shadowing: dict[str, Shadowing] = field(default_factory=dict)
+    shadowing: dict[str, ShadowRun] = field(default_factory=dict)
     fences: dict[str, dict[tuple[str, int], FenceStored]] = field(default_factory=dict)
     """group -> partition -> who may write on its behalf. Hard state."""
     fence_ids: set[int] = field(default_factory=set)
@@ -72,7 +72,7 @@ class ShardState:
     """By group id: what an operator holds of it."""
     balanced: dict[str, BalanceStored] = field(default_factory=dict)
     """By group id: what it remembers of its moves. Hard state."""
-    balancing: "dict[str, Balancing]" = field(default_factory=dict)
+    balancing: "dict[str, OngoingBalance]" = field(default_factory=dict)
     """Groups whose balance is on, and how far that is. Soft."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
@@ -98,14 +98,14 @@ class ShardState:
     """group -> member -> its session stream's question"""
     farewells: dict[str, int] = field(default_factory=dict)
     """group -> the entry that tells who deleted it, oldest first. Hard state, made of the ledgers."""
-    going: dict[str, Loss] = field(default_factory=dict)
+    going: dict[str, LostPositions] = field(default_factory=dict)
     """Groups whose deletion goes on in a later turn, and what positions they had."""
     forgetting: Mapping[str, int] = field(default_factory=dict)
     """Deleted topics whose positions are still looked for, and when they were deleted."""
     parked: dict[RequestId, str] = field(default_factory=dict)
     """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
 
-    def logged(self, group_id: str) -> Group | None:
+    def logged(self, group_id: str) -> GroupData | None:
         """What the log has under this id."""
         group = self.groups.get(group_id)
         return None if group is None else group.logged
@@ -157,7 +157,7 @@ class ShardState:
             self.groups[group.id] = group
         return group
 
-    def drop(self, kind: type[Group], group_id: str) -> bool:
+    def drop(self, kind: type[GroupData], group_id: str) -> bool:
         """The log does not have it any more. False: there is none of that kind."""
         if not isinstance(self.logged(group_id), kind):
             return False
@@ -198,14 +198,14 @@ class Step:
         return self.state.limits
 
     def keep(self, record: Record) -> None:
-        apply(self.state, record)
+        apply_record(self.state, record)
         self.out.records.append(record)
         if self.state.pending.of:
             self.state.pending.overtaken_by(record)
 
     def learn(self, record: Record) -> None:
         """The log has this fact already, written under another's name: nothing is appended."""
-        apply(self.state, record)
+        apply_record(self.state, record)
 
     def lost_member(self, group_id: str, why: str) -> None:
         """To session or poll timeout."""
@@ -250,11 +250,11 @@ class Step:
         if self.state.deadlines.pop(key, None) is not None:
             self.out.cancel_timer(key)
 
-    def announce(self, group: Group, entry: RebalanceEntry | None = None) -> None:
+    def announce(self, group: GroupData, entry: RebalanceEntry | None = None) -> None:
         """Tell the group's watchers."""
         self.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
 
 
-def apply(state: ShardState, record: Record) -> None:
+def apply_record(state: ShardState, record: Record) -> None:
     """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
     state.facts[type(record)](state, record)

@@ -3,7 +3,7 @@
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 from muster.coordinator.errors import ErrorCode
 
 DELAYED = "delayed"
@@ -75,7 +75,7 @@ class Outcome(IntEnum):
     GROUP_DELETED = 10
 
 
-BESIDE = frozenset(
+AUDIT_OUTCOMES = frozenset(
     {
         Outcome.SETTINGS_CHANGED,
         Outcome.TRIAL,
@@ -98,7 +98,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-@value
+@frozen_value
 class Protocol:
     """One assignor that a member offers, with its subscription blob."""
 
@@ -106,7 +106,7 @@ class Protocol:
     metadata: bytes
 
 
-@value
+@frozen_value
 class Limits:
     """The settings that the rules depend on, handed in by the runtime. Times in milliseconds."""
 
@@ -157,7 +157,7 @@ class Limits:
     """Pings in a row that a member of a central group may leave unanswered."""
 
 
-@value
+@frozen_value
 class MemberIdentity:
     """How a request names a member: by id, by group instance id, or by both."""
 
@@ -197,8 +197,8 @@ class StoredOffset(NamedTuple):
     """The 16 bytes of the topic that it was committed to; without them it is taken for the present topic's."""
 
 
-@value
-class Phase:
+@frozen_value
+class RebalancePhase:
     """One stretch of a rebalance: how long, and for whom it waited, last arrival last."""
 
     name: str
@@ -206,7 +206,7 @@ class Phase:
     waited_for: tuple[str, ...] = ()
 
 
-@value
+@frozen_value
 class MemberPlan:
     """One member and its share."""
 
@@ -221,8 +221,8 @@ class MemberPlan:
     """When it had its share; -1 as long as it has not, or nobody noted it."""
 
 
-@value
-class Move:
+@frozen_value
+class PartitionMove:
     """A partition that changed hands. `source` or `target` is empty when nobody had or has it.
 
     `unowned_ms` is -1 while the partition still waits for its owner.
@@ -236,7 +236,7 @@ class Move:
     why: str
 
 
-@value
+@frozen_value
 class PositionChange:
     """A committed position that an operator set or deleted. None: there was none, or is none now."""
 
@@ -246,7 +246,7 @@ class PositionChange:
     after: int | None
 
 
-@value
+@frozen_value
 class Score:
     """How one assignor would have decided, or did: figures of its plan, or why it has none."""
 
@@ -269,7 +269,7 @@ class Score:
     unassigned: int = 0
 
 
-@value
+@frozen_value
 class RebalanceEntry:
     """All that the ledger keeps of one rebalance: enough to make the decision again."""
 
@@ -287,9 +287,9 @@ class RebalanceEntry:
     outcome: Outcome
     started_at_ms: int
     ended_at_ms: int
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[RebalancePhase, ...] = ()
     members: tuple[MemberPlan, ...] = ()
-    moves: tuple[Move, ...] = ()
+    moves: tuple[PartitionMove, ...] = ()
     snapshot_json: str = ""
     snapshot_source: str = ""
     also: tuple[str, ...] = ()
@@ -308,7 +308,7 @@ class RebalanceEntry:
     """The plan's own score, and those of the group's shadow assignors: added when they are told, stored beside it."""
 
 
-@value
+@frozen_value
 class Settlement:
     """What became known after the plan: when each moved partition was owned again. Completes a `RebalanceEntry`."""
 
@@ -326,7 +326,7 @@ class Settlement:
     """(member, when it had its share), in that order; who never had it is missing."""
 
 
-@value
+@frozen_value
 class Takeover:
     """A node has taken a shard over as its coordinator. Times in ms since the epoch, by that node's clock.
 
@@ -348,7 +348,7 @@ class Takeover:
     cut: int = 0
 
 
-@value
+@frozen_value
 class Stall:
     """The node stood still: for so long it heard nobody, until that moment. No deadline ran meanwhile."""
 

@@ -7,7 +7,7 @@ T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def value(kind: type[T]) -> type[T]:
+def frozen_value(kind: type[T]) -> type[T]:
     """A frozen dataclass with slots. The type checker sees that nobody changes it; at run time nothing does.
 
     What a frozen dataclass does at run time makes it three times as slow to make: 3.5 us for the event of a JoinGroup.

@@ -12,7 +12,7 @@ ASKED_LATER_MS = 60_000
 """A ledger may be read so long after the clock was."""
 
 
-class TopicPartition(NamedTuple):
+class ExaminedPartition(NamedTuple):
     topic: str
     partition: int
 
@@ -21,7 +21,7 @@ class TopicPartition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ExaminedMember:
     """One member. What its protocol does not tell is None, or empty."""
 
     id: str
@@ -31,7 +31,7 @@ class Member:
     """What its client runs, such as `librdkafka 2.16.0`."""
     instance_id: str | None = None
     topics: tuple[str, ...] = ()
-    owned: tuple[TopicPartition, ...] = ()
+    owned: tuple[ExaminedPartition, ...] = ()
     session_timeout_ms: int | None = None
     rebalance_timeout_ms: int | None = None
     heartbeat_interval_ms: int | None = None
@@ -52,7 +52,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ExaminedPosition:
     """Where the group stands in one partition."""
 
     committed: int | None
@@ -67,11 +67,11 @@ class Position:
         return max(0, self.log_end - start)
 
 
-Positions = Mapping[TopicPartition, Position]
+Positions = Mapping[ExaminedPartition, ExaminedPosition]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ExaminedGroup:
     """One group: its state, its positions, and its last rebalances, newest first."""
 
     id: str
@@ -80,7 +80,7 @@ class Group:
     assignor: str = ""
     generation: int = 0
     leader: str = ""
-    members: tuple[Member, ...] = ()
+    members: tuple[ExaminedMember, ...] = ()
     waiting_for: tuple[str, ...] = ()
     waiting_until_ms: int = 0
     positions: Positions = field(default_factory=dict)
@@ -110,25 +110,25 @@ class Group:
         return tuple(entry for entry in self.rebalances if is_recent(entry, now_ms, window_ms))
 
     @property
-    def working(self) -> tuple[Member, ...]:
+    def working(self) -> tuple[ExaminedMember, ...]:
         """The members that are to have something."""
         return tuple(member for member in self.members if member.id not in self.drained)
 
-    def free(self, partitions: Mapping[str, int]) -> list[TopicPartition]:
+    def free(self, partitions: Mapping[str, int]) -> list[ExaminedPartition]:
         """Partitions of the topics that members read which nobody owns; `partitions`: how many each topic has."""
         owned = self.owners()
-        wanted = (TopicPartition(topic, at) for topic in self.by_topic() for at in range(partitions.get(topic, 0)))
+        wanted = (ExaminedPartition(topic, at) for topic in self.by_topic() for at in range(partitions.get(topic, 0)))
         return [tp for tp in wanted if tp not in owned]
 
-    def owners(self) -> dict[TopicPartition, Member]:
+    def owners(self) -> dict[ExaminedPartition, ExaminedMember]:
         return {tp: member for member in self.members for tp in member.owned}
 
-    def lag_of(self, member: Member) -> int:
+    def lag_of(self, member: ExaminedMember) -> int:
         return sum(self.positions[tp].lag for tp in member.owned if tp in self.positions)
 
-    def by_topic(self) -> dict[str, list[Member]]:
+    def by_topic(self) -> dict[str, list[ExaminedMember]]:
         """Topic -> the members that subscribe to it, or own some of it."""
-        readers: dict[str, list[Member]] = defaultdict(list)
+        readers: dict[str, list[ExaminedMember]] = defaultdict(list)
         for member in self.members:
             for topic in sorted({*member.topics, *(tp.topic for tp in member.owned)}):
                 readers[topic].append(member)
@@ -141,7 +141,7 @@ def is_recent(entry: Rebalance, now_ms: int, window_ms: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class NodeTrouble:
     """Something that the node itself says is wrong, by its name there."""
 
     name: str
@@ -151,10 +151,10 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ExaminedNode:
     """How the node is. `clock_ahead_ms`: its clock against that of whoever asks, None when it is not known."""
 
-    troubles: tuple[Trouble, ...] = ()
+    troubles: tuple[NodeTrouble, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     clock_ahead_ms: int | None = None
     open_descriptors: int | None = None
@@ -170,12 +170,12 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DoctorFacts:
     """Everything that was looked at. `partitions`: how many each topic has. `untold`: whose groups are not among these,
     and why."""
 
     now_ms: int
-    node: Node = field(default_factory=Node)
-    groups: tuple[Group, ...] = ()
+    node: ExaminedNode = field(default_factory=ExaminedNode)
+    groups: tuple[ExaminedGroup, ...] = ()
     partitions: Mapping[str, int] = field(default_factory=dict)
     untold: tuple[str, ...] = ()

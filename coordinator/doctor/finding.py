@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 
-from muster.coordinator.doctor.facts import Facts, Group
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup
 
 
 class Severity(IntEnum):
@@ -17,7 +17,7 @@ class Severity(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RuleCase:
     """One case of a rule: a sentence, and the figures behind it."""
 
     what: str
@@ -28,24 +28,24 @@ class Found:
     """In place of the rule's own."""
 
 
-GroupLook: TypeAlias = Callable[[Group, Facts], Iterable[Found]]
-NodeLook: TypeAlias = Callable[[Facts], Iterable[Found]]
+GroupCheck: TypeAlias = Callable[[ExaminedGroup, DoctorFacts], Iterable[RuleCase]]
+NodeCheck: TypeAlias = Callable[[DoctorFacts], Iterable[RuleCase]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class DoctorRule:
     """`why` it matters and `cure` are one or two sentences each; one of the looks is set."""
 
     name: str
     severity: Severity
     why: str
     cure: str
-    group: GroupLook | None = None
-    node: NodeLook | None = None
+    group: GroupCheck | None = None
+    node: NodeCheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """What is told. `group` is empty for the node."""
 
     rule: str

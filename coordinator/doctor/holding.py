@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.doctor.facts import Member
-from muster.coordinator.views.holds import Drained, Held, held
+from muster.coordinator.doctor.facts import ExaminedMember
+from muster.coordinator.views.holds import DrainState, OverrideState, override_words
 
 
-def held_words(holds: Held) -> tuple[str, ...]:
+def override_lines(holds: OverrideState) -> tuple[str, ...]:
     """A line for each, as `muster groups describe` says it."""
-    return tuple(words for words, _ in held(holds))
+    return tuple(words for words, _ in override_words(holds))
 
 
-def drained_ids(members: Iterable[Member], holds: Held) -> frozenset[str]:
+def drained_ids(members: Iterable[ExaminedMember], holds: OverrideState) -> frozenset[str]:
     """The members that are to have nothing."""
-    return frozenset(member.id for member in members if any(is_meant(member, drain) for drain in holds.drains))
+    return frozenset(member.id for member in members if any(is_drained(member, drain) for drain in holds.drains))
 
 
-def is_meant(member: Member, drain: Drained) -> bool:
+def is_drained(member: ExaminedMember, drain: DrainState) -> bool:
     called = {
         "member-id": member.id,
         "client-id": member.client_id,

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 
-from muster.coordinator.doctor.facts import Facts, Group
-from muster.coordinator.doctor.finding import Finding, Found, Rule, Severity
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup
+from muster.coordinator.doctor.finding import DoctorFinding, DoctorRule, RuleCase, Severity
 from muster.coordinator.doctor.rules import churn, clients, doors, node, ownership, progress, sessions, skew, static_ids
 
 ADVICE, WARNING, ERROR = Severity.ADVICE, Severity.WARNING, Severity.ERROR
 
-RULES: tuple[Rule, ...] = (
-    Rule(
+RULES: tuple[DoctorRule, ...] = (
+    DoctorRule(
         "partitions-unowned",
         ERROR,
         "Nobody reads what is written there, and no client reports an error.",
@@ -17,21 +17,21 @@ RULES: tuple[Rule, ...] = (
         "(`muster simulate` shows what it would do).",
         group=ownership.unowned,
     ),
-    Rule(
+    DoctorRule(
         "topic-abandoned",
         WARNING,
         "Its lag grows for ever, and hides the lag that matters.",
         "Start members that subscribe to it, or forget its positions: `muster groups delete-offsets`.",
         group=ownership.abandoned,
     ),
-    Rule(
+    DoctorRule(
         "group-stopped",
         ERROR,
         "The members send heartbeats, so nobody takes their partitions over, but nothing is worked off.",
         "Look at the members' own logs and threads: an outage of what they write to, a deadlock, commits that fail.",
         group=progress.stopped,
     ),
-    Rule(
+    DoctorRule(
         "partition-stuck",
         ERROR,
         "One record that cannot be digested (a poison pill) holds up all that come after it.",
@@ -39,7 +39,7 @@ RULES: tuple[Rule, ...] = (
         "consumer, or step over it: stop the group, then `muster groups reset-offsets --topic T:N --to +1 --execute`.",
         group=progress.stuck,
     ),
-    Rule(
+    DoctorRule(
         "commits-refused",
         ERROR,
         "It works, and nothing of that is kept: whoever has its partitions next does all of it again.",
@@ -48,7 +48,7 @@ RULES: tuple[Rule, ...] = (
         "`max.poll.interval.ms`). OFFSET_METADATA_TOO_LARGE: shorten what it stores with its positions.",
         group=progress.commits_refused,
     ),
-    Rule(
+    DoctorRule(
         "member-does-not-commit",
         WARNING,
         "After the next rebalance everything since its last commit is read again.",
@@ -56,7 +56,7 @@ RULES: tuple[Rule, ...] = (
         "there are none.",
         group=progress.one_does_not_commit,
     ),
-    Rule(
+    DoctorRule(
         "member-flaps",
         ERROR,
         "Each coming and going is a rebalance of the whole group.",
@@ -64,7 +64,7 @@ RULES: tuple[Rule, ...] = (
         "`group.instance.id`, so that it gets its partitions back without a rebalance.",
         group=churn.flapping,
     ),
-    Rule(
+    DoctorRule(
         "rebalance-storm",
         ERROR,
         "With each rebalance partitions have no owner for a while; eager groups stop altogether.",
@@ -72,7 +72,7 @@ RULES: tuple[Rule, ...] = (
         "members at a time.",
         group=churn.storm,
     ),
-    Rule(
+    DoctorRule(
         "rebalances-superseded",
         WARNING,
         "A rebalance that is overtaken comes to no plan: nobody learns what is his.",
@@ -80,7 +80,7 @@ RULES: tuple[Rule, ...] = (
         "`muster groups explain`.",
         group=churn.superseded,
     ),
-    Rule(
+    DoctorRule(
         "leader-never-syncs",
         ERROR,
         "The group waits a whole rebalance timeout for a plan, puts its leader out and begins again.",
@@ -88,21 +88,21 @@ RULES: tuple[Rule, ...] = (
         "`muster groups set G assignor=uniform` lets the coordinator plan instead.",
         group=churn.leader_never_syncs,
     ),
-    Rule(
+    DoctorRule(
         "rebalance-overdue",
         ERROR,
         "Nobody in the group gets partitions before it ends.",
         "This ought not to be: see the node's log, and report it with `muster groups describe --state`.",
         group=churn.overdue,
     ),
-    Rule(
+    DoctorRule(
         "no-plan",
         ERROR,
         "The group goes on with the plan of before, or with another assignor: new members get nothing.",
         "The entry says what failed; try the assignor with `muster simulate`, and mend its plugin or options.",
         group=churn.no_plan,
     ),
-    Rule(
+    DoctorRule(
         "sessions-expire",
         WARNING,
         "Members are given up although they may be alive: long pauses, a blocked process, a bad network.",
@@ -110,7 +110,7 @@ RULES: tuple[Rule, ...] = (
         "(45000 is the default of today's clients) when they cannot be avoided.",
         group=sessions.sessions_end,
     ),
-    Rule(
+    DoctorRule(
         "polls-late",
         WARNING,
         "The work on one batch takes longer than `max.poll.interval.ms`: the member leaves, its work is done again.",
@@ -118,49 +118,49 @@ RULES: tuple[Rule, ...] = (
         "work goes on.",
         group=sessions.polls_late,
     ),
-    Rule(
+    DoctorRule(
         "session-under-three-heartbeats",
         WARNING,
         "One or two heartbeats that are late end the session: a rebalance for nothing.",
         "Set `heartbeat.interval.ms` to a third of `session.timeout.ms` or less.",
         group=sessions.few_heartbeats,
     ),
-    Rule(
+    DoctorRule(
         "poll-interval-under-session",
         WARNING,
         "A member that is alive misses a rebalance, and a dead one is noticed late.",
         "Set `max.poll.interval.ms` above `session.timeout.ms` (300000 and 45000 are the clients' defaults).",
         group=sessions.poll_under_session,
     ),
-    Rule(
+    DoctorRule(
         "session-too-long",
         ADVICE,
         "Nobody reads a dead member's partitions until its session ends.",
         "Lower `session.timeout.ms`; a planned restart is bridged by static membership better than by a long session.",
         group=sessions.long_session,
     ),
-    Rule(
+    DoctorRule(
         "rebalance-timeout-long",
         ADVICE,
         "All members of an eager group wait for the slowest one.",
         "Lower `max.poll.interval.ms`, and let long work go on with paused partitions while the member polls.",
         group=sessions.long_rebalance,
     ),
-    Rule(
+    DoctorRule(
         "retries-under-session",
         WARNING,
         "The dead member's partitions cannot be had before its session is over: all attempts fail before that.",
         "Raise `group.central.rebalance.max.retries` or `.backoff.ms`: the product has to exceed the session timeout.",
         group=sessions.retries_under_session,
     ),
-    Rule(
+    DoctorRule(
         "static-id-used-twice",
         ERROR,
         "Two processes with one `group.instance.id` push each other out; neither gets on with its work.",
         "Give each process an id of its own, such as its StatefulSet's pod name.",
         group=static_ids.used_twice,
     ),
-    Rule(
+    DoctorRule(
         "static-id-never-reused",
         WARNING,
         "Ids that are new with each start make static membership worse than none: who went keeps his partitions until "
@@ -168,14 +168,14 @@ RULES: tuple[Rule, ...] = (
         "Use ids that come back after a restart (an ordinal, not a random suffix), or none at all.",
         group=static_ids.never_reused,
     ),
-    Rule(
+    DoctorRule(
         "assignor-mixture",
         WARNING,
         "A group runs only what every member offers.",
         "Roll out in two rounds: first every member offers both assignors, then the old one is taken out.",
         group=ownership.mixed_offers,
     ),
-    Rule(
+    DoctorRule(
         "assignor-kept-out",
         WARNING,
         "The assignor that an operator wants is not the one that shares out.",
@@ -183,50 +183,50 @@ RULES: tuple[Rule, ...] = (
         "for in `assignor.protocols`; a setting that is suspended counts again once it is set again.",
         group=ownership.kept_out,
     ),
-    Rule(
+    DoctorRule(
         "more-members-than-partitions",
         ADVICE,
         "Members without partitions cost memory and connections, and take part in each rebalance.",
         "Run fewer members, or widen the topic: `muster topics add-partitions`.",
         group=ownership.idle_members,
     ),
-    Rule(
+    DoctorRule(
         "skew-by-count",
         WARNING,
         "The member with most partitions decides how fast the group is.",
         "Compare assignors: `muster simulate --group G --compare uniform,cooperative-sticky`.",
-        group=skew.by_count,
+        group=skew.skewed_by_count,
     ),
-    Rule(
+    DoctorRule(
         "skew-by-lag",
         WARNING,
         "The group is as late as its latest member, however fast the others are.",
         "Let the coordinator share out by lag (`muster groups set G assignor=lag-sticky`, which needs nothing of the "
         "clients; see it first: `muster simulate`), or look at why this member is slow.",
-        group=skew.by_lag,
+        group=skew.skewed_by_lag,
     ),
-    Rule(
+    DoctorRule(
         "skew-by-rate",
         ADVICE,
         "The member with the hottest partitions is the first that falls behind.",
         "Spread the keys better, widen the topic, or share out by lag.",
-        group=skew.by_rate,
+        group=skew.skewed_by_rate,
     ),
-    Rule(
+    DoctorRule(
         "client-defect",
         WARNING,
         "The defect is the client's own: no setting of the node helps.",
         "Upgrade the client.",
         group=clients.known_defects,
     ),
-    Rule(
+    DoctorRule(
         "node-trouble",
         ERROR,
         "The node itself says so, in its log and to `muster health` as well.",
         "The sentence says what to do.",
         node=node.troubles,
     ),
-    Rule(
+    DoctorRule(
         "groups-untold",
         ERROR,
         "What is wrong with them is not among these findings, and their members may reach their coordinator no more "
@@ -236,64 +236,64 @@ RULES: tuple[Rule, ...] = (
         "(`advertised.listeners`).",
         node=node.untold,
     ),
-    Rule(
+    DoctorRule(
         "certificate-ended",
         ERROR,
         "Clients that look at it, as all do, refuse to connect; who is connected stays so for now.",
         "Put a new one in its file (`ssl.keystore.location`); no restart is needed.",
-        node=doors.ended,
+        node=doors.certificate_ended,
     ),
-    Rule(
+    DoctorRule(
         "certificate-ends-soon",
         WARNING,
         "From then on no client gets in.",
         "Put a new one in its file (`ssl.keystore.location`); no restart is needed. `muster certs show FILE` tells its "
         "end.",
-        node=doors.ends_soon,
+        node=doors.certificate_ends_soon,
     ),
-    Rule(
+    DoctorRule(
         "certificate-not-read",
         ERROR,
         "The one of before is shown, until it ends; authorities that were taken away are still believed.",
         "The sentence says which file, and what is wrong with it.",
-        node=doors.not_read,
+        node=doors.certificate_not_read,
     ),
-    Rule(
+    DoctorRule(
         "door-open",
         WARNING,
         "Whoever is in the same network may do, or read, what is said here.",
         "Put `SSL://` before the listener's address, and set `authorizer=acl`: docs/security.md has the lines.",
-        node=doors.stands_open,
+        node=doors.listener_stands_open,
     ),
-    Rule(
+    DoctorRule(
         "clock-skew",
         WARNING,
         "Retention, timestamps of commits and the ledger's times are off by as much, and cannot be compared.",
         "Let both machines keep time (chrony, systemd-timesyncd); a node follows a corrected clock after a restart.",
         node=node.clocks,
     ),
-    Rule(
+    DoctorRule(
         "descriptors-short",
         ERROR,
         "Without descriptors no client can connect, and no segment be opened.",
         "Raise `LimitNOFILE=` (systemd) or `ulimit -n`, or find the clients that open a connection for each call.",
         node=node.descriptors,
     ),
-    Rule(
+    DoctorRule(
         "memory-short",
         ERROR,
         "Beyond the limit the kernel ends the process, and all its groups wait for the restart.",
         "Give it more, or fewer groups and smaller requests: docs/operations.md says what takes memory.",
         node=node.memory,
     ),
-    Rule(
+    DoctorRule(
         "disk-short",
         WARNING,
         "Once it is full, appends and commits are refused.",
         "Lower `retention.ms` or `retention.bytes` of large topics, delete topics, or give the disk more.",
         node=node.disk,
     ),
-    Rule(
+    DoctorRule(
         "loop-late",
         WARNING,
         "While the loop stands still nobody is answered. Nobody is expired for it either.",
@@ -303,32 +303,32 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def examine(facts: Facts) -> list[Finding]:
+def examine_facts(facts: DoctorFacts) -> list[DoctorFinding]:
     """All that is found: errors first, then the node, then groups by name."""
-    found = [finding for rule in RULES for finding in of_rule(rule, facts)]
+    found = [finding for rule in RULES for finding in apply_rule(rule, facts)]
     return sorted(found, key=lambda finding: (-finding.severity, finding.group))
 
 
-def of_group(group: Group, facts: Facts) -> list[Finding]:
+def examine_group(group: ExaminedGroup, facts: DoctorFacts) -> list[DoctorFinding]:
     """What is found of one group, worst first: the page's sentence on its health is the first of it."""
-    found = (named(rule, group.id, case) for rule in RULES if rule.group for case in rule.group(group, facts))
+    found = (make_finding(rule, group.id, case) for rule in RULES if rule.group for case in rule.group(group, facts))
     return sorted(found, key=lambda finding: -finding.severity)
 
 
-def of_rule(rule: Rule, facts: Facts) -> Iterable[Finding]:
+def apply_rule(rule: DoctorRule, facts: DoctorFacts) -> Iterable[DoctorFinding]:
     if rule.node:
-        yield from (named(rule, "", case) for case in rule.node(facts))
+        yield from (make_finding(rule, "", case) for case in rule.node(facts))
     if rule.group:
         for group in facts.groups:
-            yield from (named(rule, group.id, case) for case in rule.group(group, facts))
+            yield from (make_finding(rule, group.id, case) for case in rule.group(group, facts))
 
 
-def named(rule: Rule, group: str, case: Found) -> Finding:
-    return Finding(
+def make_finding(rule: DoctorRule, group: str, case: RuleCase) -> DoctorFinding:
+    return DoctorFinding(
         rule.name, case.severity or rule.severity, group, case.what, case.evidence, rule.why, case.todo or rule.cure
     )
 
 
-def is_wrong(findings: Sequence[Finding]) -> bool:
+def has_problem(findings: Sequence[DoctorFinding]) -> bool:
     """Whether anything is more than advice."""
     return any(finding.severity > Severity.ADVICE for finding in findings)

@@ -28,18 +28,18 @@ def some(names: Sequence[object]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def numbered(entries: Sequence[Rebalance]) -> str:
+def number_entries(entries: Sequence[Rebalance]) -> str:
     """Ledger entries by number, as `muster groups explain` knows them."""
     plural = "s" if len(entries) != 1 else ""
     return f"rebalance{plural} {some([f'#{entry.number}' for entry in entries])}"
 
 
-def culprits(entries: Sequence[Rebalance]) -> list[str]:
+def list_culprits(entries: Sequence[Rebalance]) -> list[str]:
     """Clients and hosts, each once, newest first."""
     names = (f"{e.culprit_client_id or e.culprit} at {e.culprit_client_host or 'unknown host'}" for e in entries)
     return list(dict.fromkeys(names))
 
 
-def cause(entry: Rebalance) -> str:
+def cause_name(entry: Rebalance) -> str:
     """`session_expired`, as logs and metrics write it."""
     return RebalanceCause.Name(entry.cause).removeprefix("REBALANCE_CAUSE_").lower()

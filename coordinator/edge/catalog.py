@@ -3,32 +3,34 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-Catalog: TypeAlias = Mapping[str, int]
+PartitionCounts: TypeAlias = Mapping[str, int]
 
 
-def all_exist(catalog: Catalog, topic: str, lowest: int, highest: int) -> bool:
+def range_exists(catalog: PartitionCounts, topic: str, lowest: int, highest: int) -> bool:
     """Whether every partition from `lowest` to `highest` does; none at all is no objection.
 
-    >>> all_exist({"t": 2}, "t", 0, 1), all_exist({"t": 2}, "t", 0, 2), all_exist({}, "t", 0, -1)
+    >>> range_exists({"t": 2}, "t", 0, 1), range_exists({"t": 2}, "t", 0, 2), range_exists({}, "t", 0, -1)
     (True, False, True)
     """
     return lowest >= 0 and highest < catalog.get(topic, 0)
 
 
-def exists(catalog: Catalog, topic: str, partition: int) -> bool:
+def partition_exists(catalog: PartitionCounts, topic: str, partition: int) -> bool:
     """
-    >>> exists({"t": 2}, "t", 1), exists({"t": 2}, "t", 2), exists({"t": 2}, "t", -1), exists({"t": 2}, "u", 0)
-    (True, False, False, False)
+    >>> partition_exists({"t": 2}, "t", 1), partition_exists({"t": 2}, "t", 2), partition_exists({"t": 2}, "t", -1)
+    (True, False, False)
+    >>> partition_exists({"t": 2}, "u", 0)
+    False
     """
     return 0 <= partition < catalog.get(topic, 0)
 
 
-def why_not(catalog: Catalog, topic: str, partition: int) -> str:
+def describe_missing_partition(catalog: PartitionCounts, topic: str, partition: int) -> str:
     """The words of a partition that does not exist.
 
-    >>> why_not({"t": 2}, "t", 2)
+    >>> describe_missing_partition({"t": 2}, "t", 2)
     "t-2 does not exist; the partitions of 't' are 0 to 1"
-    >>> why_not({}, "t", 0)
+    >>> describe_missing_partition({}, "t", 0)
     "t-0: there is no topic 't'; create it first"
     """
     count = catalog.get(topic, 0)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from muster.coordinator.config.addresses import host_and_port
+from muster.coordinator.config.addresses import format_address
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
     from muster.coordinator.core.events import AlterSettings, DescribeSettings
     from muster.coordinator.errors import ErrorCode
 
-Answer = TypeVar("Answer")
+ForwardedAnswer = TypeVar("ForwardedAnswer")
 
-OFFSETS = "__consumer_offsets"
+OFFSETS_TOPIC = "__consumer_offsets"
 """The topic whose partitions are the shards of groups: who leads one coordinates its groups."""
 
 KAFKA, GRPC, HTTP = "PLAINTEXT", "GRPC", "HTTP"
 """Listeners, as registrations name them: Kafka's protocol, ours, and the page, whatever they are wrapped in."""
 
-FORWARDED = "muster-forwarded"
+FORWARDED_HEADER = "muster-forwarded"
 """A header of calls that a node hands on."""
 
-NOBODY = -1
+NO_NODE = -1
 """The leader of a partition that nobody leads, the controller where none is known."""
 
 
-class NodeAt(NamedTuple):
+class NodeAddress(NamedTuple):
     """A node, and where clients of one listener reach it."""
 
     node_id: int
@@ -38,12 +38,12 @@ class NodeAt(NamedTuple):
     rack: str | None = None
 
 
-def at(node: NodeAt) -> str:
+def format_node_address(node: NodeAddress) -> str:
     """Its address as HOST:PORT."""
-    return host_and_port(node.host, node.port)
+    return format_address(node.host, node.port)
 
 
-class Elsewhere(Protocol):
+class OtherNodes(Protocol):
     """Asks other nodes what clients may ask of any node."""
 
     async def settings(self, shard: int, event: "DescribeSettings | AlterSettings") -> "SettingsReply":
@@ -52,12 +52,14 @@ class Elsewhere(Protocol):
     async def with_settings(self, node: int) -> "tuple[ErrorCode, tuple[str, ...]]":
         """The groups with settings that the node coordinates; a code where it cannot tell all of them."""
 
-    async def forwarded(self, node: int, method: str, request: "Message", answer: "type[Answer]") -> "Answer":
+    async def forwarded(
+        self, node: int, method: str, request: "Message", answer: "type[ForwardedAnswer]"
+    ) -> "ForwardedAnswer":
         """What that node answers to the same call by gRPC, which tells it by a header FORWARDED. Raises NotThere and
         NotNow, as it does, and NotNow where it does not answer."""
 
 
-class Cluster(Protocol):
+class ClusterView(Protocol):
     """What this node knows of its cluster; it may be behind by as much as a poll takes. Listeners go by the names that
     registrations have: `KAFKA`, `GRPC`, `HTTP`."""
 
@@ -66,7 +68,7 @@ class Cluster(Protocol):
         """This node's id."""
 
     @property
-    def elsewhere(self) -> Elsewhere | None:
+    def elsewhere(self) -> OtherNodes | None:
         """Who asks other nodes; None where nobody does."""
 
     @property
@@ -77,11 +79,13 @@ class Cluster(Protocol):
     def cut_off(self) -> bool:
         """Whether this node hears of the others no more: who leads or coordinates may be known to all but it."""
 
-    def nodes(self, listener: str) -> list[NodeAt]:
+    def nodes(self, listener: str) -> list[NodeAddress]:
         """The live nodes that have such a listener, by id."""
 
     def topics(self) -> "Mapping[str, TopicView]":
-        """All topics of the cluster by name, internal and private ones as well: clients are told by `shown`."""
+        """All topics of the cluster by name, internal and private ones as well: clients are told by
+        `visible_topics`.
+        """
 
     def partition(self, topic: str, number: int) -> "PartitionView | None":
         """Who leads it, and who has copies; None for what this node does not know."""
@@ -89,20 +93,20 @@ class Cluster(Protocol):
     def offline(self, view: "PartitionView") -> list[int]:
         """Of its replicas those whose nodes are not live."""
 
-    def coordinator(self, shard: int, listener: str) -> NodeAt | None:
+    def coordinator(self, shard: int, listener: str) -> NodeAddress | None:
         """Who coordinates the groups of a shard; None where nobody does, or nobody that has the listener."""
 
 
-def leads(cluster: Cluster, shard: int) -> bool:
+def coordinates_shard(cluster: ClusterView, shard: int) -> bool:
     """Whether the asking node coordinates the groups of a shard, as far as it knows."""
-    view = cluster.partition(OFFSETS, shard)
+    view = cluster.partition(OFFSETS_TOPIC, shard)
     return view is not None and view.leader == cluster.me
 
 
-def shown(cluster: Cluster) -> "dict[str, TopicView]":
+def visible_topics(cluster: ClusterView) -> "dict[str, TopicView]":
     """All topics that clients may hear of, by name."""
     return {name: topic for name, topic in cluster.topics().items() if name not in PRIVATE_TOPICS}
 
 
-def shown_topic(cluster: Cluster, name: str) -> "TopicView | None":
+def visible_topic(cluster: ClusterView, name: str) -> "TopicView | None":
     return None if name in PRIVATE_TOPICS else cluster.topics().get(name)

@@ -12,17 +12,19 @@ from muster.coordinator.core.types import StoredOffset
 NO_OFFSET = NO_EPOCH = -1
 
 
-def later(stored: StoredOffset | None, elsewhere: int | None) -> StoredOffset | None:
+def later_position(stored: StoredOffset | None, elsewhere: int | None) -> StoredOffset | None:
     """The larger of a position in the log and one in ZooKeeper, where it has neither note, epoch nor time."""
     if elsewhere is None or elsewhere <= (NO_OFFSET if stored is None else stored.offset):
         return stored
     return StoredOffset(elsewhere, NO_EPOCH, "", 0)
 
 
-def with_elsewhere(
+def merge_zookeeper_positions(
     reply: OffsetFetchReply, elsewhere: Mapping[tuple[str, int], int], *, everything: bool
 ) -> OffsetFetchReply:
     """The answer, each position the later one. `everything`: also places that it does not name; refusals stay."""
     places = elsewhere.keys() if everything else elsewhere.keys() & reply.offsets.keys()
-    found = {place: later(reply.offsets.get(place), elsewhere[place]) for place in places - reply.refused.keys()}
+    found = {
+        place: later_position(reply.offsets.get(place), elsewhere[place]) for place in places - reply.refused.keys()
+    }
     return replace(reply, offsets={**reply.offsets, **found})

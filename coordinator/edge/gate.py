@@ -7,7 +7,7 @@ from typing import Protocol
 from muster.coordinator.security.identity import Identity
 
 
-class AsksWho(Protocol):
+class Authenticator(Protocol):
     """Everything on the node's loop."""
 
     @property

@@ -14,16 +14,16 @@ MAX_NAME_CHARS: Final = 4_096
 MAX_ENTRIES: Final = MOST_OF_THE_LOG
 """Tools ask about all groups, topics or partitions that they found at once."""
 
-MAX_FEW: Final = 100
+MAX_SHORT_ENTRIES: Final = 100
 """Of what a member or a tool names by hand: protocols, assignors, filters."""
 
-MAX_ACTS: Final = 10_000
+MAX_ADMIN_ENTRIES: Final = 10_000
 """Of what an administrator sets at once: entries of access control lists, quotas. KRaft takes no more, either."""
 
-MAX_SOME: Final = 1_000
+MAX_MEDIUM_ENTRIES: Final = 1_000
 """Users, asked about or altered by name; words of members that share a stream."""
 
-MANY: Final = frozenset(
+LONG_LISTS: Final = frozenset(
     {
         *("groups", "groups_names", "group_ids", "coordinator_keys"),
         *("members", "assignments", "add_members", "remove_members"),
@@ -36,13 +36,13 @@ MANY: Final = frozenset(
 )
 """Lists of up to MAX_ENTRIES."""
 
-ACTS: Final = frozenset({"creations", "entries", "changes"})
+ADMIN_LISTS: Final = frozenset({"creations", "entries", "changes"})
 """Lists of up to MAX_ACTS."""
 
-SOME: Final = frozenset({"users", "upsertions", "deletions", "elections", "requests"})
+MEDIUM_LISTS: Final = frozenset({"users", "upsertions", "deletions", "elections", "requests"})
 """Lists of up to MAX_SOME."""
 
-FEW: Final = frozenset(
+SHORT_LISTS: Final = frozenset(
     {
         "protocols",
         "assignors",
@@ -76,34 +76,34 @@ MAX_STRAY_FIELDS: Final = 16
 """So many more fields than it knows may come in one message: those of later versions, and some twice."""
 
 
-def most(path: str) -> int:
+def max_entries(path: str) -> int:
     """The most entries of the list at this path, such as `OffsetFetchRequest.groups.topics`, in one request.
 
     Raises LookupError for a list that the table does not have.
     """
     name = path.rpartition(".")[2]
-    if name in MANY:
+    if name in LONG_LISTS:
         return MAX_ENTRIES
-    if name in ACTS:
-        return MAX_ACTS
-    if name in SOME:
-        return MAX_SOME
-    if name in FEW:
-        return MAX_FEW
+    if name in ADMIN_LISTS:
+        return MAX_ADMIN_ENTRIES
+    if name in MEDIUM_LISTS:
+        return MAX_MEDIUM_ENTRIES
+    if name in SHORT_LISTS:
+        return MAX_SHORT_ENTRIES
     raise LookupError(f"{path} is in no table of limits; add {name!r} to coordinator/edge/limits.py")
 
 
-def too_many(field: str, count: int, limit: int, *, counted: bool = True) -> str:
+def describe_too_many(field: str, count: int, limit: int, *, counted: bool = True) -> str:
     """The refusal of a list, for any door. `counted`: to its end, rather than to where it was too long."""
     what = f"{count} entries" if counted else f"{count} entries or more"
     return f"{field} has {what}; at most {limit} are accepted in one request"
 
 
-def too_long(field: str, length: int, limit: int = MAX_NAME_CHARS) -> str:
+def describe_too_long(field: str, length: int, limit: int = MAX_NAME_CHARS) -> str:
     """The refusal of a name, for any door."""
     return f"{field} has {length} characters; at most {limit} are accepted"
 
 
-def too_large(message: str, size: int, limit: int) -> str:
+def describe_too_large(message: str, size: int, limit: int) -> str:
     """The refusal of a request by its size alone."""
     return f"{message} has {size} bytes; at most {limit} are accepted"

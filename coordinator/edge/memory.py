@@ -2,14 +2,14 @@
 
 import asyncio
 
-from muster.coordinator.allocator import give_back
+from muster.coordinator.allocator import release_free_memory
 from muster.coordinator.edge.limits import LARGE_BYTES
 
 PAUSE_S = 1.0
 """A stranger who is refused again and again has it done once in so long."""
 
 
-class Leftovers:
+class RefusedRequestMemory:
     """Counts the bytes of refused requests; one per node. It belongs to the event loop's thread."""
 
     def __init__(self) -> None:
@@ -24,4 +24,4 @@ class Leftovers:
 
     def _give_back(self) -> None:
         self._due = False
-        asyncio.get_running_loop().run_in_executor(None, give_back)
+        asyncio.get_running_loop().run_in_executor(None, release_free_memory)

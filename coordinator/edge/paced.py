@@ -16,8 +16,8 @@ PIECE: Final = 64 << 10
 Bytes = bytes | bytearray | memoryview
 
 
-class Paced(asyncio.Protocol):
-    """What the TLS transport sees as its protocol; `inner` gets an `Outlet` for a transport."""
+class TlsFlowControl(asyncio.Protocol):
+    """What the TLS transport sees as its protocol; `inner` gets an `ThrottledTransport` for a transport."""
 
     def __init__(self, inner: asyncio.Protocol) -> None:
         self.hand_to(inner)
@@ -30,7 +30,7 @@ class Paced(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         below = cast(asyncio.Transport, transport)
-        self._outlet = Outlet(below, self)
+        self._outlet = ThrottledTransport(below, self)
         self.inner.connection_made(self._outlet)
         below.set_write_buffer_limits(high=1, low=0)  # It stops as soon as the socket takes no more.
 
@@ -45,10 +45,10 @@ class Paced(asyncio.Protocol):
         self._outlet.go_on()
 
 
-class Outlet(asyncio.Transport):
+class ThrottledTransport(asyncio.Transport):
     """A transport that holds back what the one below it cannot send yet."""
 
-    def __init__(self, below: Any, paced: Paced) -> None:
+    def __init__(self, below: Any, paced: TlsFlowControl) -> None:
         super().__init__()
         self._below = below
         self._paced = paced

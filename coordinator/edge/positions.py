@@ -6,19 +6,19 @@ from itertools import islice
 from typing import TypeAlias, TypeVar
 
 from muster.coordinator.core.effects import OffsetDeleteReply, OffsetFetchReply
-from muster.coordinator.edge.catalog import Catalog, exists
+from muster.coordinator.edge.catalog import PartitionCounts, partition_exists
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE
 
 Result = TypeVar("Result")
-Places: TypeAlias = tuple[tuple[str, int], ...]
+PartitionTuple: TypeAlias = tuple[tuple[str, int], ...]
 
-LOOKED_UP_AT_ONCE = 4 * AT_ONCE
+LOOKUPS_IN_A_SLICE = 4 * AT_ONCE
 """Positions that one step looks up: four of them take as long as one that is deleted."""
 
 
 async def delete_in_slices(
-    places: Sequence[tuple[str, int]], ask: Callable[[Places], Awaitable[OffsetDeleteReply]]
+    places: Sequence[tuple[str, int]], ask: Callable[[PartitionTuple], Awaitable[OffsetDeleteReply]]
 ) -> OffsetDeleteReply:
     """What `ask` is told about all the places, asked slice by slice; a slice refused as a whole is the answer.
 
@@ -34,7 +34,7 @@ async def delete_in_slices(
 
 
 async def fetch_in_slices(
-    places: Iterable[tuple[str, int]] | None, ask: Callable[[Places | None], Awaitable[OffsetFetchReply]]
+    places: Iterable[tuple[str, int]] | None, ask: Callable[[PartitionTuple | None], Awaitable[OffsetFetchReply]]
 ) -> OffsetFetchReply:
     """What `ask` is told about all the places, asked slice by slice; None: about everything, which is one question.
 
@@ -44,8 +44,8 @@ async def fetch_in_slices(
     if places is None:
         return await ask(None)
     left = iter(places)
-    reply = await ask(tuple(islice(left, LOOKED_UP_AT_ONCE)))
-    if reply.code is not ErrorCode.NONE or not (later := tuple(islice(left, LOOKED_UP_AT_ONCE))):
+    reply = await ask(tuple(islice(left, LOOKUPS_IN_A_SLICE)))
+    if reply.code is not ErrorCode.NONE or not (later := tuple(islice(left, LOOKUPS_IN_A_SLICE))):
         return reply
     offsets, refused = dict(reply.offsets), dict(reply.refused)
     while later:
@@ -55,11 +55,11 @@ async def fetch_in_slices(
             return reply
         offsets.update(reply.offsets)
         refused.update(reply.refused)
-        later = tuple(islice(left, LOOKED_UP_AT_ONCE))
+        later = tuple(islice(left, LOOKUPS_IN_A_SLICE))
     return OffsetFetchReply(offsets=offsets, refused=refused)
 
 
-async def here_or_off_the_loop(make: Callable[[], Result], entries: int) -> Result:
+async def run_off_loop_if_large(make: Callable[[], Result], entries: int) -> Result:
     """What `make` makes of so many entries: here if they are few, in a thread otherwise.
 
     It may look at nothing that others change meanwhile.
@@ -67,15 +67,17 @@ async def here_or_off_the_loop(make: Callable[[], Result], entries: int) -> Resu
     return make() if entries <= AT_ONCE else await asyncio.to_thread(make)
 
 
-async def delete_known(
-    catalog: Catalog, places: Sequence[tuple[str, int]], ask: Callable[[Places], Awaitable[OffsetDeleteReply]]
+async def delete_existing(
+    catalog: PartitionCounts,
+    places: Sequence[tuple[str, int]],
+    ask: Callable[[PartitionTuple], Awaitable[OffsetDeleteReply]],
 ) -> OffsetDeleteReply:
     """As `delete_in_slices`, but places that do not exist are refused for themselves, each code in the order asked.
 
     For such alone no group is asked, as in Kafka.
     """
     codes = dict.fromkeys(places, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    known = [place for place in codes if exists(catalog, *place)]
+    known = [place for place in codes if partition_exists(catalog, *place)]
     if places and not known:
         return OffsetDeleteReply(partitions=codes)
     reply = await delete_in_slices(known, ask)

@@ -6,7 +6,7 @@ from muster.coordinator.core.rights import Rights
 from muster.coordinator.security.identity import Identity
 
 
-class RightsOf(Protocol):
+class TopicRightsSource(Protocol):
     """Everything on the node's loop. A heartbeat feels each call: it looks at `moment` itself, and at `Identity.told`.
 
     Who was told in this moment has the same rights still, and need not be asked for.
@@ -20,7 +20,7 @@ class RightsOf(Protocol):
         """Notes it in `who.told`."""
 
 
-class Everything:
+class UnrestrictedRights:
     """Where nobody is asked."""
 
     moment: Final = None
@@ -29,4 +29,4 @@ class Everything:
         return None
 
 
-everything: Final = Everything()
+UNRESTRICTED: Final = UnrestrictedRights()

@@ -4,7 +4,7 @@ MAX_REASONS = 100
 """Beyond so many in one interval nobody reads what is told."""
 
 
-class Seldom:
+class LogThrottle:
     """Which of many like events are worth a line: the first, and then one in each interval."""
 
     def __init__(self, every_s: float) -> None:
@@ -15,7 +15,7 @@ class Seldom:
     def due(self, reason: str, now_s: float) -> int | None:
         """How many like it went untold before this one, if this one is to be told; None if it is not.
 
-        >>> seldom = Seldom(10)
+        >>> seldom = LogThrottle(10)
         >>> [seldom.due("full", at) for at in (0, 1, 9, 10, 11)]
         [0, None, None, 2, None]
         """

@@ -5,7 +5,7 @@ from time import perf_counter
 from typing import Any
 
 
-class Timed:
+class LoopTime:
     """A coroutine to be awaited in its place; `spent_s` is what its steps took together."""
 
     __slots__ = ("_work", "spent_s")

@@ -5,31 +5,31 @@ from typing import Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.config.nodes.proxy_principal import mechanism_of
-from muster.coordinator.engine.starting import Wanted
-from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
+from muster.coordinator.engine.starting import StateTopicSpec
+from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
 from muster.coordinator.ownership import ground
-from muster.coordinator.ownership.appends import Limits
+from muster.coordinator.ownership.appends import AppendLimits
 
 ANSWER_S: Final = 10.0
 """A broker that is silent for so long is asked no more, and another that may lead by now is: by default a Kafka takes
 9 s to find out itself."""
 
 
-def reach_of(settings: Settings) -> Reach:
+def upstream_address_of(settings: Settings) -> UpstreamAddress:
     """How the upstream is reached. Files are read when a connection is made."""
     protocol, mechanism = settings.engine_kafka_security_protocol, settings.engine_kafka_sasl_mechanism
-    login = Login(
+    login = UpstreamCredentials(
         mechanism,
         settings.engine_kafka_sasl_username,
         settings.engine_kafka_sasl_password.get_secret_value(),
         settings.engine_kafka_sasl_oauthbearer_token_file,
     )
-    certificates = Certificates(
+    certificates = UpstreamTlsFiles(
         settings.engine_kafka_ssl_truststore_location,
         settings.engine_kafka_ssl_keystore_location,
         settings.engine_kafka_ssl_key_password.get_secret_value(),
     )
-    return Reach(
+    return UpstreamAddress(
         settings.upstream,
         login if mechanism else None,
         certificates if protocol.endswith("SSL") else None,
@@ -38,21 +38,21 @@ def reach_of(settings: Settings) -> Reach:
     )
 
 
-def proxy_reach_of(settings: Settings) -> Reach | None:
+def proxy_address_of(settings: Settings) -> UpstreamAddress | None:
     """How it is reached for clients that have shown a certificate, as whom their connections are let in there; None:
     they show the brokers who they are. Where brokers go by a login, TLS below it is the node's own."""
     if not settings.engine_kafka_proxy_principal:
         return None
-    reach, of = reach_of(settings), "engine.kafka.proxy."
+    reach, of = upstream_address_of(settings), "engine.kafka.proxy."
     if reach.login is None:
-        certificates = Certificates(
+        certificates = UpstreamTlsFiles(
             settings.engine_kafka_ssl_truststore_location,
             settings.engine_kafka_proxy_ssl_keystore_location,
             settings.engine_kafka_proxy_ssl_key_password.get_secret_value(),
             of,
         )
         return replace(reach, certificates=certificates)
-    login = Login(
+    login = UpstreamCredentials(
         mechanism_of(settings),
         settings.engine_kafka_proxy_sasl_username,
         settings.engine_kafka_proxy_sasl_password.get_secret_value(),
@@ -62,8 +62,8 @@ def proxy_reach_of(settings: Settings) -> Reach | None:
     return replace(reach, login=login)
 
 
-def wanted_of(settings: Settings) -> Wanted:
-    return Wanted(
+def state_topic_spec_of(settings: Settings) -> StateTopicSpec:
+    return StateTopicSpec(
         settings.state_topic,
         settings.offsets_topic_num_partitions,
         settings.engine_kafka_state_replication_factor,
@@ -72,17 +72,17 @@ def wanted_of(settings: Settings) -> Wanted:
     )
 
 
-def rules_of(
+def ownership_settings_of(
     settings: Settings, instance: str, batch_bytes: int, wall_ms: int, *, address: str = "", kafka: str = ""
-) -> ground.Settings:
+) -> ground.OwnershipSettings:
     """What the rules of ownership go by. instance: of this process. batch_bytes: what `usable` found. wall_ms: what the
     wall's clock shows at moment 0 of the node's. address, kafka: HOST:PORT of its doors, for clients."""
-    limits = Limits(
+    limits = AppendLimits(
         batch_bytes=batch_bytes,
         unacked_bytes=settings.engine_kafka_max_unacked_bytes_per_shard,
         delivery_timeout_ms=settings.engine_kafka_delivery_timeout_ms,
     )
-    return ground.Settings(
+    return ground.OwnershipSettings(
         settings.node_id,
         instance,
         address,

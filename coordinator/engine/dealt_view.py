@@ -5,14 +5,14 @@ from typing import Final
 
 from muster.coordinator.cluster.image import PartitionView, TopicView
 from muster.coordinator.config import parse_address
-from muster.coordinator.edge.cluster import GRPC, HTTP, KAFKA, NOBODY, OFFSETS, Elsewhere, NodeAt
-from muster.coordinator.ownership.deal import Deal, NodeDealt
+from muster.coordinator.edge.cluster import GRPC, HTTP, KAFKA, NO_NODE, OFFSETS_TOPIC, NodeAddress, OtherNodes
+from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
 
 DOORS: Final[Mapping[str, str]] = {GRPC: "grpc", KAFKA: "kafka", HTTP: "http"}
 """What nodes call their listeners in the map."""
 
 
-class DealtView:
+class AssignedCluster:
     """A `Cluster` over the map as it was last told. Topics are the upstream's: none is told of here, but for who owns
     which shard of the groups."""
 
@@ -20,16 +20,16 @@ class DealtView:
         """cut_off: whether this node has no lease."""
         self._me = me
         self._cut_off = cut_off
-        self._nodes: Mapping[str, dict[int, NodeAt]] = {door: {} for door in DOORS}
-        self._owners: dict[int, NodeDealt] = {}
-        self.elsewhere: Elsewhere | None = None
+        self._nodes: Mapping[str, dict[int, NodeAddress]] = {door: {} for door in DOORS}
+        self._owners: dict[int, AssignedNode] = {}
+        self.elsewhere: OtherNodes | None = None
 
-    def learn(self, deal: Deal) -> None:
+    def learn(self, deal: ShardAssignment) -> None:
         """This is the map from now on."""
         nodes = [deal.nodes[node] for node in sorted(deal.nodes)]
         self._owners = {shard: node for node in nodes for shard in node.shards}
         self._nodes = {
-            listener: {node.node: at for node in nodes if (at := node_at(node, door)) is not None}
+            listener: {node.node: at for node in nodes if (at := endpoint_of(node, door)) is not None}
             for listener, door in DOORS.items()
         }
 
@@ -40,13 +40,13 @@ class DealtView:
     @property
     def controller(self) -> int:
         """The upstream has one; among Muster's nodes nobody is."""
-        return NOBODY
+        return NO_NODE
 
     @property
     def cut_off(self) -> bool:
         return self._cut_off()
 
-    def nodes(self, listener: str) -> list[NodeAt]:
+    def nodes(self, listener: str) -> list[NodeAddress]:
         return list(self._nodes[listener].values())
 
     def topics(self) -> Mapping[str, TopicView]:
@@ -54,24 +54,24 @@ class DealtView:
 
     def partition(self, topic: str, number: int) -> PartitionView | None:
         owner = self._owners.get(number)
-        if topic != OFFSETS or owner is None:
+        if topic != OFFSETS_TOPIC or owner is None:
             return None
         return PartitionView(owner.node, 0, 0, (owner.node,), (), (owner.node,))
 
     def offline(self, view: PartitionView) -> list[int]:
         return []
 
-    def coordinator(self, shard: int, listener: str) -> NodeAt | None:
+    def coordinator(self, shard: int, listener: str) -> NodeAddress | None:
         owner = self._owners.get(shard)
         return None if owner is None else self._nodes[listener].get(owner.node)
 
 
-def node_at(node: NodeDealt, door: str) -> NodeAt | None:
+def endpoint_of(node: AssignedNode, door: str) -> NodeAddress | None:
     """Where a node's door is; None: it has none, or what another node says of it is no address."""
     told = node.addresses.get(door)
     if not told:
         return None
     try:
-        return NodeAt(node.node, *parse_address(told))
+        return NodeAddress(node.node, *parse_address(told))
     except ValueError:
         return None

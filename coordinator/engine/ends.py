@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, Protocol
 
 from muster.coordinator.engine.upstream import records
 from muster.coordinator.engine.upstream.errors import WAIT_FOR_LEADER, UpstreamError
-from muster.coordinator.engine.upstream.records import EARLIEST, LATEST, Place
+from muster.coordinator.engine.upstream.records import EARLIEST, LATEST, TopicPartition
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.upstream.view import NOBODY
-from muster.coordinator.runtime.ports import LastKnown, LogFailed, NotYet
+from muster.coordinator.engine.upstream.view import NO_LEADER
+from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
 
 ENDS: Final = "ends"
 """The purpose of the connections: no heartbeat waits behind a question about thousands of logs."""
@@ -39,7 +39,7 @@ UNKNOWN: Final = -1
 LONG_AGO: Final = -(1 << 60)
 
 
-class Ended(NamedTuple):
+class KnownSpan(NamedTuple):
     """What is known of one log. start, end: UNKNOWN where nobody has said. Moments in ms: start_ms, when the start was
     told; told_ms, when the end was; asked_ms, over_ms: when the last round about it began, and was over."""
 
@@ -55,17 +55,17 @@ class Ended(NamedTuple):
         return now_ms - (self.told_ms if self.told_ms >= self.asked_ms else self.over_ms) <= FRESH_MS
 
     @property
-    def span(self) -> tuple[int, int] | LastKnown | None:
+    def span(self) -> tuple[int, int] | LastKnownExtent | None:
         if self.start == UNKNOWN or self.end == UNKNOWN:
             return None
         both = min(self.start, self.end), self.end
-        return both if self.told_ms >= self.asked_ms else LastKnown(*both)
+        return both if self.told_ms >= self.asked_ms else LastKnownExtent(*both)
 
 
-NOTHING: Final = Ended()
+NOTHING: Final = KnownSpan()
 
 
-class Leads(Protocol):
+class KnowsLeaders(Protocol):
     """`Topics`, as far as it is asked here."""
 
     def leader(self, topic: str, partition: int) -> int: ...
@@ -75,55 +75,57 @@ class Leads(Protocol):
     def look_soon(self) -> None: ...
 
 
-class Ends:
+class UpstreamLogEnds:
     """Made in the loop that it lives in."""
 
-    def __init__(self, upstream: Upstream, topics: Leads, *, now_ms: Callable[[], int], patience_ms: int) -> None:
+    def __init__(
+        self, upstream: Upstream, topics: KnowsLeaders, *, now_ms: Callable[[], int], patience_ms: int
+    ) -> None:
         """patience_ms: `group.assignor.deadline.ms`: how long a question may take."""
         self._upstream = upstream
         self._topics = topics
         self._now_ms = now_ms
         self._patience_s = patience_ms / 1_000
         self._loop = asyncio.get_running_loop()
-        self._known: dict[Place, Ended] = {}
-        self._asking: dict[Place, asyncio.Future[None]] = {}
+        self._known: dict[TopicPartition, KnownSpan] = {}
+        self._asking: dict[TopicPartition, asyncio.Future[None]] = {}
         self._silent: dict[int, int] = {}
 
     # -- for any thread -----------------------------------------------------------------------------------------------
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
-        """The first offset of a log, and the one after its last; a `LastKnown` where its leader does not answer.
+        """The first offset of a log, and the one after its last; a `LastKnownExtent` where its leader does not answer.
 
         Raises NotYet until it was asked for, and LogFailed where nobody has ever said.
         """
         place = (topic, partition)
         found = self._known.get(place, NOTHING)
         if not found.fresh(self._now_ms()):
-            raise NotYet(f"where {topic}-{partition} ends is asked of its leader", lambda: self._wait([place]))
+            raise LogNotReady(f"where {topic}-{partition} ends is asked of its leader", lambda: self._wait([place]))
         if (span := found.span) is None:
             raise LogFailed(f"where {topic}-{partition} ends is not known: its leader does not answer")
         return span
 
-    def ends(self, places: Iterable[Place]) -> list[int]:
+    def ends(self, places: Iterable[TopicPartition]) -> list[int]:
         """As last told; -1: never. `ahead` sees to it that they are fresh."""
         return [self._known.get(place, NOTHING).end for place in places]
 
-    def starts(self, places: Iterable[Place]) -> list[int]:
+    def starts(self, places: Iterable[TopicPartition]) -> list[int]:
         return [self._known.get(place, NOTHING).start for place in places]
 
-    def measured(self, places: Sequence[Place]) -> list[tuple[int, int] | LastKnown | None]:
+    def measured(self, places: Sequence[TopicPartition]) -> list[tuple[int, int] | LastKnownExtent | None]:
         """The spans of now, as far as leaders answer in time; None where nobody has ever said. Not for the loop's
         thread: it waits."""
         self._wait(places)
         return [self._known.get(place, NOTHING).span for place in places]
 
-    def _wait(self, places: Sequence[Place]) -> None:
+    def _wait(self, places: Sequence[TopicPartition]) -> None:
         with suppress(concurrent.futures.CancelledError, RuntimeError, TimeoutError):  # the node is being stopped
             asyncio.run_coroutine_threadsafe(self.ahead(places), self._loop).result(3 * self._patience_s)
 
     # -- asking, in the loop ------------------------------------------------------------------------------------------
 
-    async def ahead(self, places: Sequence[Place]) -> None:
+    async def ahead(self, places: Sequence[TopicPartition]) -> None:
         """Return when the leaders were asked for what is not fresh of these, or have taken too long."""
         begun_ms = self._now_ms()
         lacking = [place for place in places if not self._known.get(place, NOTHING).fresh(begun_ms)]
@@ -134,7 +136,7 @@ class Ends:
         if others:
             await asyncio.wait(others, timeout=self._patience_s)
 
-    async def _round(self, places: list[Place], begun_ms: int) -> None:
+    async def _round(self, places: list[TopicPartition], begun_ms: int) -> None:
         over: asyncio.Future[None] = self._loop.create_future()
         self._make_room(len(places))
         for place in places:
@@ -154,21 +156,21 @@ class Ends:
                 self._known[place] = self._known.get(place, NOTHING)._replace(over_ms=over_ms)
             over.set_result(None)
 
-    async def _by_leaders(self, places: Iterable[Place]) -> list[Place]:
+    async def _by_leaders(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Ask each leader for its partitions; those that turned out to be led by another one."""
-        led: dict[int, list[Place]] = {}
+        led: dict[int, list[TopicPartition]] = {}
         for place in places:
             led.setdefault(self._topics.leader(*place), []).append(place)
-        if led.pop(NOBODY, None):
+        if led.pop(NO_LEADER, None):
             self._topics.look_soon()
         now_ms = self._now_ms()
         awake = [leader for leader in led if self._silent.get(leader, now_ms) <= now_ms]
         told = await asyncio.gather(*(self._asked(leader, led[leader]) for leader in awake))
         return [place for moved in told for place in moved]
 
-    async def _asked(self, leader: int, places: list[Place]) -> list[Place]:
+    async def _asked(self, leader: int, places: list[TopicPartition]) -> list[TopicPartition]:
         """A leader that does not answer holds up nobody else's partitions, and no further round for a while."""
-        moved: list[Place] = []
+        moved: list[TopicPartition] = []
         answered = False
         try:
             now_ms = self._now_ms()
@@ -185,8 +187,8 @@ class Ends:
                 self._topics.look_soon()
         return list(dict.fromkeys(moved))
 
-    async def _told(self, leader: int, places: Sequence[Place], timestamp: int) -> list[Place]:
-        told = await records.ends(self._upstream, leader, places, timestamp, purpose=ENDS)
+    async def _told(self, leader: int, places: Sequence[TopicPartition], timestamp: int) -> list[TopicPartition]:
+        told = await records.list_offsets(self._upstream, leader, places, timestamp, purpose=ENDS)
         now_ms = self._now_ms()
         for place, written in told.items():
             known = self._known.get(place)
@@ -211,6 +213,6 @@ class Ends:
             del self._known[place]
 
 
-def of_topics(counts: Mapping[str, int]) -> list[Place]:
+def partitions_of(counts: Mapping[str, int]) -> list[TopicPartition]:
     """All partitions of these topics."""
     return [(topic, partition) for topic, count in counts.items() for partition in range(count)]

@@ -9,9 +9,9 @@ from muster.coordinator.member.types import OfferedProtocol, TopicPartition
 from muster.coordinator.ownership.deal import (
     PROTOCOL,
     SHARDS,
-    Bid,
-    Deal,
-    decode_deal,
+    NodeBid,
+    ShardAssignment,
+    decode_assignment,
     encode_bid,
     joins_again_ms,
 )
@@ -31,9 +31,9 @@ class NodeSubscriber(Subscriber):
         self._node, self._instance, self._shards = node, instance, shards
         self._addresses = addresses
 
-    def bid(self, owned: Collection[TopicPartition] = (), generation: int = -1) -> Bid:
+    def bid(self, owned: Collection[TopicPartition] = (), generation: int = -1) -> NodeBid:
         shards = tuple(sorted(shard for _, shard in owned))
-        return Bid(
+        return NodeBid(
             self._node, self._instance, self._addresses, shards, self.draining or self.leaving, generation, self.leaving
         )
 
@@ -42,9 +42,9 @@ class NodeSubscriber(Subscriber):
         """What it subscribes to."""
         return (*[DRAINS] * self.draining, *[LEAVES] * self.leaving, SHARDS)
 
-    def read(self, assignment: bytes) -> Deal:
+    def read(self, assignment: bytes) -> ShardAssignment:
         """The map. ValueError: what cannot be read, or is not of this cluster."""
-        deal = decode_deal(assignment)
+        deal = decode_assignment(assignment)
         if deal.shards not in (0, self._shards):
             raise ValueError(
                 f"the map of shards is one of {deal.shards} and this node has {self._shards}; set "

@@ -1,7 +1,8 @@
 """The nodes' group: who has which shard is dealt by the upstream's own group coordinator (KB-D5, KB-F1, KB-F2, KB-F7,
 KB-F8).
 
-Performs the classic member's machine over the wire, and tells `Owning` what comes of it. All in the thread of the loop.
+Performs the classic member's machine over the wire, and tells `ShardOwner` what comes of it. All in the thread of the
+loop.
 """
 
 import asyncio
@@ -11,22 +12,22 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.engine.dealt_view import DealtView
+from muster.coordinator.engine.dealt_view import AssignedCluster
 from muster.coordinator.engine.node_subscriber import NodeSubscriber
-from muster.coordinator.engine.nodes_refused import FOR_GOOD, sentence, who_has_my_place
-from muster.coordinator.engine.owning import Owning
-from muster.coordinator.engine.starting import Unusable
+from muster.coordinator.engine.nodes_refused import FOR_GOOD, find_place_holder, refusal_sentence
+from muster.coordinator.engine.owning import ShardOwner
+from muster.coordinator.engine.starting import UnusableUpstream
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.membership import Membership
+from muster.coordinator.engine.upstream.membership import UpstreamMembership
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as mev
-from muster.coordinator.member.classic.machine import ClassicMember, State
-from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
+from muster.coordinator.member.classic.machine import ClassicMemberMachine, MembershipState
+from muster.coordinator.member.types import GroupMember, LeavePolicy, MemberSettings
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.deal import PROTOCOL, PROTOCOL_TYPE, Deal, instance_id, plan
-from muster.coordinator.ownership.ground import Settings
+from muster.coordinator.ownership.deal import PROTOCOL, PROTOCOL_TYPE, ShardAssignment, instance_id, plan_assignment
+from muster.coordinator.ownership.ground import OwnershipSettings
 
 OF_SESSION: Final = 3
 """A heartbeat is answered within a third of the session, or tried again elsewhere."""
@@ -44,39 +45,39 @@ until all have joined again, and who has nothing to let go of hears of it by a h
 AGAIN_S: Final = 2.0
 """After so long a node that the group refused tries to join it anew."""
 
-LEASED: Final = frozenset({State.STABLE, State.ADOPTING, State.CLOSING})
+LEASED: Final = frozenset({MembershipState.STABLE, MembershipState.ADOPTING, MembershipState.CLOSING})
 """Where a heartbeat that is answered renews the lease: who has joined and does not sync is put out all the same."""
 
 
 class NodesGroup:
-    """`start` once `Owning` is started; `entered` returns when the group has told how shards are dealt."""
+    """`start` once `ShardOwner` is started; `entered` returns when the group has told how shards are dealt."""
 
     def __init__(
         self,
         upstream: Upstream,
-        owning: Owning,
-        settings: Settings,
+        owning: ShardOwner,
+        settings: OwnershipSettings,
         *,
         cluster: str,
         shards: int,
         heartbeat_ms: int,
         addresses: Mapping[str, str],
-        on_dealt: Callable[[Deal], None] = lambda deal: None,
+        on_assigned: Callable[[ShardAssignment], None] = lambda deal: None,
         on_trouble: Callable[[str], None] = lambda sentence: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """addresses: by door (`grpc`, `kafka`, `http`), where clients reach this node, HOST:PORT. on_dealt hears of
         each new map, on_trouble why the group refuses this node, which tries again, on_bug of a mistake of the program.
         """
-        self.view = DealtView(settings.node, lambda: not owning.shards.has_lease(owning.now_ms()))
+        self.view = AssignedCluster(settings.node, lambda: not owning.shards.has_lease(owning.now_ms()))
         """The map for the doors."""
-        self.deal = Deal()
+        self.deal = ShardAssignment()
         self._owning = owning
         self._now_ms = owning.now_ms
         self._settings = settings
         self._shards = shards
         self._group = f"{cluster}.nodes"
-        self._on_dealt, self._on_trouble, self._on_bug = on_dealt, on_trouble, on_bug
+        self._on_assigned, self._on_trouble, self._on_bug = on_assigned, on_trouble, on_bug
         session_ms = settings.session_timeout_ms
         self._member_settings = MemberSettings(
             self._group,
@@ -87,15 +88,15 @@ class NodesGroup:
             protocol_type=PROTOCOL_TYPE,
         )
         self._subscriber = NodeSubscriber(settings.node, settings.instance, shards, addresses)
-        self._membership = Membership(
+        self._membership = UpstreamMembership(
             upstream,
             self._group,
             instance_id(settings.node),
             PROTOCOL_TYPE,
             answer_s=session_ms / 1000 / OF_SESSION,
         )
-        self._member = ClassicMember(self._member_settings, self._subscriber)
-        self._events: deque[mev.Event] = deque()
+        self._member = ClassicMemberMachine(self._member_settings, self._subscriber)
+        self._events: deque[mev.ClassicEvent] = deque()
         self._telling = False
         self._asked: dict[int, asyncio.Task[None]] = {}
         self._parked: set[int] = set()
@@ -155,9 +156,9 @@ class NodesGroup:
         if self.mine or not self.draining:
             self.tell(mev.SubscriptionChanged(self._subscriber.wants))
         let_go = await self._until(self._is_drained, patience_s)
-        self.tell(mev.Close(Leaving.LEAVE))
+        self.tell(mev.Close(LeavePolicy.LEAVE))
         rest_s = self._settings.session_timeout_ms / 1000
-        await self._until(lambda: self._member.state is State.CLOSED and not self._tasks, rest_s)
+        await self._until(lambda: self._member.state is MembershipState.CLOSED and not self._tasks, rest_s)
         return let_go
 
     async def stop(self) -> None:
@@ -179,7 +180,7 @@ class NodesGroup:
         shards, mine = self._owning.shards, self.deal.nodes.get(self._settings.node)
         if not shards.has_lease(self._now_ms()):
             return True
-        there = mine is not None and mine.draining and self._member.state is State.STABLE
+        there = mine is not None and mine.draining and self._member.state is MembershipState.STABLE
         return there and not shards.stages()
 
     async def _until(self, holds: Callable[[], bool], patience_s: float) -> bool:
@@ -194,7 +195,7 @@ class NodesGroup:
 
     # -- the machine ------------------------------------------------------------------------------------------------
 
-    def tell(self, event: mev.Event) -> None:
+    def tell(self, event: mev.ClassicEvent) -> None:
         """Something has happened: see `member.events`. What follows from it comes after it."""
         self._events.append(event)
         if self._telling or self._stopped:
@@ -208,7 +209,9 @@ class NodesGroup:
             self._telling = False
             self._changed.set()
 
-    def _ask(self, token: int, ask: Callable[[], Coroutine[Any, Any, mev.Event]], *, parks: bool = False) -> None:
+    def _ask(
+        self, token: int, ask: Callable[[], Coroutine[Any, Any, mev.ClassicEvent]], *, parks: bool = False
+    ) -> None:
         """parks: the coordinator may hold it for long, and with it all that is asked behind it."""
 
         async def asked() -> None:
@@ -248,11 +251,11 @@ class NodesGroup:
         session_ms = self._settings.session_timeout_ms
         offered = {each.name: each.metadata for each in action.protocols}
 
-        async def ask() -> mev.Event:
+        async def ask() -> mev.ClassicEvent:
             answer = await self._membership.join(action.member_id, session_ms, session_ms, offered, action.reason)
             return mev.JoinAnswered(
                 action.token,
-                code_of(answer.error_code),
+                error_code_of(answer.error_code),
                 generation=answer.generation_id,
                 protocol_type=answer.protocol_type,
                 protocol_name=answer.protocol_name,
@@ -266,21 +269,21 @@ class NodesGroup:
 
         self._ask(action.token, ask, parks=True)
 
-    def _plan(self, action: act.Plan) -> None:
+    def _plan(self, action: act.MakePlan) -> None:
         """KB-F1. Everybody gets the whole map."""
-        whole = plan({member.member_id: member.metadata for member in action.members}, self._shards)
+        whole = plan_assignment({member.member_id: member.metadata for member in action.members}, self._shards)
         shares = tuple((member.member_id, whole) for member in action.members)
-        self.tell(mev.Planned(action.generation, shares, question=action.question))
+        self.tell(mev.PlanMade(action.generation, shares, question=action.question))
 
     def _sync(self, action: act.SendSync) -> None:
         sent_ms, session_ms = self._now_ms(), self._settings.session_timeout_ms
         plans = dict(action.assignments)
 
-        async def ask() -> mev.Event:
+        async def ask() -> mev.ClassicEvent:
             answer = await self._membership.sync(
                 action.member_id, action.generation, action.protocol_name or PROTOCOL, plans, session_ms
             )
-            code, assignment = code_of(answer.error_code), bytes(answer.assignment)
+            code, assignment = error_code_of(answer.error_code), bytes(answer.assignment)
             if code is ErrorCode.NONE:
                 self._synced(assignment, sent_ms)
             return mev.SyncAnswered(action.token, code, assignment=assignment)
@@ -297,18 +300,18 @@ class NodesGroup:
         self._owning.step(ev.Synced(sent_ms))
         if sum(len(node.shards) for node in self.deal.nodes.values()) == self._shards:
             self.tell(mev.SessionLost())
-        self._on_dealt(self.deal)
+        self._on_assigned(self.deal)
         if not self._entered.done():
             self._entered.set_result(None)
 
     def _heartbeat(self, action: act.SendHeartbeat) -> None:
         sent_ms = self._now_ms()
 
-        async def ask() -> mev.Event:
+        async def ask() -> mev.ClassicEvent:
             code = await self._membership.heartbeat(action.member_id, action.generation)
             if self._member.state in LEASED:
-                self._owning.step(ev.HeartbeatAnswered(sent_ms, code))
-            return mev.HeartbeatAnswered(action.token, code_of(code))
+                self._owning.step(ev.LeaseHeartbeatAnswered(sent_ms, code))
+            return mev.ClassicHeartbeatAnswered(action.token, error_code_of(code))
 
         self._ask(action.token, ask)
 
@@ -333,37 +336,39 @@ class NodesGroup:
             await asyncio.sleep(self._looks_s)
             member = self._member
             generation = member.generation
-            if member.state is not State.STABLE:
+            if member.state is not MembershipState.STABLE:
                 continue
             with suppress(UpstreamError):  # heartbeats find out what that means
-                if await self._membership.shares_anew() and self._member is member:
-                    self.tell(mev.Pushed(ErrorCode.REBALANCE_IN_PROGRESS, "", generation))
+                if await self._membership.is_rebalancing() and self._member is member:
+                    self.tell(mev.HeartbeatPushed(ErrorCode.REBALANCE_IN_PROGRESS, "", generation))
 
     # -- what comes of it -------------------------------------------------------------------------------------------
 
     def _revoke(self, action: act.Revoke) -> None:
         """KB-F8: the rejoin waits for what these shards wrote, half a session at most."""
         deadline_ms = min(action.deadline_ms, self._now_ms() + self._settings.session_timeout_ms // 2)
-        self._owning.step(ev.Revoke(action.token, frozenset(shard for _, shard in action.partitions), deadline_ms))
+        self._owning.step(
+            ev.RevokeShards(action.token, frozenset(shard for _, shard in action.partitions), deadline_ms)
+        )
 
     def _let_go(self, token: int) -> None:
         self.tell(mev.Revoked(token))
 
     def _lost(self, action: act.Lost) -> None:
-        self._owning.step(ev.LostAll(action.detail))
+        self._owning.step(ev.MembershipLost(action.detail))
         self.tell(mev.Revoked(action.token))
 
     def _assign(self, action: act.Assign) -> None:
-        self._owning.step(ev.Share(frozenset(shard for _, shard in action.partitions), self.deal))
+        self._owning.step(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.deal))
 
     def _fail(self, action: act.Fail) -> None:
-        self._owning.step(ev.LostAll(action.message))
+        self._owning.step(ev.MembershipLost(action.message))
         if action.code is ErrorCode.FENCED_INSTANCE_ID:
             self._begin(self._see_who_fenced())
             return
-        why = sentence(action.code, action.message, self._group, self._settings.session_timeout_ms)
+        why = refusal_sentence(action.code, action.message, self._group, self._settings.session_timeout_ms)
         if action.code in FOR_GOOD and not self._entered.done():
-            self._entered.set_exception(Unusable(why))
+            self._entered.set_exception(UnusableUpstream(why))
             self._entered.exception()  # where nobody waits for it, on_trouble tells
         self._on_trouble(why)
         self._anew = asyncio.get_running_loop().call_later(AGAIN_S, self._join_anew)
@@ -375,34 +380,34 @@ class NodesGroup:
         self._asked.clear()
         self._parked.clear()
         self._membership.hang_up()
-        self._member = ClassicMember(self._member_settings, self._subscriber)
+        self._member = ClassicMemberMachine(self._member_settings, self._subscriber)
         self._member.step(mev.SubscriptionChanged(self._subscriber.wants), self._now_ms())
         self.tell(mev.Start())
 
     async def _see_who_fenced(self) -> None:
         """KB-F2."""
         me = self._settings
-        holder = await who_has_my_place(
+        holder = await find_place_holder(
             self._membership, me.node, me.instance, self._now_ms, patience_ms=me.session_timeout_ms
         )
         if holder.me:
             self._join_anew()
         else:
-            self._owning.step(ev.Fenced(holder.address))
+            self._owning.step(ev.NodeFenced(holder.address))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
-    def _wake_at(self, action: act.WakeAt) -> None:
+    def _wake_at(self, action: act.WakeMemberAt) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         in_s = max(action.at_ms - self._now_ms(), 1) / 1000
-        self._alarm = asyncio.get_running_loop().call_later(in_s, partial(self.tell, mev.Tick()))
+        self._alarm = asyncio.get_running_loop().call_later(in_s, partial(self.tell, mev.TimerExpired()))
 
 
-def code_of(code: int) -> ErrorCode:
+def error_code_of(code: int) -> ErrorCode:
     """One that no member can do anything about is an unknown one.
 
-    >>> code_of(27), code_of(12345)
+    >>> error_code_of(27), error_code_of(12345)
     (<ErrorCode.REBALANCE_IN_PROGRESS: 27>, <ErrorCode.UNKNOWN_SERVER_ERROR: -1>)
     """
     try:
@@ -418,11 +423,11 @@ PERFORMED: dict[type, Callable[[NodesGroup, Any], None]] = {
     act.SendHeartbeat: NodesGroup._heartbeat,
     act.SendLeave: NodesGroup._leave,
     act.Abandon: NodesGroup._abandon,
-    act.Plan: NodesGroup._plan,
+    act.MakePlan: NodesGroup._plan,
     act.Revoke: NodesGroup._revoke,
     act.Lost: NodesGroup._lost,
     act.Assign: NodesGroup._assign,
     act.Fail: NodesGroup._fail,
     act.Closed: lambda nodes, action: None,
-    act.WakeAt: NodesGroup._wake_at,
+    act.WakeMemberAt: NodesGroup._wake_at,
 }

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.membership import Fellow, Membership
+from muster.coordinator.engine.upstream.membership import FellowNode, UpstreamMembership
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.deal import Bid, decode_bid, instance_id
+from muster.coordinator.ownership.deal import NodeBid, decode_bid, instance_id
 
 WHO_S: Final = 0.2
 """How often it is asked who has this node's place in the group; while the group shares anew nobody is told."""
@@ -24,7 +24,7 @@ FOR_GOOD: Final = frozenset(
 """A node is not started if the group refuses it so."""
 
 
-def sentence(code: ErrorCode, message: str, group: str, session_ms: int) -> str:
+def refusal_sentence(code: ErrorCode, message: str, group: str, session_ms: int) -> str:
     """Why the group refuses this node, and what to do."""
     if code is ErrorCode.INVALID_SESSION_TIMEOUT:
         return (
@@ -41,38 +41,40 @@ def sentence(code: ErrorCode, message: str, group: str, session_ms: int) -> str:
     return f"the upstream's group {group} refuses this node: {message}"
 
 
-class Holder(NamedTuple):
+class PlaceHolder(NamedTuple):
     """Who has a node's place. me: this very process. address: where it is, as far as is known."""
 
     me: bool
     address: str = ""
 
 
-async def who_has_my_place(
-    membership: Membership, node: int, instance: str, now_ms: Callable[[], int], patience_ms: int
-) -> Holder:
+async def find_place_holder(
+    membership: UpstreamMembership, node: int, instance: str, now_ms: Callable[[], int], patience_ms: int
+) -> PlaceHolder:
     """After FENCED_INSTANCE_ID. It may be this very process: of two joins of its own the first may have come later."""
     until_ms, address = now_ms() + patience_ms, ""
     while now_ms() < until_ms:
-        there = await fellow(membership, instance_id(node))
+        there = await find_fellow(membership, instance_id(node))
         address = there.host.lstrip("/") or address
-        bid = said(there.metadata)
+        bid = bid_of(there.metadata)
         if bid is not None:
-            return Holder(bid.instance == instance, bid.addresses.get("grpc") or bid.addresses.get("kafka") or address)
+            return PlaceHolder(
+                bid.instance == instance, bid.addresses.get("grpc") or bid.addresses.get("kafka") or address
+            )
         await asyncio.sleep(WHO_S)
-    return Holder(False, address)
+    return PlaceHolder(False, address)
 
 
-async def fellow(membership: Membership, instance: str) -> Fellow:
+async def find_fellow(membership: UpstreamMembership, instance: str) -> FellowNode:
     """What is known of it; nothing where it is not there, or nobody answers."""
     try:
         fellows = await membership.fellows()
     except UpstreamError:
         fellows = []
-    return next((each for each in fellows if each.instance == instance), Fellow(instance, "", b""))
+    return next((each for each in fellows if each.instance == instance), FellowNode(instance, "", b""))
 
 
-def said(metadata: bytes) -> Bid | None:
+def bid_of(metadata: bytes) -> NodeBid | None:
     """None: it cannot be read, or was not told."""
     try:
         return decode_bid(metadata)

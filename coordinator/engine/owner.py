@@ -7,12 +7,12 @@ from muster.coordinator.core.events import Event
 from muster.coordinator.ownership import events as ev
 
 
-class Owner(Protocol):
+class LogOwner(Protocol):
     """`Owning`, as far as it is asked here."""
 
-    def step(self, event: ev.Event) -> None: ...
+    def step(self, event: ev.ShardEvent) -> None: ...
 
-    def heard(self, event: ev.Event) -> None:
+    def heard(self, event: ev.ShardEvent) -> None:
         """The same, in a call of the loop's own: what comes of it waits for nothing else."""
 
     def takes(self, shard: int) -> bool: ...
@@ -25,7 +25,7 @@ class Owner(Protocol):
 
     async def told(self, api: str, code: int) -> None: ...
 
-    async def look_who_leads(self) -> None: ...
+    async def refresh_leaders(self) -> None: ...
 
     def ask(self, shard: int, request: int, asking: Coroutine[Any, Any, None]) -> None:
         """Have it run; where it raises, `Failed` is the answer to the request."""

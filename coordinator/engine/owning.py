@@ -11,20 +11,20 @@ from contextlib import suppress
 from typing import Any, Final
 
 from muster.coordinator.core.events import Event, Unload
-from muster.coordinator.engine.producing import Producing
-from muster.coordinator.engine.reading import Reads
+from muster.coordinator.engine.producing import StateLogWriter
+from muster.coordinator.engine.reading import StateLogReader
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.takeovers import noted
-from muster.coordinator.engine.transactions.writing import Transactions
+from muster.coordinator.engine.takeovers import takeover_event
+from muster.coordinator.engine.transactions.writing import ClientTransactions
 from muster.coordinator.engine.upstream import producers
 from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import NEVER, Producer
-from muster.coordinator.ownership.ground import Settings
-from muster.coordinator.ownership.shards import Shards
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.ownership.facts import NEVER, ProducerEpoch
+from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.ownership.shards import NodeShards
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.errors import StorageError
 
@@ -32,7 +32,7 @@ LATE_S: Final = 0.1
 """How often it is looked who has waited too long for an answer (KB-A3)."""
 
 
-class Owning:
+class ShardOwner:
     """`start` once the engine is there; `on_status` is the engine's `on_status`."""
 
     def __init__(
@@ -41,12 +41,12 @@ class Owning:
         log: StateLog,
         topic: str,
         cluster: str,
-        settings: Settings,
+        settings: OwnershipSettings,
         *,
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
         clock_ms: Callable[[], int] | None = None,
-        on_served: Callable[[ef.Report, int], None] = lambda report, shard: None,
+        on_served: Callable[[ef.AcquisitionReport, int], None] = lambda report, shard: None,
         on_fenced: Callable[[int], None] = lambda shard: None,
         on_lost: Callable[[int, str], None] = lambda shard, why: None,
         on_acked: Callable[[float], None] = lambda seconds: None,
@@ -62,7 +62,7 @@ class Owning:
         self._log = log
         self._topic = topic
         self._cluster = cluster
-        self._shards = Shards(settings)
+        self._shards = NodeShards(settings)
         self.now_ms = now_ms
         self._clock_ms = now_ms if clock_ms is None else clock_ms
         self._wall_ms = wall_ms
@@ -82,19 +82,19 @@ class Owning:
         self._sent: dict[int, int] = {}
         self._acked: dict[int, int] = {}
         self._behind: dict[int, int] = {}
-        self._reads = Reads(self, upstream, log, topic)
-        self.producing = Producing(
+        self._reads = StateLogReader(self, upstream, log, topic)
+        self.producing = StateLogWriter(
             self, upstream, topic, wall_ms, on_acked=on_acked, on_fenced=on_fenced, on_bug=on_bug
         )
-        self.transactions = Transactions(self, upstream, log, topic, wall_ms)
+        self.transactions = ClientTransactions(self, upstream, log, topic, wall_ms)
         """Of clients, with positions in these shards."""
-        self._decided: list[ev.Append] = []
+        self._decided: list[ev.ShardAppend] = []
         """By the engine's turn, which is not over."""
-        self._engine: LedEngine
+        self._engine: LeasedEngine
         self._wake: Callable[[], None]
         self._tell: Callable[[], None]
 
-    def start(self, engine: LedEngine, wake: Callable[[], None], tell: Callable[[], None]) -> None:
+    def start(self, engine: LeasedEngine, wake: Callable[[], None], tell: Callable[[], None]) -> None:
         """wake: has the engine's driver take a turn in the loop's next round; tell: has it tell at once what may be
         told, load, and wake where a turn is wanted."""
         self._engine, self._wake, self._tell = engine, wake, tell
@@ -123,7 +123,7 @@ class Owning:
         turn = self._log.turn(shard)
         if turn:
             self._sent[shard] = position
-            self._decided.append(ev.Append(shard, turn, turn.size, position))
+            self._decided.append(ev.ShardAppend(shard, turn, turn.size, position))
         elif self._acked.get(shard, 0) < self._sent.get(shard, 0):
             self._behind[shard] = position
         else:
@@ -150,23 +150,23 @@ class Owning:
         request = self._finishing.pop(shard, None) if status in (ShardStatus.ACTIVE, ShardStatus.FAILED) else None
         if status is ShardStatus.ACTIVE and request is not None:
             self._log.let_go(shard)
-            self.step(ev.Applied(shard, request))
+            self.step(ev.LoadFinished(shard, request))
         elif status is ShardStatus.FAILED:
             self._soon(lambda: self._fell(shard, request, why))
 
     # -- what others ask --------------------------------------------------------------------------------------------
 
     @property
-    def shards(self) -> Shards:
+    def shards(self) -> NodeShards:
         """For questions only."""
         return self._shards
 
-    def step(self, event: ev.Event) -> None:
+    def step(self, event: ev.ShardEvent) -> None:
         """Something has happened: see `ownership.events`. What the engine wrote before that comes before it."""
         self._leave()
         self._step(event)
 
-    def heard(self, event: ev.Event) -> None:
+    def heard(self, event: ev.ShardEvent) -> None:
         """The same in a call of the loop's own: what comes of it waits for no other round."""
         self.step(event)
         if self._pass is not None:
@@ -176,9 +176,9 @@ class Owning:
     def _leave(self) -> None:
         if self._decided:
             decided, self._decided = self._decided, []
-            self._step(ev.Decided(decided))
+            self._step(ev.TurnDecided(decided))
 
-    def _step(self, event: ev.Event) -> None:
+    def _step(self, event: ev.ShardEvent) -> None:
         now_ms, ended_ms = self.now_ms(), self._shards.lease_ends_ms
         for effect in self._shards.step(event, now_ms):
             PERFORMED[type(effect)](self, effect)
@@ -201,21 +201,21 @@ class Owning:
     def _init(self, effect: ef.InitProducer) -> None:
         async def ask() -> None:
             given = await producers.init_producer(self._upstream, f"{self._cluster}.shard-{effect.shard}")
-            producer = Producer(given.producer_id, given.epoch)
-            self.step(ev.ProducerGiven(effect.shard, effect.request, given.code, producer))
+            producer = ProducerEpoch(given.producer_id, given.epoch)
+            self.step(ev.ProducerInitialized(effect.shard, effect.request, given.code, producer))
 
         self.ask(effect.shard, effect.request, ask())
 
-    def _ask_leaders(self, effect: ef.AskLeaders) -> None:
+    def _ask_leaders(self, effect: ef.FindLeaders) -> None:
         async def ask() -> None:
             try:
                 view = await self._upstream.refresh([self._topic])
             except UpstreamError:
-                self.step(ev.Leaders(effect.request, {}))
+                self.step(ev.LeadersFound(effect.request, {}))
                 return
             topic = view.topics.get(self._topic)
             parts = () if topic is None else topic.parts
-            self.step(ev.Leaders(effect.request, {shard: view.leader(self._topic, shard) for shard in parts}))
+            self.step(ev.LeadersFound(effect.request, {shard: view.leader(self._topic, shard) for shard in parts}))
 
         self.begin(ask())
 
@@ -239,12 +239,12 @@ class Owning:
                 await asking
             except (UpstreamError, StorageError) as error:
                 if isinstance(error, Unreached):
-                    await self.look_who_leads()
-                self.step(ev.Failed(shard, request, str(error)))
+                    await self.refresh_leaders()
+                self.step(ev.RequestWithoutAnswer(shard, request, str(error)))
 
         self.begin(asked())
 
-    async def look_who_leads(self) -> None:
+    async def refresh_leaders(self) -> None:
         """Whoever was asked is gone, or silent: another may lead by now."""
         with suppress(UpstreamError):
             await self._upstream.refresh([self._topic])
@@ -256,12 +256,12 @@ class Owning:
 
     # -- what is to be done: in the engine ----------------------------------------------------------------------------
 
-    def _apply(self, effect: ef.Apply) -> None:
+    def _apply(self, effect: ef.ApplyRecords) -> None:
         if effect.first:
             self._log.begin(effect.shard)
         self._log.hold(effect.shard, effect.records)
 
-    def _finish(self, effect: ef.Finish) -> None:
+    def _finish(self, effect: ef.FinishLoad) -> None:
         shard = effect.shard
         self._finishing[shard] = effect.request
         self._sent.pop(shard, None)
@@ -275,17 +275,17 @@ class Owning:
 
         self._soon(load)
 
-    def _serve(self, effect: ef.Serve) -> None:
+    def _serve(self, effect: ef.ServeShard) -> None:
         def serve() -> None:
             self._engine.opened(effect.shard, self._clock_ms())
-            took = noted(effect.report, effect.shard, self._clock_ms() - self.now_ms())
+            took = takeover_event(effect.report, effect.shard, self._clock_ms() - self.now_ms())
             if took is not None:
                 self._engine.submit(effect.shard, took)
             self._on_served(effect.report, effect.shard)
 
         self._soon(serve)
 
-    def _refuse(self, effect: ef.Refuse) -> None:
+    def _refuse(self, effect: ef.RefuseRequests) -> None:
         """KB-F8: who waits for others hears that the coordinator moves; who waits for Kafka waits on."""
         self._refusing.add(effect.shard)
 
@@ -295,10 +295,10 @@ class Owning:
 
         self._soon(refuse)
 
-    def _let_go(self, effect: ef.LetGo) -> None:
+    def _let_go(self, effect: ef.ShardsLetGo) -> None:
         self._soon(lambda: self.on_let_go(effect.token))
 
-    def _unload(self, effect: ef.Unload) -> None:
+    def _unload(self, effect: ef.UnloadShard) -> None:
         self._refusing.discard(effect.shard)
         self._finishing.pop(effect.shard, None)
         self._reads.gone(effect.shard)
@@ -311,7 +311,7 @@ class Owning:
 
         self._soon(unload)
 
-    def _released(self, effect: ef.Released) -> None:
+    def _released(self, effect: ef.ReleaseAnswers) -> None:
         shard = effect.shard
         self._acked[shard] = position = effect.position
         if position >= self._sent.get(shard, 0):
@@ -328,20 +328,20 @@ class Owning:
             return
         self._engine.leave(shard, why, self._clock_ms())
         if request is not None:
-            self.step(ev.Failed(shard, request, why))
+            self.step(ev.RequestWithoutAnswer(shard, request, why))
             return
         deal = self._shards.deal
         mine = frozenset(self._shards.stages())
-        self.step(ev.Share(mine - {shard}, deal))
-        self.step(ev.Share(mine, deal))
+        self.step(ev.ShardsAssigned(mine - {shard}, deal))
+        self.step(ev.ShardsAssigned(mine, deal))
 
     # -- time -------------------------------------------------------------------------------------------------------
 
-    def _wake_at(self, effect: ef.WakeAt) -> None:
+    def _wake_at(self, effect: ef.WakeShardsAt) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
         in_s = max(effect.at_ms - self.now_ms(), 0) / 1000
-        self._alarm = asyncio.get_running_loop().call_later(in_s, self.step, ev.Tick())
+        self._alarm = asyncio.get_running_loop().call_later(in_s, self.step, ev.ShardsTick())
 
     async def _look_on(self) -> None:
         while True:
@@ -372,25 +372,25 @@ class Owning:
             self._on_bug(error)
 
 
-PERFORMED: dict[type, Callable[[Owning, Any], None]] = {
-    ef.InitProducer: Owning._init,
-    ef.AskEnd: lambda owning, effect: owning._reads.ask_end(effect),
-    ef.Fetch: lambda owning, effect: owning._reads.fetch(effect),
-    ef.Apply: Owning._apply,
-    ef.Finish: Owning._finish,
-    ef.Serve: Owning._serve,
-    ef.Refuse: Owning._refuse,
-    ef.Unload: Owning._unload,
-    ef.Released: Owning._released,
-    ef.LetGo: Owning._let_go,
+PERFORMED: dict[type, Callable[[ShardOwner, Any], None]] = {
+    ef.InitProducer: ShardOwner._init,
+    ef.FindLogEnd: lambda owning, effect: owning._reads.ask_end(effect),
+    ef.FetchLog: lambda owning, effect: owning._reads.fetch(effect),
+    ef.ApplyRecords: ShardOwner._apply,
+    ef.FinishLoad: ShardOwner._finish,
+    ef.ServeShard: ShardOwner._serve,
+    ef.RefuseRequests: ShardOwner._refuse,
+    ef.UnloadShard: ShardOwner._unload,
+    ef.ReleaseAnswers: ShardOwner._released,
+    ef.ShardsLetGo: ShardOwner._let_go,
     ef.Produce: lambda owning, effect: owning.producing.write(effect),
-    ef.AskLeaders: Owning._ask_leaders,
-    ef.WriteTxn: lambda owning, effect: owning.transactions.write(effect),
-    ef.AskProducer: lambda owning, effect: owning.transactions.ask_producer(effect),
-    ef.TxnOutcome: lambda owning, effect: owning.transactions.outcome(effect),
-    ef.Follow: lambda owning, effect: owning.transactions.following.follow(effect),
-    ef.Waits: lambda owning, effect: owning.transactions.waits(effect),
-    ef.Ended: lambda owning, effect: owning.transactions.ended(effect),
-    ef.Stop: lambda owning, effect: owning._on_stop(effect.sentence),
-    ef.WakeAt: Owning._wake_at,
+    ef.FindLeaders: ShardOwner._ask_leaders,
+    ef.WriteClientBatch: lambda owning, effect: owning.transactions.write(effect),
+    ef.DescribeProducer: lambda owning, effect: owning.transactions.ask_producer(effect),
+    ef.ClientWriteOutcome: lambda owning, effect: owning.transactions.outcome(effect),
+    ef.FollowLog: lambda owning, effect: owning.transactions.following.follow(effect),
+    ef.TransactionPending: lambda owning, effect: owning.transactions.waits(effect),
+    ef.TransactionEnded: lambda owning, effect: owning.transactions.ended(effect),
+    ef.StopProcess: lambda owning, effect: owning._on_stop(effect.sentence),
+    ef.WakeShardsAt: ShardOwner._wake_at,
 }

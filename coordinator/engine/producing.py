@@ -5,26 +5,26 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from muster.coordinator.engine.owner import Owner
+from muster.coordinator.engine.owner import LogOwner
 from muster.coordinator.engine.upstream import records
-from muster.coordinator.engine.upstream.errors import FENCED, UpstreamError
-from muster.coordinator.engine.upstream.records import Place, Written
+from muster.coordinator.engine.upstream.errors import FENCED_CODES, UpstreamError
+from muster.coordinator.engine.upstream.records import ProduceResult, TopicPartition
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import are_large, made, wires
+from muster.coordinator.engine.writing import are_large, encode_batches, wires_of
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Acked
+from muster.coordinator.ownership.facts import BatchResult
 
 API: Final = "Produce"
 
 
-class Producing:
+class StateLogWriter:
     """on_acked hears after how many seconds a request was answered, on_fenced of a shard that somebody else writes,
     on_bug of a mistake of the program."""
 
     def __init__(
         self,
-        owner: Owner,
+        owner: LogOwner,
         upstream: Upstream,
         topic: str,
         wall_ms: Callable[[], int],
@@ -49,18 +49,18 @@ class Producing:
     def write(self, effect: ef.Produce) -> None:
         stamp_ms = self._wall_ms()
         if not are_large(effect.batches):
-            self._send(effect, wires(effect.batches, stamp_ms))
+            self._send(effect, wires_of(effect.batches, stamp_ms))
             return
 
         async def write() -> None:
-            self._send(effect, await made(effect.batches, stamp_ms))
+            self._send(effect, await encode_batches(effect.batches, stamp_ms))
 
         self._owner.begin(write())
 
     def _send(self, effect: ef.Produce, bytes_of: Mapping[int, bytes]) -> None:
         began_s = time.perf_counter()
 
-        def told(answer: dict[Place, Written] | UpstreamError) -> None:
+        def told(answer: dict[TopicPartition, ProduceResult] | UpstreamError) -> None:
             if self._stopped:
                 return
             try:
@@ -71,15 +71,17 @@ class Producing:
         sent = {(self._topic, shard): wire for shard, wire in bytes_of.items()}
         records.produce_then(self._upstream, effect.broker, sent, effect.timeout_ms, told)
 
-    def _told(self, effect: ef.Produce, answer: dict[Place, Written] | UpstreamError, began_s: float) -> None:
+    def _told(
+        self, effect: ef.Produce, answer: dict[TopicPartition, ProduceResult] | UpstreamError, began_s: float
+    ) -> None:
         if isinstance(answer, UpstreamError):
             self._owner.heard(ev.ProduceLost(effect.broker, effect.request, str(answer)))
             return
         self._on_acked(time.perf_counter() - began_s)
-        results = {shard: Acked(each.code, each.offset, each.start) for (_, shard), each in answer.items()}
+        results = {shard: BatchResult(each.code, each.offset, each.start) for (_, shard), each in answer.items()}
         for result in results.values():
             self._upstream.count(API, result.code)
-        self._owner.heard(ev.Produced(effect.broker, effect.request, results))
+        self._owner.heard(ev.BatchesProduced(effect.broker, effect.request, results))
         for shard, result in results.items():
-            if result.code in FENCED:
+            if result.code in FENCED_CODES:
                 self._on_fenced(shard)

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from muster.coordinator.engine.owner import Owner
+from muster.coordinator.engine.owner import LogOwner
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.upstream import records
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Producer
-from muster.coordinator.ownership.voids import Seen
+from muster.coordinator.ownership.facts import ProducerEpoch
+from muster.coordinator.ownership.voids import LogBatch
 from muster.storage.records.batch import BatchView
 
 ABORT, COMMIT = 0, 1
@@ -25,30 +25,30 @@ MANY_RECORDS: Final = 1_000
 """From so much, or so many, on batches are decoded in a thread."""
 
 
-class Reads:
+class StateLogReader:
     """Performs what the rules want to know of the logs of shards that are taken."""
 
-    def __init__(self, owner: Owner, upstream: Upstream, log: StateLog, topic: str) -> None:
+    def __init__(self, owner: LogOwner, upstream: Upstream, log: StateLog, topic: str) -> None:
         self._owner, self._upstream, self._log, self._topic = owner, upstream, log, topic
-        self._ahead: dict[int, tuple[int, Sequence[Seen]]] = {}
+        self._ahead: dict[int, tuple[int, Sequence[LogBatch]]] = {}
         """What was fetched and not looked at yet, and the offset from which on."""
 
     def gone(self, shard: int) -> None:
         """It is read no more."""
         self._ahead.pop(shard, None)
 
-    def ask_end(self, effect: ef.AskEnd) -> None:
+    def ask_end(self, effect: ef.FindLogEnd) -> None:
         shard, place = effect.shard, (self._topic, effect.shard)
 
         async def ask() -> None:
             leader = await self._owner.leader(shard)
-            told = (await records.ends(self._upstream, leader, [place]))[place]
+            told = (await records.list_offsets(self._upstream, leader, [place]))[place]
             await self._owner.told("ListOffsets", told.code)
-            self._owner.step(ev.EndTold(shard, effect.request, told.code, told.offset))
+            self._owner.step(ev.LogEndFound(shard, effect.request, told.code, told.offset))
 
         self._owner.ask(shard, effect.request, ask())
 
-    def fetch(self, effect: ef.Fetch) -> None:
+    def fetch(self, effect: ef.FetchLog) -> None:
         async def ask() -> None:
             if (read := self._log.much(effect.shard)) is not None:
                 await asyncio.to_thread(read.thin_out)
@@ -61,52 +61,52 @@ class Reads:
 
         self._owner.ask(effect.shard, effect.request, ask())
 
-    async def _asked(self, effect: ef.Fetch) -> None:
+    async def _asked(self, effect: ef.FetchLog) -> None:
         place, shard, request = (self._topic, effect.shard), effect.shard, effect.request
         leader = await self._owner.leader(shard)
         told = (await records.fetch(self._upstream, leader, {place: effect.offset})).get(place)
         if told is None:
-            self._owner.step(ev.Failed(shard, request, "the answer leaves it out"))
+            self._owner.step(ev.RequestWithoutAnswer(shard, request, "the answer leaves it out"))
             return
         await self._owner.told("Fetch", told.code)
         start = told.start_offset
         if told.code == records.OUT_OF_RANGE and start < 0:
-            start = await records.start_of(self._upstream, *place)
-        if batches := await decoded(told.batches):
+            start = await records.log_start(self._upstream, *place)
+        if batches := await decode_batches(told.batches):
             self._fetched(effect, batches)
         else:
-            self._owner.step(ev.Fetched(shard, request, told.code, (), effect.offset, start))
+            self._owner.step(ev.LogFetched(shard, request, told.code, (), effect.offset, start))
 
-    def _fetched(self, effect: ef.Fetch, batches: Sequence[Seen]) -> None:
+    def _fetched(self, effect: ef.FetchLog, batches: Sequence[LogBatch]) -> None:
         """What came, as far as it is not too much for once."""
-        upto = portion(batches, AT_ONCE)
+        upto = portion_length(batches, AT_ONCE)
         after = batches[upto - 1].next_offset
         if upto < len(batches):
             self._ahead[effect.shard] = after, batches[upto:]
-        self._owner.step(ev.Fetched(effect.shard, effect.request, 0, batches[:upto], after))
+        self._owner.step(ev.LogFetched(effect.shard, effect.request, 0, batches[:upto], after))
 
 
-def seen(batches: Iterable[BatchView]) -> Iterator[Seen]:
+def log_batches_of(batches: Iterable[BatchView]) -> Iterator[LogBatch]:
     """Raises storage's CorruptMessage for records that do not add up."""
     for batch in batches:
-        producer = Producer(batch.producer_id, batch.producer_epoch)
+        producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
         if not batch.control:
-            yield Seen(
+            yield LogBatch(
                 batch.base_offset, batch.next_offset, producer, batch.records(), transactional=batch.transactional
             )
         elif (kind := control_type(batch)) in (ABORT, COMMIT):
-            yield Seen(batch.base_offset, batch.next_offset, producer, marker=kind == COMMIT)
+            yield LogBatch(batch.base_offset, batch.next_offset, producer, marker=kind == COMMIT)
         else:
-            yield Seen(batch.base_offset, batch.next_offset, producer)
+            yield LogBatch(batch.base_offset, batch.next_offset, producer)
 
 
-async def decoded(batches: Sequence[BatchView]) -> list[Seen]:
+async def decode_batches(batches: Sequence[BatchView]) -> list[LogBatch]:
     if sum(batch.size for batch in batches) > LARGE_BYTES or sum(batch.count for batch in batches) > MANY_RECORDS:
-        return await asyncio.to_thread(lambda: list(seen(batches)))
-    return list(seen(batches))
+        return await asyncio.to_thread(lambda: list(log_batches_of(batches)))
+    return list(log_batches_of(batches))
 
 
-def portion(batches: Sequence[Seen], most: int) -> int:
+def portion_length(batches: Sequence[LogBatch], most: int) -> int:
     """How many of them have so many records together, about; one at least."""
     count = 0
     for at, batch in enumerate(batches):

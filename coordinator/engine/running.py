@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class Running:
+class BackgroundTask:
     """One task. on_bug hears what ends it but `stop`: a mistake of the program."""
 
     def __init__(self, on_bug: Callable[[BaseException], None]) -> None:

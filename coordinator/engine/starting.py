@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from muster.coordinator.engine.state.marks import Marks, id_text
-from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
-from muster.coordinator.engine.upstream.records import again
+from muster.coordinator.engine.state.marks import TopicMarks, id_text
+from muster.coordinator.engine.upstream.errors import UpstreamError, UpstreamRefused
+from muster.coordinator.engine.upstream.records import pause_and_refresh
 from muster.coordinator.engine.upstream.topics import create_topic, topic_configs
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.topics_seen import Topic
+from muster.coordinator.ownership.topics_seen import UpstreamTopic
 
 UNKNOWN_TOPIC: Final = 3
 INVALID_REPLICATION_FACTOR: Final = 38
@@ -35,11 +35,11 @@ forgets producers by the time stamps of what they wrote: by its own clock, not b
 LOOKED_AT: Final = ("cleanup.policy", "min.insync.replicas", "max.message.bytes")
 
 
-class Unusable(Exception):
+class UnusableUpstream(Exception):
     """The node cannot be started over this upstream. The text says what was found, and what to do."""
 
 
-class Wanted(NamedTuple):
+class StateTopicSpec(NamedTuple):
     """topic, partitions: `engine.kafka.state.topic`, `offsets.topic.num.partitions`. replication:
     `engine.kafka.state.replication.factor`. id_base, cluster: `engine.kafka.node.id.base`, `engine.kafka.cluster`."""
 
@@ -50,33 +50,33 @@ class Wanted(NamedTuple):
     cluster: str = "muster"
 
 
-async def usable(upstream: Upstream, wanted: Wanted) -> int:
+async def prepare_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> int:
     """How many bytes a batch of the state topic may have, less a tenth (KB-S1); makes the topic where there is none,
     and none was before.
 
     Raises Unusable, and UpstreamError where nobody answers.
     """
-    await met(upstream, wanted)
-    if not is_there(upstream, wanted):
-        first = Marks(upstream, wanted.cluster, wanted.topic, FIRST_S)
-        if await first.remembers() and not await comes(upstream, wanted):
-            raise Unusable(
+    await check_upstream(upstream, wanted)
+    if not topic_exists(upstream, wanted):
+        first = TopicMarks(upstream, wanted.cluster, wanted.topic, FIRST_S)
+        if await first.remembers() and not await topic_appears(upstream, wanted):
+            raise UnusableUpstream(
                 f"the state topic {wanted.topic} is not there, and it was: groups and positions went with it. Nothing "
                 "is made anew by itself: look at what became of it; `muster engine init --again` makes it, empty"
             )
-        await make(upstream, wanted)
-    await has_leaders(upstream, wanted)
-    marks, topic = Marks(upstream, wanted.cluster, wanted.topic, PATIENCE_S), topic_of(upstream, wanted)
-    if topic.partitions == wanted.partitions and not await knows(marks, topic):
-        raise Unusable(
+        await create_state_topic(upstream, wanted)
+    await wait_for_leaders(upstream, wanted)
+    marks, topic = TopicMarks(upstream, wanted.cluster, wanted.topic, PATIENCE_S), state_topic_of(upstream, wanted)
+    if topic.partitions == wanted.partitions and not await is_same_topic(marks, topic):
+        raise UnusableUpstream(
             f"the state topic {wanted.topic} (id {id_text(topic.id)}) is not the one it was: that is deleted, and "
             "another was made. Look at it; `muster engine init --again` says that it counts from now on"
         )
     grown = topic.partitions > wanted.partitions and await marks.knows(topic)
-    return await checked(upstream, wanted, grown=grown)
+    return await check_partitions_and_configs(upstream, wanted, grown=grown)
 
 
-async def knows(marks: Marks, topic: Topic) -> bool:
+async def is_same_topic(marks: TopicMarks, topic: UpstreamTopic) -> bool:
     """Whether it is the topic of before, or there was none. While transactional ids have no coordinator nobody is told;
     no shard can be taken then, either, and it is looked at again (`state/watching.py`)."""
     try:
@@ -85,78 +85,78 @@ async def knows(marks: Marks, topic: Topic) -> bool:
         return True
 
 
-async def met(upstream: Upstream, wanted: Wanted) -> None:
+async def check_upstream(upstream: Upstream, wanted: StateTopicSpec) -> None:
     """Raises Unusable where nodes cannot be over this upstream at all."""
     if lacks := await upstream.lacks():
-        raise Unusable(
+        raise UnusableUpstream(
             f"the upstream does not speak {', '.join(lacks)}, which is needed; expected Apache Kafka 2.8 or later"
         )
     view = await upstream.refresh([wanted.topic])
     for broker in sorted(view.brokers):
         if broker >= wanted.id_base:
-            raise Unusable(
+            raise UnusableUpstream(
                 f"the upstream has a broker of id {broker}, and Muster's nodes are told to clients as "
                 f"{wanted.id_base} and above; raise engine.kafka.node.id.base above all ids of brokers"
             )
 
 
-def is_there(upstream: Upstream, wanted: Wanted) -> bool:
+def topic_exists(upstream: Upstream, wanted: StateTopicSpec) -> bool:
     """As the last answer has it."""
     topic = upstream.view.topics.get(wanted.topic)
     if topic is not None and topic.code not in (0, UNKNOWN_TOPIC):
-        raise Refused(f"asking for the topic {wanted.topic}", topic.code)
+        raise UpstreamRefused(f"asking for the topic {wanted.topic}", topic.code)
     return topic is not None and not topic.code
 
 
-async def comes(upstream: Upstream, wanted: Wanted) -> bool:
+async def topic_appears(upstream: Upstream, wanted: StateTopicSpec) -> bool:
     """A broker may be behind: whether it is there by another answer, a while later."""
     for _ in range(LOOKS):
-        await again(upstream, wanted.topic)
-        if is_there(upstream, wanted):
+        await pause_and_refresh(upstream, wanted.topic)
+        if topic_exists(upstream, wanted):
             return True
     return False
 
 
-async def checked(upstream: Upstream, wanted: Wanted, *, grown: bool) -> int:
-    """As `usable`, of a topic that is there. grown: it may have more partitions than there are shards."""
-    parts = topic_of(upstream, wanted).partitions
+async def check_partitions_and_configs(upstream: Upstream, wanted: StateTopicSpec, *, grown: bool) -> int:
+    """As `prepare_state_topic`, of a topic that is there. grown: it may have more partitions than there are shards."""
+    parts = state_topic_of(upstream, wanted).partitions
     if parts < wanted.partitions or (parts > wanted.partitions and not grown):
         more = ""
         if parts > wanted.partitions:
             more = "; where partitions were added to it since, `muster engine init --again` leaves those unused"
-        raise Unusable(
+        raise UnusableUpstream(
             f"offsets.topic.num.partitions is {wanted.partitions}, but the upstream's {wanted.topic} has "
             f"{parts} partitions and every group's place depends on it; set it to {parts}, or name "
             f"another topic by engine.kafka.state.topic{more}"
         )
-    return check(wanted, await topic_configs(upstream, wanted.topic, LOOKED_AT))
+    return check_configs(wanted, await topic_configs(upstream, wanted.topic, LOOKED_AT))
 
 
-def topic_of(upstream: Upstream, wanted: Wanted) -> Topic:
+def state_topic_of(upstream: Upstream, wanted: StateTopicSpec) -> UpstreamTopic:
     seen = upstream.view.topics[wanted.topic]
-    return Topic(seen.topic_id, len(seen.parts))
+    return UpstreamTopic(seen.topic_id, len(seen.parts))
 
 
-async def make(upstream: Upstream, wanted: Wanted) -> None:
-    await make_topic(upstream, wanted, CONFIGS)
+async def create_state_topic(upstream: Upstream, wanted: StateTopicSpec) -> None:
+    await create_checked_topic(upstream, wanted, CONFIGS)
 
 
-async def make_topic(upstream: Upstream, wanted: Wanted, configs: Mapping[str, str]) -> None:
+async def create_checked_topic(upstream: Upstream, wanted: StateTopicSpec, configs: Mapping[str, str]) -> None:
     """Raises Unusable, UpstreamError."""
     configs = {**configs, "min.insync.replicas": str(min(2, wanted.replication))}
     try:
         await create_topic(upstream, wanted.topic, wanted.partitions, wanted.replication, configs)
-    except Refused as error:
+    except UpstreamRefused as error:
         if error.code != INVALID_REPLICATION_FACTOR:
             raise
-        raise Unusable(
+        raise UnusableUpstream(
             f"the topic {wanted.topic} cannot have {wanted.replication} copies, the upstream has "
             f"{len(upstream.view.brokers)} brokers; add brokers, or set engine.kafka.state.replication.factor to less "
             "and know that groups are lost with so many brokers"
         ) from error
 
 
-async def has_leaders(upstream: Upstream, wanted: Wanted) -> None:
+async def wait_for_leaders(upstream: Upstream, wanted: StateTopicSpec) -> None:
     """A topic that was just made has none for a moment."""
     deadline_s = asyncio.get_running_loop().time() + LEADERS_S
     while True:
@@ -170,21 +170,21 @@ async def has_leaders(upstream: Upstream, wanted: Wanted) -> None:
             if parts:
                 return
             raise UpstreamError(f"the upstream tells of no partitions of {wanted.topic}; look at it with Kafka's tools")
-        await again(upstream, wanted.topic)
+        await pause_and_refresh(upstream, wanted.topic)
 
 
-def check(wanted: Wanted, configs: Mapping[str, str]) -> int:
+def check_configs(wanted: StateTopicSpec, configs: Mapping[str, str]) -> int:
     """Raises Unusable for settings under which the topic would lose groups."""
     topic = wanted.topic
     policy = configs.get("cleanup.policy", "")
     if policy != "compact":
-        raise Unusable(
+        raise UnusableUpstream(
             f"cleanup.policy of the upstream's {topic} is {policy!r}: groups would be deleted with old segments; "
             "expected compact, set it with Kafka's tools"
         )
     least = configs.get("min.insync.replicas", "1")
     if least == "1" and wanted.replication > 1:
-        raise Unusable(
+        raise UnusableUpstream(
             f"min.insync.replicas of the upstream's {topic} is 1: what is acknowledged may be lost with one broker; "
             "set it to 2 with Kafka's tools, or engine.kafka.state.replication.factor to 1 and know that"
         )

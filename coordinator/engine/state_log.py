@@ -6,9 +6,9 @@ Nothing here talks to Kafka: `Owning` does, by the rules of `coordinator.ownersh
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TypeAlias
 
-from muster.coordinator.engine.writing import check_room, fitting
-from muster.coordinator.ownership.facts import Measured, Record
-from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
+from muster.coordinator.engine.writing import check_room, fit_turn
+from muster.coordinator.ownership.facts import MeasuredRecords, ShardRecord
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 
 LEDGER = b"{"
 """So begin the ledger's keys (KB-S2)."""
@@ -24,18 +24,18 @@ THIN_OUT_FROM = 500_000
 loader does so in any case: below that it would be done twice."""
 
 
-class Held:
+class ReplayedRecords:
     """What counts of a shard, as it was read. Of each key only the newest is kept once there is much of it, and
     somebody calls `thin_out`."""
 
     __slots__ = ("_count", "_most", "_portions")
 
     def __init__(self) -> None:
-        self._portions: list[Sequence[Record]] = []
+        self._portions: list[Sequence[ShardRecord]] = []
         self._count = 0
         self._most = THIN_OUT_FROM
 
-    def add(self, records: Sequence[Record]) -> None:
+    def add(self, records: Sequence[ShardRecord]) -> None:
         self._portions.append(records)
         self._count += len(records)
 
@@ -54,7 +54,7 @@ class Held:
 
     def thin_out(self) -> None:
         """For any thread, while nothing is added: it takes its time."""
-        newest: dict[bytes, Record] = {}
+        newest: dict[bytes, ShardRecord] = {}
         for records in self._portions:
             for record in records:
                 key = record.key or b""
@@ -74,18 +74,18 @@ class StateLog:
         self.batch_bytes = batch_bytes
         self.on_positions: OnPositions | None = None
         """Hears whose positions each turn changes."""
-        self._turns: dict[int, Measured] = {}
-        self._read: dict[int, Held] = {}
+        self._turns: dict[int, MeasuredRecords] = {}
+        self._read: dict[int, ReplayedRecords] = {}
         self._settled: dict[int, set[str]] = {}
         self._beside: dict[int, list[Entry]] = {}
 
     # -- GroupLog ---------------------------------------------------------------------------------------------------
 
     def draft(self) -> list[Entry]:
-        return Measured()
+        return MeasuredRecords()
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
-        fits = fitting(shard, groups, ledger, self.batch_bytes)
+        fits = fit_turn(shard, groups, ledger, self.batch_bytes)
         fits.extend(self._beside.pop(shard, ()))
         before = self._turns.setdefault(shard, fits)
         if before is not fits:
@@ -98,16 +98,16 @@ class StateLog:
     def flush(self, shards: Sequence[int]) -> None:
         """Kafka's acknowledgements come by themselves (KB-A5)."""
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         """Raises LogFailed. What only this room knows is put aside on the way."""
         read = self._loaded(shard).told(ledger=False)
         settled = self._settled[shard] = set()
         return (each for each in read if not settles(settled, each))
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         return self._loaded(shard).told(ledger=True)
 
-    def _loaded(self, shard: int) -> Held:
+    def _loaded(self, shard: int) -> ReplayedRecords:
         read = self._read.get(shard)
         if read is None:
             raise LogFailed(f"shard {shard} is not read yet")
@@ -115,28 +115,28 @@ class StateLog:
 
     # -- for Owning -------------------------------------------------------------------------------------------------
 
-    def turn(self, shard: int) -> Measured:
+    def turn(self, shard: int) -> MeasuredRecords:
         """What was appended since the last call."""
-        return self._turns.pop(shard, None) or Measured()
+        return self._turns.pop(shard, None) or MeasuredRecords()
 
     def begin(self, shard: int) -> None:
         """What counts of the shard is about to be told, from its start."""
-        self._read[shard] = Held()
+        self._read[shard] = ReplayedRecords()
         self._settled.pop(shard, None)
         self._beside.pop(shard, None)
 
-    def hold(self, shard: int, records: Sequence[Record]) -> None:
+    def hold(self, shard: int, records: Sequence[ShardRecord]) -> None:
         """These count, and are behind those before; kept until the load."""
         self._read[shard].add(records)
 
-    def much(self, shard: int) -> Held | None:
+    def much(self, shard: int) -> ReplayedRecords | None:
         """What was read of a shard, where it is time to let go of what is replaced."""
         read = self._read.get(shard)
         return read if read is not None and read.much else None
 
     def ready(self, shard: int) -> None:
         """All that counts has been told, be it nothing."""
-        self._read.setdefault(shard, Held())
+        self._read.setdefault(shard, ReplayedRecords())
 
     def let_go(self, shard: int) -> None:
         """What was read is loaded, or nobody wants it any more."""

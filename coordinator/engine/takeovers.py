@@ -4,22 +4,24 @@
 from typing import Final
 
 from muster.coordinator.core.events import TookOver
-from muster.coordinator.ownership.effects import Cause, Report
+from muster.coordinator.ownership.effects import AcquisitionReport, TakeoverCause
 
 NOT_KNOWN: Final = 0
 """A moment."""
 
 
-def noted(report: Report, shard: int, ahead_ms: int = 0) -> TookOver | None:
+def takeover_event(report: AcquisitionReport, shard: int, ahead_ms: int = 0) -> TookOver | None:
     """What to note now that it is served; nothing where nobody had it before. Its turn stands where a leader epoch does
     in a cluster. ahead_ms: of the clock by which leases count, the engine's."""
     before = report.before
     if before is None:
         return None
-    dealt_ms = report.dealt_ms + ahead_ms
-    return TookOver(shard, report.owner.turn, before.node, report.owner.node, cause_of(report), NOT_KNOWN, dealt_ms)
+    assigned_ms = report.assigned_ms + ahead_ms
+    return TookOver(
+        shard, report.owner.turn, before.node, report.owner.node, takeover_cause(report), NOT_KNOWN, assigned_ms
+    )
 
 
-def cause_of(report: Report) -> str:
+def takeover_cause(report: AcquisitionReport) -> str:
     """Where this very process had it before: why it gave it up."""
-    return report.gave_up if report.cause is Cause.FENCED and report.gave_up else report.cause.value
+    return report.gave_up if report.cause is TakeoverCause.FENCED and report.gave_up else report.cause.value

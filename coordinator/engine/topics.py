@@ -13,17 +13,17 @@ from typing import Final
 
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.engine.upstream.catalog import Heard, all_topics, asked_about
+from muster.coordinator.engine.upstream.catalog import TopicKnowledge, ask_about_topics, fetch_all_topics
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.upstream import MOST_TOPICS, Upstream
-from muster.coordinator.engine.upstream.view import NOBODY, View
-from muster.coordinator.ownership.topics_seen import NO_ID, Change, Question, Topic, TopicsSeen
+from muster.coordinator.engine.upstream.view import NO_LEADER, UpstreamMetadata
+from muster.coordinator.ownership.topics_seen import NO_ID, TopicChange, TopicPresence, TopicQuestion, UpstreamTopic
 
 SOON_MS: Final = 500
 """Between two looks at least, whoever wants one."""
 
 
-class Topics:
+class UpstreamTopics:
     """`look` once, then `start`; `stop` ends it."""
 
     def __init__(
@@ -46,9 +46,9 @@ class Topics:
         self._private = frozenset(private)
         self._on_bug = on_bug
         self._on_trouble = on_trouble
-        self._seen = TopicsSeen(gone_after_ms)
+        self._seen = TopicPresence(gone_after_ms)
         self._mark = b""
-        self._view = View()
+        self._view = UpstreamMetadata()
         self._internal: frozenset[str] = frozenset()
         self._event = TopicsChanged({})
         self._listeners: list[Callable[[TopicsChanged], None]] = []
@@ -68,7 +68,7 @@ class Topics:
         """16 bytes each, Kafka's (KB-T2). What matches no pattern has none here."""
         return self._event.ids
 
-    def topic(self, name: str) -> Topic | None:
+    def topic(self, name: str) -> UpstreamTopic | None:
         """Whatever its name, Muster's own too; None: there is none (KB-T4)."""
         return self._seen.topics.get(name)
 
@@ -99,10 +99,10 @@ class Topics:
         return self._view.leader(topic, partition)
 
     def recalled(self, core: object, orphans: Iterable[tuple[str, bytes]]) -> TopicsChanged:
-        """A shard was read that has positions in topics which no answer has told of: see `TopicsSeen.recalled`. All
+        """A shard was read that has positions in topics which no answer has told of: see `TopicPresence.recalled`. All
         that there is, with them. It is what a `LedEngine` wants as `on_orphans`."""
         if isinstance(core, Shard):
-            self._changed(self._seen.recalled(positions_of(core, orphans), self._now_ms()))
+            self._changed(self._seen.recalled(topics_with_offsets(core, orphans), self._now_ms()))
             self.look_soon()
         return self.event()
 
@@ -136,7 +136,7 @@ class Topics:
 
     async def _look(self) -> None:
         self._wanted.clear()
-        told = await all_topics(self._upstream, self._view, self._mark)
+        told = await fetch_all_topics(self._upstream, self._view, self._mark)
         if told is not None:
             self._mark, self._view, self._internal = told.mark, told.view, told.internal
             self._changed(self._seen.heard(told.topics, self._now_ms()), first=self._looked_ms is None)
@@ -174,31 +174,31 @@ class Topics:
         questions = sorted(self._seen.questions(self._now_ms()), key=lambda question: question.besides)
         for besides, group in groupby(questions, key=lambda question: question.besides):
             broker, only = self._another_than(besides)
-            same = list(group) if broker != NOBODY else []
+            same = list(group) if broker != NO_LEADER else []
             for begin in range(0, len(same), MOST_TOPICS):
                 with suppress(UpstreamError):
-                    told = await asked_about(self._upstream, broker, same[begin : begin + MOST_TOPICS])
+                    told = await ask_about_topics(self._upstream, broker, same[begin : begin + MOST_TOPICS])
                     self._answered(broker, told, only=only)
 
     def _another_than(self, besides: int) -> tuple[int, bool]:
         """A broker to ask, one without failures before others, and whether it is the only one there is."""
         brokers = self._upstream.view.brokers
         if brokers.keys() <= {besides}:
-            return (besides, True) if brokers else (NOBODY, False)
+            return (besides, True) if brokers else (NO_LEADER, False)
         others = sorted(brokers.keys() - {besides}, key=lambda broker: self._upstream.lines.failures(brokers[broker]))
         return others[0], len(brokers) == 1
 
-    def _answered(self, broker: int, heard: Mapping[Question, Heard], *, only: bool) -> None:
+    def _answered(self, broker: int, heard: Mapping[TopicQuestion, TopicKnowledge], *, only: bool) -> None:
         now_ms = self._now_ms()
         for question, told in heard.items():
             if told.now is not None:
-                self._changed(self._seen.heard_of({question.name: told.now}))
+                self._changed(self._seen.learn_some({question.name: told.now}))
             codes = told.name_code, told.id_code
             if 0 in codes:
                 self._mark = b""  # an answer that still leaves it out is to be read again
             self._changed(self._seen.answered(question, broker, *codes, now_ms, only=only))
 
-    def _changed(self, change: Change, *, first: bool = False) -> None:
+    def _changed(self, change: TopicChange, *, first: bool = False) -> None:
         if not change and not first:
             return
         topics = self._seen.topics
@@ -213,7 +213,7 @@ class Topics:
             self._on_bug(error)
 
 
-def positions_of(core: Shard, orphans: Iterable[tuple[str, bytes]]) -> dict[str, Topic]:
+def topics_with_offsets(core: Shard, orphans: Iterable[tuple[str, bytes]]) -> dict[str, UpstreamTopic]:
     """These topics as the positions of a shard know them. Of two topics of one name the one with an id."""
     ids: dict[str, bytes] = {}
     for name, topic_id in orphans:
@@ -223,4 +223,4 @@ def positions_of(core: Shard, orphans: Iterable[tuple[str, bytes]]) -> dict[str,
         for name, partition in stored:
             if name in counts and partition >= counts[name]:
                 counts[name] = partition + 1
-    return {name: Topic(topic_id, counts[name]) for name, topic_id in ids.items()}
+    return {name: UpstreamTopic(topic_id, counts[name]) for name, topic_id in ids.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from muster.coordinator.ownership.appends import RECORD_BYTES
-from muster.coordinator.ownership.facts import Batch, Measured
+from muster.coordinator.ownership.facts import MeasuredRecords, ShardBatch
 from muster.coordinator.runtime.ports import Entry, LogFailed
 from muster.storage.records.batch import encode_written
 
@@ -19,7 +19,7 @@ LEFT_OUT: Final = frozenset({"snapshot", "plan"})
 """Of a ledger entry that is too large: the most of it, and what can be done without."""
 
 
-def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
+def wire_of(batch: ShardBatch, timestamp_ms: int) -> bytes:
     """The batch's bytes: made once, for the same must be sent again (KB-A2)."""
     if batch.wire is None:
         codec = CODEC if batch.size >= COMPRESSED_FROM else "none"
@@ -33,7 +33,7 @@ def wire_of(batch: Batch, timestamp_ms: int) -> bytes:
     return batch.wire
 
 
-def are_large(batches: Sequence[Batch]) -> bool:
+def are_large(batches: Sequence[ShardBatch]) -> bool:
     """Whether making their bytes takes so long that a thread should."""
     records = size = 0
     for batch in batches:
@@ -42,21 +42,21 @@ def are_large(batches: Sequence[Batch]) -> bool:
     return records > MANY_RECORDS or size > LARGE_BYTES
 
 
-def wires(batches: Sequence[Batch], stamp_ms: int) -> dict[int, bytes]:
+def wires_of(batches: Sequence[ShardBatch], stamp_ms: int) -> dict[int, bytes]:
     """Their bytes, by shard."""
     return {batch.shard: wire_of(batch, stamp_ms) for batch in batches}
 
 
-async def made(batches: Sequence[Batch], stamp_ms: int) -> dict[int, bytes]:
+async def encode_batches(batches: Sequence[ShardBatch], stamp_ms: int) -> dict[int, bytes]:
     """The same, of any size."""
-    return await asyncio.to_thread(wires, batches, stamp_ms) if are_large(batches) else wires(batches, stamp_ms)
+    return await asyncio.to_thread(wires_of, batches, stamp_ms) if are_large(batches) else wires_of(batches, stamp_ms)
 
 
 def size_of(entry: Entry) -> int:
     return len(entry[0]) + len(entry[1] or b"")
 
 
-class TooLarge(LogFailed):
+class RecordTooLarge(LogFailed):
     """Records of these groups have no room in any batch (KB-S3)."""
 
     def __init__(self, sentence: str, groups: frozenset[str]) -> None:
@@ -64,26 +64,28 @@ class TooLarge(LogFailed):
         self.groups = groups
 
 
-def fitting(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> Measured:
+def fit_turn(shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], most: int) -> MeasuredRecords:
     """What one turn writes, the ledger's records first and the group's last (KB-S1).
 
     An entry of the ledger that alone is too large is cut short. Raises TooLarge for a group's record that is: nothing
     of the turn is kept then.
     """
     check_room(shard, groups, most)
-    turn = Measured([each if size_of(each) + RECORD_BYTES <= most else cut(each, most) for each in ledger])
+    turn = MeasuredRecords(
+        [each if size_of(each) + RECORD_BYTES <= most else cut_ledger_entry(each, most) for each in ledger]
+    )
     turn.extend(groups)
     return turn
 
 
 def check_room(shard: int, groups: Sequence[Entry], most: int) -> None:
     """Raises TooLarge."""
-    if isinstance(groups, Measured) and groups.largest + RECORD_BYTES <= most:
+    if isinstance(groups, MeasuredRecords) and groups.largest + RECORD_BYTES <= most:
         return
     large = [entry for entry in groups if size_of(entry) + RECORD_BYTES > most]
     if large:
         names = frozenset(map(group_of, large))
-        raise TooLarge(
+        raise RecordTooLarge(
             f"a record of group {min(names)!r} of shard {shard} takes {size_of(large[0])} bytes, and the state topic "
             f"has room for {most - RECORD_BYTES} in one; raise max.message.bytes of that topic, or keep groups smaller",
             names,
@@ -101,7 +103,7 @@ def group_of(entry: Entry) -> str:
     return key[4 : 4 + size].decode("utf-8", "replace")
 
 
-def cut(entry: Entry, most: int) -> Entry:
+def cut_ledger_entry(entry: Entry, most: int) -> Entry:
     """A ledger's entry without snapshot and plan; one that cannot be cut so far is left out as a whole."""
     key, value, _ = entry
     told = json.loads(value or b"{}")

@@ -5,18 +5,20 @@ from typing import Final
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE = range(3, 9)
 CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(9, 13)
 
-NOT_ASKED: Final = -(1 << 31)
+OPERATIONS_NOT_REQUESTED: Final = -(1 << 31)
 
 
-def bits(*operations: int) -> int:
+def operation_bits(*operations: int) -> int:
     """Kafka's form of a set of operations.
 
-    >>> bits(READ, DELETE)
+    >>> operation_bits(READ, DELETE)
     72
     """
     return sum(1 << operation for operation in operations)
 
 
-ON_GROUP: Final = bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_TOPIC: Final = bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_CLUSTER: Final = bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+GROUP_OPERATIONS: Final = operation_bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+TOPIC_OPERATIONS: Final = operation_bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+CLUSTER_OPERATIONS: Final = operation_bits(
+    CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE
+)

@@ -1,10 +1,10 @@
 """From an API's key to the handler that answers it. Handlers see decoded messages and know no connection.
 
 A handler is `async def join_group(self, request, call) -> response`, named like its API in snake_case. It may have a
-sister `heartbeat_now(self, request, call)` that answers at once, or returns `Later`, or None when the long way has to
-be gone. A handler that returns None gives no answer at all (Produce with acks=0). Responses are made with
-`codec.struct`, or are any object that has the fields, or `Written`. Another sister, `offset_commit_reader(version)`,
-may make what reads the requests of one connection in place of the message's decoder.
+sister `heartbeat_now(self, request, call)` that answers at once, or returns `DeferredAnswer`, or None when the long
+way has to be gone. A handler that returns None gives no answer at all (Produce with acks=0). Responses are made with
+`codec.struct`, or are any object that has the fields, or `EncodedAnswer`. Another sister,
+`offset_commit_reader(version)`, may make what reads the requests of one connection in place of the message's decoder.
 
 Handlers of one connection begin in the order of its requests, and each runs to where it first waits before the next one
 begins; what is answered at once may overtake those that have not begun. One whose API `parks` holds all that come after
@@ -19,18 +19,18 @@ from functools import partial
 from time import thread_time
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from muster.coordinator.edge.audit import ACTIONS, Tell, watched
-from muster.coordinator.edge.software import is_word, named
+from muster.coordinator.edge.audit import ACTIONS, ReportAction, report_actions
+from muster.coordinator.edge.software import format_software, is_software_word
 from muster.coordinator.kafka.apis import API_VERSIONS, APIS, Api
 from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
 from muster.coordinator.kafka.codec.decoding import Decoder
-from muster.coordinator.kafka.codec.emitting import Buffer, present
+from muster.coordinator.kafka.codec.emitting import Buffer, fields_in_version
 from muster.coordinator.kafka.codec.encoding import Encoder
 from muster.coordinator.kafka.sasl import SaslHandlers
-from muster.coordinator.security.identity import ANONYMOUS, SOMEBODY, Identity
+from muster.coordinator.security.identity import ANONYMOUS, UNAUTHENTICATED, Identity
 
 if TYPE_CHECKING:
-    from muster.coordinator.metrics.instruments import Instruments, Meter
+    from muster.coordinator.metrics.instruments import Instruments, RequestMeter
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]
@@ -41,7 +41,7 @@ DOOR: Final = "kafka"
 """This door's name among metrics."""
 
 
-class Written:
+class EncodedAnswer:
     """An answer that a handler has as bytes, without header."""
 
     __slots__ = ("body",)
@@ -54,7 +54,7 @@ class HangUp(Exception):
     """Raised by a handler: there is no answer that would tell the client of its failure, so the connection ends."""
 
 
-class Later:
+class DeferredAnswer:
     """What a handler's `..._now` may return instead of an answer: it comes by a call, and no task waits for it."""
 
     __slots__ = ()
@@ -72,7 +72,7 @@ class Later:
         raise NotImplementedError
 
 
-class Promised(Later):
+class FutureAnswer(DeferredAnswer):
     """An answer that `respond` makes once a future is done."""
 
     __slots__ = ("_respond", "future")
@@ -91,19 +91,19 @@ class Promised(Later):
         self.future.cancel()
 
 
-class Aside(Later):
+class ThreadedAnswer(DeferredAnswer):
     """An answer that takes its time to be made: a thread makes it, by a call that is here or comes later."""
 
     __slots__ = ("_call", "_made", "spent_s")
 
-    def __init__(self, call: Later | Callable[[], Any]) -> None:
+    def __init__(self, call: DeferredAnswer | Callable[[], Any]) -> None:
         self._call = call
         self.spent_s = 0.0
         """Of the thread's time."""
         self._made: asyncio.Future[Any] | None = None
 
     def then(self, came: Callable[[], None]) -> None:
-        if isinstance(self._call, Later):
+        if isinstance(self._call, DeferredAnswer):
             self._call.then(partial(self._begin, came))
         else:
             self._begin(came)
@@ -113,7 +113,7 @@ class Aside(Later):
         self._made.add_done_callback(lambda done: None if done.cancelled() else came())
 
     def _make(self) -> Any:
-        call = self._call.respond() if isinstance(self._call, Later) else self._call
+        call = self._call.respond() if isinstance(self._call, DeferredAnswer) else self._call
         began_s = thread_time()
         made = call()
         self.spent_s = thread_time() - began_s
@@ -124,14 +124,14 @@ class Aside(Later):
         return self._made.result()
 
     def cancel(self) -> None:
-        if isinstance(self._call, Later):
+        if isinstance(self._call, DeferredAnswer):
             self._call.cancel()
         if self._made is not None:
             self._made.cancel()
 
 
 @dataclass(slots=True)
-class Peer:
+class ClientPeer:
     """The other end of a connection. `eof` is done once it is gone; requests under way are cancelled then as well."""
 
     host: str
@@ -141,7 +141,7 @@ class Peer:
     software_version: str = ""
     software: str = ""
     """Both in one, such as `librdkafka 2.16.0`."""
-    identity: Identity = SOMEBODY
+    identity: Identity = UNAUTHENTICATED
     """Who it is, once it has shown that; until then nobody in particular, at its address."""
     stands_for: int | None = None
     """The broker of another cluster whose port it has come to; None: this node's own."""
@@ -149,7 +149,7 @@ class Peer:
     """Its `connections.login.Login`, where its listener asks for one."""
 
     def __post_init__(self) -> None:
-        if self.identity is SOMEBODY:
+        if self.identity is UNAUTHENTICATED:
             self.identity = Identity(ANONYMOUS, self.host)
 
 
@@ -158,7 +158,7 @@ class KafkaCall:
 
     __slots__ = ("api_version", "begun", "client_id", "peer")
 
-    def __init__(self, api_version: int, client_id: str | None, peer: Peer) -> None:
+    def __init__(self, api_version: int, client_id: str | None, peer: ClientPeer) -> None:
         self.api_version = api_version
         self.client_id = client_id or ""
         self.peer = peer
@@ -194,7 +194,7 @@ class KafkaCall:
         return self.peer.eof
 
 
-class Guarding(Protocol):
+class RequestAuthorizer(Protocol):
     """Who asks whether a caller may, before a handler is asked."""
 
     def guarded(
@@ -204,7 +204,7 @@ class Guarding(Protocol):
         ...
 
 
-class Limits(Protocol):
+class RequestLimiter(Protocol):
     """Keeps what handlers are asked within quotas."""
 
     def limited(
@@ -216,7 +216,7 @@ class Limits(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Form:
+class ServedVersion:
     """One version of an API: how its requests are read, its answers written, and who answers.
 
     One object for good, by which connections keep what they know of it; who answers may be limited otherwise later.
@@ -233,7 +233,7 @@ class Form:
     write: Encoder
     tagged: bool
     """The answer's header has tagged fields (KIP-482: that of ApiVersions never has)."""
-    meter: "Meter | None" = None
+    meter: "RequestMeter | None" = None
     """Where its requests are counted, if anywhere."""
     coded: bool = False
     """The answer has one error code for the whole request."""
@@ -248,7 +248,7 @@ class Form:
         )
 
 
-class Dispatch:
+class Dispatcher:
     """All forms that one door serves, those of `apis`. `handlers` are asked for each in turn; ApiVersions is answered
     here.
 
@@ -261,9 +261,9 @@ class Dispatch:
         self,
         handlers: Sequence[object],
         instruments: "Instruments | None" = None,
-        tell: Tell | None = None,
-        guard: Guarding | None = None,
-        limiting: Limits | None = None,
+        tell: ReportAction | None = None,
+        guard: RequestAuthorizer | None = None,
+        limiting: RequestLimiter | None = None,
         apis: Sequence[Api] = APIS,
     ) -> None:
         self.instruments = instruments
@@ -271,22 +271,22 @@ class Dispatch:
         self._tell = tell
         self._guard = guard
         self._limiting = limiting
-        everyone = (Negotiation(apis), SaslHandlers(), *handlers)
-        self._answering = {api.key: (api, answering(api, everyone)) for api in apis}
-        self._forms: dict[tuple[int, int], Form] = {}
+        everyone = (ApiVersionsHandler(apis), SaslHandlers(), *handlers)
+        self._answering = {api.key: (api, find_handler(api, everyone)) for api in apis}
+        self._forms: dict[tuple[int, int], ServedVersion] = {}
         if limiting is not None:
             limiting.when_changed(self._limit_anew)
 
-    def form(self, key: int, version: int) -> Form | None:
+    def form(self, key: int, version: int) -> ServedVersion | None:
         """None when this version is not served."""
         return self._forms.get((key, version)) or self._made(key, version)
 
     def _watched(self, api: Api, handler: Handler | None) -> Handler | None:
         if handler is None or self._tell is None or api.name not in ACTIONS:
             return handler
-        return watched(handler, api.name, DOOR, self._tell)
+        return report_actions(handler, api.name, DOOR, self._tell)
 
-    def _made(self, key: int, version: int) -> Form | None:
+    def _made(self, key: int, version: int) -> ServedVersion | None:
         """Its first request compiles a form."""
         if key not in self._answering:
             return None
@@ -296,7 +296,7 @@ class Dispatch:
         name = snake_case(api.name)
         request, response = f"{api.name}Request", f"{api.name}Response"
         handler, immediate = self._ways(api, version)
-        made = self._forms[key, version] = Form(
+        made = self._forms[key, version] = ServedVersion(
             api,
             version,
             handler,
@@ -327,10 +327,10 @@ class Dispatch:
 
 def fields_of(name: str, version: int) -> set[str]:
     """The fields of a message in this version."""
-    return {one.name for one in present(message_of(name, version).fields, version)}
+    return {one.name for one in fields_in_version(message_of(name, version).fields, version)}
 
 
-def answering(api: Api, handlers: Sequence[object]) -> object:
+def find_handler(api: Api, handlers: Sequence[object]) -> object:
     """Who of the handlers answers this API."""
     name = snake_case(api.name)
     for each in handlers:
@@ -339,7 +339,7 @@ def answering(api: Api, handlers: Sequence[object]) -> object:
     raise LookupError(f"{api.name} has no handler; one of {[type(each).__name__ for each in handlers]} needs {name}()")
 
 
-class Negotiation:
+class ApiVersionsHandler:
     """ApiVersions: what is served here, and what the client is (KIP-35, KIP-511)."""
 
     def __init__(self, apis: Sequence[Api] = APIS) -> None:
@@ -348,15 +348,15 @@ class Negotiation:
     def api_versions_now(self, request: Any, call: KafkaCall) -> Any:
         if call.api_version >= 3:
             for word in (request.client_software_name, request.client_software_version):
-                if not is_word(word):
+                if not is_software_word(word):
                     return struct("ApiVersionsResponse")(error_code=INVALID_REQUEST)
             call.peer.software_name = request.client_software_name
             call.peer.software_version = request.client_software_version
-            call.peer.software = named(request.client_software_name, request.client_software_version)
-        return struct("ApiVersionsResponse")(api_keys=ranges(self._apis))
+            call.peer.software = format_software(request.client_software_name, request.client_software_version)
+        return struct("ApiVersionsResponse")(api_keys=version_ranges(self._apis))
 
 
-def ranges(apis: Sequence[Api]) -> list[Any]:
+def version_ranges(apis: Sequence[Api]) -> list[Any]:
     """What ApiVersions tells of each API."""
     made = struct("ApiVersionsResponse.api_keys")
     return [made(api_key=api.key, min_version=api.told_first, max_version=api.last) for api in apis]

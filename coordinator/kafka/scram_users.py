@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 
 SECURITY_DISABLED: Final = 54
 RESOURCE_NOT_FOUND: Final = 91
 DUPLICATE_RESOURCE: Final = 92
-DISABLED: Final = "this node keeps no users (authorizer=none)"
-ROW: Final = 5
+NO_USERS_KEPT: Final = "this node keeps no users (authorizer=none)"
+SCRAM_ROW_WEIGHT: Final = 5
 """A user takes so many times as long as a position does."""
 
 Alterations: TypeAlias = Sequence[tuple[str, int, int, bytes, bytes]]
@@ -21,7 +21,7 @@ Alterations: TypeAlias = Sequence[tuple[str, int, int, bytes, bytes]]
 Deletions: TypeAlias = Sequence[tuple[str, int]]
 
 
-class ScramUsers(Protocol):
+class ScramUserStore(Protocol):
     """Who keeps them."""
 
     def names(self) -> list[str]:
@@ -40,7 +40,7 @@ class ScramUsers(Protocol):
 
 
 class ScramHandlers:
-    def __init__(self, users: ScramUsers | None) -> None:
+    def __init__(self, users: ScramUserStore | None) -> None:
         self._users = users
 
     async def describe_user_scram_credentials(self, request: Any, call: KafkaCall) -> Any:
@@ -50,18 +50,18 @@ class ScramHandlers:
             row = struct("DescribeUserScramCredentialsResponse.results")
             names = dict.fromkeys(user.name for user in request.users or ())
             return answer(
-                results=[row(user=name, error_code=SECURITY_DISABLED, error_message=DISABLED) for name in names]
+                results=[row(user=name, error_code=SECURITY_DISABLED, error_message=NO_USERS_KEPT) for name in names]
             )
         users = self._users
         asked = Counter(user.name for user in request.users or ()) or users.names()
 
-        def made() -> Written:
+        def made() -> EncodedAnswer:
             each = asked if isinstance(asked, Counter) else dict.fromkeys(sorted(asked), 1)
             rows = [self._row(name, times, users.scram_of(name)) for name, times in each.items()]
             path = "DescribeUserScramCredentialsResponse"
-            return Written(encode(path, call.api_version, answer(results=rows)))
+            return EncodedAnswer(encode(path, call.api_version, answer(results=rows)))
 
-        return await here_or_off_the_loop(made, ROW * len(asked))
+        return await run_off_loop_if_large(made, SCRAM_ROW_WEIGHT * len(asked))
 
     def _row(self, name: str, times: int, known: Sequence[tuple[int, int]]) -> Any:
         row = struct("DescribeUserScramCredentialsResponse.results")
@@ -79,7 +79,7 @@ class ScramHandlers:
         row = struct("AlterUserScramCredentialsResponse.results")
         names = dict.fromkeys(each.name for each in (*request.deletions, *request.upsertions))
         if self._users is None:
-            rows = [row(user=name, error_code=SECURITY_DISABLED, error_message=DISABLED) for name in names]
+            rows = [row(user=name, error_code=SECURITY_DISABLED, error_message=NO_USERS_KEPT) for name in names]
             return answer(results=rows)
         upsertions = [
             (each.name, each.mechanism, each.iterations, bytes(each.salt), bytes(each.salted_password))

@@ -6,7 +6,7 @@ from muster.coordinator.member.types import TopicPartition
 
 
 @dataclass(slots=True)
-class Book:
+class PartitionAccount:
     """One partition. `done` is how far anybody ever got, `committed` how far that is known."""
 
     holders: set[str] = field(default_factory=set)
@@ -20,7 +20,7 @@ class Book:
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class RunCosts:
     """What a run cost.
 
     `stops` counts how often a partition was left without a worker, `moved` how often it came to another one than had it
@@ -36,11 +36,11 @@ class Costs:
     messages: int
 
 
-class Account:
+class RunAccount:
     """All partitions of one group. Counting begins with `begin`; what happened before is forgotten."""
 
     def __init__(self, partitions: list[TopicPartition]) -> None:
-        self.books = {tp: Book() for tp in partitions}
+        self.books = {tp: PartitionAccount() for tp in partitions}
         self.stops = 0
         self.moved = 0
         self.duplicates = 0
@@ -79,11 +79,11 @@ class Account:
     def unowned(self) -> list[TopicPartition]:
         return [tp for tp, book in self.books.items() if not book.holders]
 
-    def costs(self, rebalances: int, messages: int, now_ms: int) -> Costs:
+    def costs(self, rebalances: int, messages: int, now_ms: int) -> RunCosts:
         """The books closed at this time: who is idle still has been so until now."""
         open_ms = {tp: now_ms - self.books[tp].idle_since_ms for tp in self.unowned}
         unowned_ms = sum(book.unowned_ms for book in self.books.values()) + sum(open_ms.values())
         longest_ms = max((max(book.longest_ms, open_ms.get(tp, 0)) for tp, book in self.books.items()), default=0)
-        return Costs(
+        return RunCosts(
             rebalances, self.stops, unowned_ms / 1000, longest_ms / 1000, self.moved, self.duplicates, messages
         )

@@ -13,9 +13,9 @@ from random import Random
 
 import numpy as np
 
-from muster.coordinator.observe.history import History, Sample
-from muster.coordinator.scaler.metadata import Trigger
-from muster.coordinator.scaler.rules import Memory, Seen, decide
+from muster.coordinator.observe.history import GroupHistory, Sample
+from muster.coordinator.scaler.metadata import ScalerTrigger
+from muster.coordinator.scaler.rules import GroupSample, ScalerMemory, decide_replicas
 
 PARTITIONS = 24
 READS = 100.0
@@ -33,12 +33,12 @@ DOWN_WINDOW_S = 300
 MOST_PODS_ADDED = 4
 TURNS_S = 1_800
 
-MUSTER = Trigger("g", "t", lag_threshold=1_000, drain_target_s=120)
+MUSTER = ScalerTrigger("g", "t", lag_threshold=1_000, drain_target_s=120)
 BEHIND_S = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class WriteLoad:
     """Records written a second, by the second."""
 
     name: str
@@ -47,7 +47,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ScalingRun:
     """What came of a trace."""
 
     replicas: tuple[int, ...]
@@ -63,7 +63,7 @@ class Run:
     replica_hours: float
 
 
-def traces(seed: int = 1) -> list[Trace]:
+def make_loads(seed: int = 1) -> list[WriteLoad]:
     """Load that doubles, and doubles again; a day; a minute of fivefold load every 12 minutes; noise."""
     random = Random(seed)
     noise = [exp(random.gauss(-0.08, 0.4)) for _ in range(2 * 360)]
@@ -81,29 +81,31 @@ def traces(seed: int = 1) -> list[Trace]:
         return 600.0 * noise[at // 10]
 
     return [
-        Trace("load that doubles", 7_200, doubling),
-        Trace("a day", 86_400, day),
-        Trace("bursts", 7_200, bursts),
-        Trace("noise", 7_200, noisy),
+        WriteLoad("load that doubles", 7_200, doubling),
+        WriteLoad("a day", 86_400, day),
+        WriteLoad("bursts", 7_200, bursts),
+        WriteLoad("noise", 7_200, noisy),
     ]
 
 
-def run(trace: Trace, trigger: Trigger, *, minimum: int = 1, maximum: int = PARTITIONS) -> Run:
+def run_deployment(
+    trace: WriteLoad, trigger: ScalerTrigger, *, minimum: int = 1, maximum: int = PARTITIONS
+) -> ScalingRun:
     """The deployment under this load, scaled by this trigger. It begins with three consumers that keep up."""
     world = _World(trace)
-    memory, kubernetes = Memory(), _Kubernetes(minimum, maximum)
+    memory, kubernetes = ScalerMemory(), _Kubernetes(minimum, maximum)
     for now_s in range(trace.seconds):
         world.second(now_s)
         if now_s % SYNC_S == 0:
-            value = decide(trigger, world.seen(now_s), memory, now_s * 1_000).value
+            value = decide_replicas(trigger, world.seen(now_s), memory, now_s * 1_000).value
             world.scale(kubernetes.wants(world.wanted, value / trigger.lag_threshold, now_s), now_s)
     return world.told()
 
 
 class _World:
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: WriteLoad) -> None:
         self._trace = trace
-        self._history = History(SAMPLE_S * 1_000)
+        self._history = GroupHistory(SAMPLE_S * 1_000)
         self._written = self._read = self._committed = 0.0
         self._starting: deque[int] = deque()
         """When each pod that starts is there."""
@@ -125,7 +127,7 @@ class _World:
             self._committed = self._read
         if now_s % SAMPLE_S == 0:
             places = [("t", number) for number in range(PARTITIONS)]
-            ends, committed = _each(self._written), _each(self._committed)
+            ends, committed = _spread_over_partitions(self._written), _spread_over_partitions(self._committed)
             self._history.take("g", Sample(places, ends, committed, [now_s] * PARTITIONS), now_s * 1_000)
             self._history.settle("g", now_s * 1_000)
         self._replicas.append(self.wanted)
@@ -142,12 +144,15 @@ class _World:
                 self._settled_s = now_s + REBALANCE_S
         self.wanted = wanted
 
-    def seen(self, now_s: int) -> Seen:
+    def seen(self, now_s: int) -> GroupSample:
         rates = self._history.rates("g")
         produced = None if rates is None or np.isnan(rates.produced).any() else float(rates.produced.sum())
-        committed, ends = np.array(_each(self._committed)), np.array(_each(self._written))
+        committed, ends = (
+            np.array(_spread_over_partitions(self._committed)),
+            np.array(_spread_over_partitions(self._written)),
+        )
         rebalancing = now_s < self._settled_s
-        return Seen(
+        return GroupSample(
             ("t",) * PARTITIONS,
             np.arange(PARTITIONS),
             committed,
@@ -158,12 +163,12 @@ class _World:
             produced,
         )
 
-    def told(self) -> Run:
+    def told(self) -> ScalingRun:
         ways = [
             (at, later - earlier) for at, (earlier, later) in enumerate(pairwise(self._replicas)) if later != earlier
         ]
         turns = [at for (_, before), (at, after) in pairwise(ways) if before * after < 0]
-        return Run(
+        return ScalingRun(
             replicas=tuple(self._replicas),
             changes=len(ways),
             reversals=len(turns),
@@ -192,12 +197,12 @@ class _Kubernetes:
         return min(now, max(each for _, each in self._recommended))
 
 
-def _each(total: float) -> list[int]:
+def _spread_over_partitions(total: float) -> list[int]:
     """Dealt out over the partitions."""
     whole = int(total)
     return [whole // PARTITIONS + (number < whole % PARTITIONS) for number in range(PARTITIONS)]
 
 
-def keda(lag_threshold: int) -> Trigger:
+def keda_trigger(lag_threshold: int) -> ScalerTrigger:
     """KEDA's Kafka rules: no rates, nothing held."""
-    return Trigger("g", "t", lag_threshold=lag_threshold, hold_during_rebalance=False)
+    return ScalerTrigger("g", "t", lag_threshold=lag_threshold, hold_during_rebalance=False)

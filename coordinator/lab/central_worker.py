@@ -7,29 +7,35 @@ from muster.coordinator.core.central import events
 from muster.coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
 from muster.coordinator.core.effects import CentralReply, Reply
 from muster.coordinator.core.types import CommittedOffset
-from muster.coordinator.lab.account import Account
-from muster.coordinator.lab.clock import Clock
-from muster.coordinator.lab.labourer import Labour, Labourer
-from muster.coordinator.lab.node import Call, Connection, LabNode
+from muster.coordinator.lab.account import RunAccount
+from muster.coordinator.lab.clock import VirtualClock
+from muster.coordinator.lab.labourer import SimulatedWorker, SteadyLoad
+from muster.coordinator.lab.node import SimulatedCall, SimulatedConnection, SimulatedNode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.central.machine import CentralMemberMachine
 from muster.coordinator.member.types import TopicPartition
 
 
-class CentralWorker(Labourer):
+class CentralWorker(SimulatedWorker):
     """Commits nothing by itself: its answers say how far it has come."""
 
     def __init__(
-        self, clock: Clock, node: LabNode, account: Account, labour: Labour, name: str, machine: CentralMember
+        self,
+        clock: VirtualClock,
+        node: SimulatedNode,
+        account: RunAccount,
+        labour: SteadyLoad,
+        name: str,
+        machine: CentralMemberMachine,
     ) -> None:
         super().__init__(clock, account, labour, name, machine)
         self._node = node
         self._machine = machine
-        self._connection = Connection()
+        self._connection = SimulatedConnection()
         self._stream = 0
-        self._awaiting: Call | None = None
+        self._awaiting: SimulatedCall | None = None
         self._begins: dict[TopicPartition, int] = {}
         self._last: Mapping[TopicPartition, int] = {}
 
@@ -45,7 +51,7 @@ class CentralWorker(Labourer):
         match action:
             case act.FindCoordinator():
                 self._clock.after(1, lambda: self.tell(ev.CoordinatorFound(action.token)))
-            case ce.Register():
+            case ce.RegisterMember():
                 self._register(action)
             case ce.AnswerPing(number):
                 self._say(events.PingAnswered, number, offsets_of({tp: self._positions[tp] for tp in self.holding}))
@@ -61,7 +67,7 @@ class CentralWorker(Labourer):
                 self._stream = 0
             case ce.CloseStream():
                 self.hang_up()
-            case act.Abandon() | ce.Report():
+            case act.Abandon() | ce.LogNotice():
                 pass  # A registration is answered at once; a report is for people.
 
     def send_commit(self, positions: Mapping[TopicPartition, int], done: Callable[[], None]) -> None:
@@ -79,7 +85,7 @@ class CentralWorker(Labourer):
     def _group(self) -> str:
         return self._machine.settings.group_id
 
-    def _register(self, action: ce.Register) -> None:
+    def _register(self, action: ce.RegisterMember) -> None:
         machine = self._machine
         request = events.RegisterConsumer(
             0,
@@ -100,7 +106,7 @@ class CentralWorker(Labourer):
             if not reply.code:
                 self._stream = call.request_id
                 self._await()
-            self.tell(ce.Registered(action.token, reply.code, reply.message))
+            self.tell(ce.MemberRegistered(action.token, reply.code, reply.message))
 
         call = self._node.call(self._connection, request, registered)
 
@@ -119,7 +125,7 @@ class CentralWorker(Labourer):
         for order in reply.orders:
             if isinstance(order, StartFetcher):
                 self._begins = {(t, p): 0 if at == NOTHING_COMMITTED else at for t, p, at in order.partitions}
-            self.tell(ce.Ordered(order, reply.answered))
+            self.tell(ce.OrderReceived(order, reply.answered))
         if self._stream:
             self._await()
 

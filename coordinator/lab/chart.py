@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from muster.coordinator.lab.compare import Result
+from muster.coordinator.lab.compare import ComparisonResult
 
 ROWS, COLUMNS = 2, 4
 BAR, CHAPTERS = 0.7, ("#4878a8", "#d1605e", "#85b66f")
 """Height of a bar, and the colours of the course's chapters in order."""
 
 
-class Panel(NamedTuple):
+class ComparisonPanel(NamedTuple):
     """A field of `Costs` and its title. `stacked`: the chapters add up to the whole."""
 
     field: str
@@ -20,27 +20,27 @@ class Panel(NamedTuple):
 
 
 PANELS = (
-    Panel("rebalances", "rebalances"),
-    Panel("stops", "times that a partition stopped"),
-    Panel("unowned_partition_s", "partition-seconds unowned"),
-    Panel("longest_stop_s", "longest stop of a partition, s", stacked=False),
-    Panel("moved", "partitions moved"),
-    Panel("duplicates", "records worked on twice"),
-    Panel("messages", "messages sent"),
+    ComparisonPanel("rebalances", "rebalances"),
+    ComparisonPanel("stops", "times that a partition stopped"),
+    ComparisonPanel("unowned_partition_s", "partition-seconds unowned"),
+    ComparisonPanel("longest_stop_s", "longest stop of a partition, s", stacked=False),
+    ComparisonPanel("moved", "partitions moved"),
+    ComparisonPanel("duplicates", "records worked on twice"),
+    ComparisonPanel("messages", "messages sent"),
 )
 
 
-class NoPlotting(Exception):
+class ChartUnavailable(Exception):
     """The library that draws is not installed."""
 
 
-def draw(results: Sequence[Result], path: Path) -> None:
+def draw_comparison(results: Sequence[ComparisonResult], path: Path) -> None:
     """Write the chart; the suffix of the path chooses the format (svg, png, pdf). Raises NoPlotting, OSError."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise NoPlotting("charts need matplotlib; install it with: pip install 'muster-groups[lab]'") from error
+        raise ChartUnavailable("charts need matplotlib; install it with: pip install 'muster-groups[lab]'") from error
     # The same results give the same bytes.
     with matplotlib.rc_context({"svg.hashsalt": "muster", "svg.fonttype": "none"}):
         figure = Figure(figsize=(14, 3.3 + 0.5 * len(results)), layout="constrained")
@@ -53,7 +53,7 @@ def draw(results: Sequence[Result], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def draw_panel(axis: Any, panel: Panel, results: Sequence[Result]) -> None:
+def draw_panel(axis: Any, panel: ComparisonPanel, results: Sequence[ComparisonResult]) -> None:
     names = [result.generation.name for result in results]
     start = [0.0] * len(results)
     for number, colour in enumerate(CHAPTERS):

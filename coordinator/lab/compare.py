@@ -6,12 +6,12 @@ from functools import partial
 
 from muster.coordinator.core.control.events import AskDeploy, HoldGroup
 from muster.coordinator.core.types import Limits
-from muster.coordinator.lab.account import Account, Costs
-from muster.coordinator.lab.clock import Clock
-from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation, Lab
-from muster.coordinator.lab.labourer import Labour, Labourer
-from muster.coordinator.lab.node import GROUP, Connection, LabNode
-from muster.coordinator.lab.zookeeper_worker import Era
+from muster.coordinator.lab.account import RunAccount, RunCosts
+from muster.coordinator.lab.clock import VirtualClock
+from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, LabRun, ProtocolGeneration
+from muster.coordinator.lab.labourer import SimulatedWorker, SteadyLoad
+from muster.coordinator.lab.node import GROUP, SimulatedConnection, SimulatedNode
+from muster.coordinator.lab.zookeeper_worker import ZookeeperRebalances
 
 START_MS = 60_000
 """Counting begins when the group has long settled."""
@@ -31,45 +31,47 @@ class Workload:
     partitions: int = 48
     joining: int = 3
     seed: int = 1
-    labour: Labour = field(default_factory=Labour)
+    labour: SteadyLoad = field(default_factory=SteadyLoad)
 
 
 @dataclass(frozen=True, slots=True)
-class Chapter:
+class CourseChapter:
     """What one part of the course cost."""
 
     name: str
-    costs: Costs
+    costs: RunCosts
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    generation: Generation
-    total: Costs
-    chapters: tuple[Chapter, ...]
+class ComparisonResult:
+    generation: ProtocolGeneration
+    total: RunCosts
+    chapters: tuple[CourseChapter, ...]
 
 
-def compare(workload: Workload, generations: Iterable[Generation]) -> Iterator[Result]:
+def compare_generations(workload: Workload, generations: Iterable[ProtocolGeneration]) -> Iterator[ComparisonResult]:
     for generation in generations:
-        yield Course(workload, generation).run()
+        yield ComparisonCourse(workload, generation).run()
 
 
-class Course:
+class ComparisonCourse:
     """One run."""
 
-    def __init__(self, workload: Workload, generation: Generation) -> None:
+    def __init__(self, workload: Workload, generation: ProtocolGeneration) -> None:
         self._workload = workload
         self._generation = generation
-        self._clock = Clock(workload.seed)
+        self._clock = VirtualClock(workload.seed)
         count = workload.partitions
         topics = {f"t{number}": 1 for number in range(count)} if generation.resources else {"t": count}
-        node = LabNode(self._clock, topics, limits())
-        account = Account([(topic, number) for topic in topics for number in range(topics[topic])])
-        self._lab = Lab(self._clock, node, account, workload.labour, tuple(topics), Era(self._clock, topics))
-        self._workers: dict[str, Labourer] = {}
+        node = SimulatedNode(self._clock, topics, group_limits())
+        account = RunAccount([(topic, number) for topic in topics for number in range(topics[topic])])
+        self._lab = LabRun(
+            self._clock, node, account, workload.labour, tuple(topics), ZookeeperRebalances(self._clock, topics)
+        )
+        self._workers: dict[str, SimulatedWorker] = {}
         self._incarnations = 0
 
-    def run(self) -> Result:
+    def run(self) -> ComparisonResult:
         self._assemble()
         self._clock.run(START_MS)
         self._settled("the start")
@@ -83,8 +85,8 @@ class Course:
             happen()
             self._clock.run(self._clock.now_ms + CALM_MS)
             self._settled(name)
-            chapters.append(Chapter(name, self._costs(*before)))
-        return Result(self._generation, summed([chapter.costs for chapter in chapters]), tuple(chapters))
+            chapters.append(CourseChapter(name, self._costs(*before)))
+        return ComparisonResult(self._generation, sum_costs([chapter.costs for chapter in chapters]), tuple(chapters))
 
     def _assemble(self) -> None:
         for number in range(self._workload.members):
@@ -93,7 +95,7 @@ class Course:
     def _rolling_restart(self) -> None:
         if self._generation.deploys:
             deploy = HoldGroup(0, GROUP, AskDeploy(len(self._workers)), DEPLOY_MS, None, False, "the lab")
-            self._lab.node.call(Connection(), deploy, lambda _: None)
+            self._lab.node.call(SimulatedConnection(), deploy, lambda _: None)
         for name in sorted(self._workers):
             self._workers[name].close(self._generation.leaving)
             self._clock.after(RESTART_MS, partial(self._start, name))
@@ -117,7 +119,7 @@ class Course:
         self._lab.account.begin(self._clock.now_ms)
         return self._lab.rebalances, self._lab.messages
 
-    def _costs(self, rebalances: int, messages: int) -> Costs:
+    def _costs(self, rebalances: int, messages: int) -> RunCosts:
         lab = self._lab
         return lab.account.costs(lab.rebalances - rebalances, lab.messages - messages, self._clock.now_ms)
 
@@ -128,7 +130,7 @@ class Course:
         assert not wrong, f"{self._generation.name}: after {when}, {wrong} are not owned by one worker each"
 
 
-def limits() -> Limits:
+def group_limits() -> Limits:
     return Limits(
         initial_rebalance_delay_ms=3_000,
         consumer_session_timeout_ms=SESSION_MS,
@@ -136,8 +138,8 @@ def limits() -> Limits:
     )
 
 
-def summed(costs: list[Costs]) -> Costs:
-    return Costs(
+def sum_costs(costs: list[RunCosts]) -> RunCosts:
+    return RunCosts(
         rebalances=sum(c.rebalances for c in costs),
         stops=sum(c.stops for c in costs),
         unowned_partition_s=sum(c.unowned_partition_s for c in costs),

@@ -22,7 +22,7 @@ class VirtualTime(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ModelZnode:
     """`owner` is the session it lives by, 0 for ever."""
 
     data: object
@@ -32,23 +32,23 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ModelTransaction:
     """One transaction: a node made, replaced or (None) deleted."""
 
     path: str
-    node: Node | None
+    node: ModelZnode | None
 
 
-Watch = tuple["Session", str]
+Watch = tuple["ModelSession", str]
 
 
-class Server:
+class EnsembleServer:
     """Applies the changes in order, some time after they were decided."""
 
-    def __init__(self, ensemble: "Ensemble") -> None:
+    def __init__(self, ensemble: "EnsembleModel") -> None:
         self.ensemble = ensemble
         self.applied = 0
-        self.tree: dict[str, Node] = {}
+        self.tree: dict[str, ModelZnode] = {}
         self.watches: dict[str, list[Watch]] = {}
         """Path (of a node, or with a / at the end of what is below it) -> who wants to be told, once."""
 
@@ -68,7 +68,7 @@ class Server:
     def children(self, path: str) -> list[str]:
         return sorted(each[len(path) + 1 :] for each in self.tree if each.rpartition("/")[0] == path)
 
-    def watch(self, path: str, session: "Session", what: str) -> None:
+    def watch(self, path: str, session: "ModelSession", what: str) -> None:
         if (session, what) not in (waiting := self.watches.setdefault(path, [])):
             waiting.append((session, what))
 
@@ -78,12 +78,12 @@ class Server:
 
 
 @dataclass(eq=False)
-class Session:
+class ModelSession:
     """One client's session. `heard` gets watches; `alive` is the ensemble's word, which the client may not know yet."""
 
     id: int
     timeout_ms: int
-    server: Server
+    server: EnsembleServer
     heard: Callable[[str], None]
     alive: bool = True
     linked: bool = True
@@ -98,54 +98,54 @@ class Session:
 
 
 @dataclass
-class Ensemble:
+class EnsembleModel:
     """The leader's tree is the truth; clients read from the server their session is with."""
 
     time: VirtualTime
     max_lag_ms: int
     """How far a server may be behind the leader."""
     size: int = 3
-    changes: list[Change] = field(default_factory=list)
-    tree: dict[str, Node] = field(default_factory=dict)
-    sessions: dict[int, Session] = field(default_factory=dict)
+    changes: list[ModelTransaction] = field(default_factory=list)
+    tree: dict[str, ModelZnode] = field(default_factory=dict)
+    sessions: dict[int, ModelSession] = field(default_factory=dict)
     expired: int = 0
 
     def __post_init__(self) -> None:
-        self.servers = [Server(self) for _ in range(self.size)]
+        self.servers = [EnsembleServer(self) for _ in range(self.size)]
 
     # Sessions
 
-    def connect(self, timeout_ms: int, heard: Callable[[str], None]) -> Session:
-        session = Session(len(self.sessions) + 1, timeout_ms, self.time.rng.choice(self.servers), heard)
+    def connect(self, timeout_ms: int, heard: Callable[[str], None]) -> ModelSession:
+        session = ModelSession(len(self.sessions) + 1, timeout_ms, self.time.rng.choice(self.servers), heard)
         self.sessions[session.id] = session
         session.last_seen_ms = self.time.now_ms
         self._watch_over(session)
         return session
 
-    def touch(self, session: Session) -> None:
+    def touch(self, session: ModelSession) -> None:
         if session.alive:
             session.last_seen_ms = self.time.now_ms
 
-    def move(self, session: Session) -> None:
+    def move(self, session: ModelSession) -> None:
         """It reconnects to another server, which has to have seen what the client has seen."""
         session.server = self.time.rng.choice(self.servers)
         session.server.catch_up(session.seen)
 
-    def unlink(self, session: Session) -> None:
+    def unlink(self, session: ModelSession) -> None:
         """The connection breaks: its watches are gone."""
         session.linked = False
         for server in self.servers:
             for path in server.watches:
                 server.watches[path] = [watch for watch in server.watches[path] if watch[0] is not session]
 
-    def end(self, session: Session) -> None:
+    def end(self, session: ModelSession) -> None:
         if not session.alive:
             return
         session.alive = False
         for path in sorted(path for path, node in self.tree.items() if node.owner == session.id):
             self._decide(path, None)
 
-    def _watch_over(self, session: Session) -> None:
+    def _watch_over(self, session: ModelSession) -> None:
         def look() -> None:
             silent_ms = self.time.now_ms - session.last_seen_ms
             if not session.alive:
@@ -160,39 +160,39 @@ class Ensemble:
 
     # Writes: decided at once, seen by others when their server gets there
 
-    def create(self, session: Session, path: str, data: object, *, ephemeral: bool) -> Node | None:
+    def create(self, session: ModelSession, path: str, data: object, *, ephemeral: bool) -> ModelZnode | None:
         """None when it was made, else the node that is there already."""
         if (there := self.tree.get(path)) is not None:
             return there
-        self._decide(path, Node(data, session.id if ephemeral else 0, len(self.changes) + 1))
+        self._decide(path, ModelZnode(data, session.id if ephemeral else 0, len(self.changes) + 1))
         self._saw_own(session)
         return None
 
     def plant(self, path: str, data: object) -> None:
         """Everybody has seen it already: how the world is when a run begins."""
-        node = self.tree[path] = Node(data, 0, len(self.changes) + 1)
-        self.changes.append(Change(path, node))
+        node = self.tree[path] = ModelZnode(data, 0, len(self.changes) + 1)
+        self.changes.append(ModelTransaction(path, node))
         for server in self.servers:
             server.catch_up(len(self.changes))
 
     def put(self, path: str, data: object) -> None:
-        self._decide(path, Node(data, 0, len(self.changes) + 1))
+        self._decide(path, ModelZnode(data, 0, len(self.changes) + 1))
 
-    def delete(self, session: Session, path: str) -> None:
+    def delete(self, session: ModelSession, path: str) -> None:
         if path in self.tree:
             self._decide(path, None)
         self._saw_own(session)
 
-    def sync(self, session: Session) -> None:
+    def sync(self, session: ModelSession) -> None:
         self._saw_own(session)
 
-    def read(self, session: Session) -> Server:
+    def read(self, session: ModelSession) -> EnsembleServer:
         """The server to read from, noting how much of the world the session has seen by that."""
         session.seen = max(session.seen, session.server.applied)
         return session.server
 
-    def _decide(self, path: str, node: Node | None) -> None:
-        self.changes.append(Change(path, node))
+    def _decide(self, path: str, node: ModelZnode | None) -> None:
+        self.changes.append(ModelTransaction(path, node))
         number = len(self.changes)
         if node is None:
             self.tree.pop(path, None)
@@ -201,6 +201,6 @@ class Ensemble:
         for server in self.servers:
             self.time.after(self.time.rng.randint(0, self.max_lag_ms), partial(server.catch_up, number))
 
-    def _saw_own(self, session: Session) -> None:
+    def _saw_own(self, session: ModelSession) -> None:
         session.server.catch_up(len(self.changes))
         session.seen = len(self.changes)

@@ -7,23 +7,23 @@ from muster.assignors.api import Snapshot
 from muster.assignors.data.user_data import encode_assignment, member_from_subscription
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.coordinator.lab.account import Account
+from muster.coordinator.lab.account import RunAccount
 from muster.coordinator.lab.central_worker import CentralWorker
-from muster.coordinator.lab.clock import Clock
-from muster.coordinator.lab.labourer import Labour, Labourer
-from muster.coordinator.lab.node import GROUP, LabNode
-from muster.coordinator.lab.worker import PlanningWorker, ToldConsumer, ToldWorker, Worker
-from muster.coordinator.lab.zookeeper_worker import Era, ZookeeperWorker
+from muster.coordinator.lab.clock import VirtualClock
+from muster.coordinator.lab.labourer import SimulatedWorker, SteadyLoad
+from muster.coordinator.lab.node import GROUP, SimulatedNode
+from muster.coordinator.lab.worker import CoordinatedWorker, PlanningWorker, PushedClassicWorker, PushedConsumerWorker
+from muster.coordinator.lab.zookeeper_worker import ZookeeperRebalances, ZookeeperWorker
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.central.machine import CentralMember
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.central.machine import CentralMemberMachine
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
 from muster.coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
-from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
-from muster.coordinator.member.types import Leaving, MemberSettings
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
-from muster.coordinator.member.zookeeper.types import ZookeeperSettings, registration_of
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
+from muster.coordinator.member.types import LeavePolicy, MemberSettings
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
+from muster.coordinator.member.zookeeper.types import ZookeeperMemberSettings, build_registration
 
 DELAY_MS = 60_000
 """How long a delayed group waits for a lost worker."""
@@ -31,15 +31,15 @@ SESSION_MS, HEARTBEAT_MS, REBALANCE_MS = 10_000, 3_000, 60_000
 
 
 @dataclass(frozen=True, slots=True)
-class Lab:
+class LabRun:
     """What all workers of a run share. `topics` are the names that they subscribe to."""
 
-    clock: Clock
-    node: LabNode
-    account: Account
-    labour: Labour
+    clock: VirtualClock
+    node: SimulatedNode
+    account: RunAccount
+    labour: SteadyLoad
     topics: tuple[str, ...]
-    era: Era
+    era: ZookeeperRebalances
     """The ensemble, which only one generation speaks to."""
 
     @property
@@ -57,14 +57,14 @@ class Lab:
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class ProtocolGeneration:
     """How workers of this generation are made, and how they go when they are restarted."""
 
     name: str
     story: str
-    make: Callable[[Lab, str, int], Labourer]
+    make: Callable[[LabRun, str, int], SimulatedWorker]
     """(lab, the worker's place, which incarnation)"""
-    leaving: Leaving = Leaving.LEAVE
+    leaving: LeavePolicy = LeavePolicy.LEAVE
     properties: Mapping[str, str] = field(default_factory=dict)
     """What a real client is told, so that it does the same."""
     resources: bool = False
@@ -86,48 +86,52 @@ def settings(name: str, *, static: bool = False) -> MemberSettings:
     )
 
 
-def classic(assignor: str, *, static: bool = False, told: bool = False) -> Callable[[Lab, str, int], Worker]:
-    kind = ToldWorker if told else PlanningWorker
+def classic(
+    assignor: str, *, static: bool = False, told: bool = False
+) -> Callable[[LabRun, str, int], CoordinatedWorker]:
+    kind = PushedClassicWorker if told else PlanningWorker
 
-    def make(lab: Lab, name: str, incarnation: int) -> Worker:
-        machine = ClassicMember(settings(name, static=static), Subscriber(lab.topics, [resolve(assignor)]))
+    def make(lab: LabRun, name: str, incarnation: int) -> CoordinatedWorker:
+        machine = ClassicMemberMachine(settings(name, static=static), Subscriber(lab.topics, [resolve(assignor)]))
         worker = kind(lab.clock, lab.node, lab.account, lab.labour, name, machine)
-        worker.planner = lambda asked, now_ms: planned(lab.node, asked)
+        worker.planner = lambda asked, now_ms: plan_as_leader(lab.node, asked)
         return worker
 
     return make
 
 
-def delayed(lab: Lab, name: str, incarnation: int) -> Worker:
+def delayed(lab: LabRun, name: str, incarnation: int) -> CoordinatedWorker:
     subscriber = DelayedSubscriber(lab.topics, [resolve("cooperative-sticky")])
     worker = PlanningWorker(
-        lab.clock, lab.node, lab.account, lab.labour, name, ClassicMember(settings(name), subscriber)
+        lab.clock, lab.node, lab.account, lab.labour, name, ClassicMemberMachine(settings(name), subscriber)
     )
     worker.planner = DelayedLeader(DELAY_MS).plan
     return worker
 
 
-def consumer(kind: type[Worker]) -> Callable[[Lab, str, int], Worker]:
-    def make(lab: Lab, name: str, incarnation: int) -> Worker:
-        machine = ConsumerMember(settings(name), f"{name}-{incarnation}", Wish(lab.topics))
+def consumer(kind: type[CoordinatedWorker]) -> Callable[[LabRun, str, int], CoordinatedWorker]:
+    def make(lab: LabRun, name: str, incarnation: int) -> CoordinatedWorker:
+        machine = ConsumerMemberMachine(settings(name), f"{name}-{incarnation}", RequestedSubscription(lab.topics))
         return kind(lab.clock, lab.node, lab.account, lab.labour, name, machine)
 
     return make
 
 
-def zookeeper(lab: Lab, name: str, incarnation: int) -> Labourer:
-    machine = ZookeeperMember(
-        ZookeeperSettings(GROUP, session_timeout_ms=SESSION_MS), registration_of(lab.topics, "", False, 1)
+def zookeeper(lab: LabRun, name: str, incarnation: int) -> SimulatedWorker:
+    machine = ZookeeperMemberMachine(
+        ZookeeperMemberSettings(GROUP, session_timeout_ms=SESSION_MS), build_registration(lab.topics, "", False, 1)
     )
     return ZookeeperWorker(lab.clock, lab.era, lab.account, lab.labour, f"{name}-{incarnation:03}", machine)
 
 
-def central(lab: Lab, name: str, incarnation: int) -> Labourer:
-    machine = CentralMember(settings(name), f"{name}-{incarnation}", Wish(lab.topics, "", "range"))
+def central(lab: LabRun, name: str, incarnation: int) -> SimulatedWorker:
+    machine = CentralMemberMachine(
+        settings(name), f"{name}-{incarnation}", RequestedSubscription(lab.topics, "", "range")
+    )
     return CentralWorker(lab.clock, lab.node, lab.account, lab.labour, name, machine)
 
 
-def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
+def plan_as_leader(node: SimulatedNode, asked: act.MakePlan) -> ev.PlanMade:
     """The real assignor, on what the members said."""
     members = [
         member_from_subscription(m.member_id, m.group_instance_id, m.metadata, asked.protocol_name)
@@ -137,7 +141,7 @@ def planned(node: LabNode, asked: act.Plan) -> ev.Planned:
     plan = run(resolve(asked.protocol_name), snapshot).to_dict()
     shares = tuple((member, encode_assignment(share)) for member, share in sorted(plan.items()))
     text = snapshot.to_json().encode()
-    return ev.Planned(asked.generation, shares, text, node.topics, question=asked.question)
+    return ev.PlanMade(asked.generation, shares, text, node.topics, question=asked.question)
 
 
 POLLED, PUSHED = {"group.membership": "poll"}, {"group.membership": "push"}
@@ -149,69 +153,71 @@ def strategy(name: str) -> dict[str, str]:
 
 
 GENERATIONS = (
-    Generation(
+    ProtocolGeneration(
         "zookeeper",
         "no coordinator: everybody watches, computes and claims for itself",
         zookeeper,
         properties={"group.protocol": "zookeeper"},
         real=False,
     ),
-    Generation(
+    ProtocolGeneration(
         "central",
         "the coordinator decides, and stops and starts everybody",
         central,
         properties={"group.protocol": "central"} | strategy("range"),
         real=False,
     ),
-    Generation(
+    ProtocolGeneration(
         "eager",
         "everybody lets go of everything, every time",
         classic("range"),
         properties=POLLED | strategy("range"),
     ),
-    Generation(
+    ProtocolGeneration(
         "eager-sticky",
         "the same, but most come back to where they were",
         classic("sticky"),
         properties=POLLED | strategy("sticky"),
     ),
-    Generation(
+    ProtocolGeneration(
         "static",
         "eager; who restarts within its session is not missed",
         classic("range", static=True),
-        Leaving.REMAIN,
+        LeavePolicy.REMAIN,
         properties=POLLED | strategy("range"),
     ),
-    Generation(
+    ProtocolGeneration(
         "cooperative",
         "only what moves is let go of, in two rounds",
         classic("cooperative-sticky"),
         properties=POLLED | strategy("cooperative-sticky"),
     ),
-    Generation(
+    ProtocolGeneration(
         "delayed",
         "cooperative; what a lost worker had waits for it",
         delayed,
         properties=POLLED | strategy("cooperative-sticky"),
         resources=True,
     ),
-    Generation(
+    ProtocolGeneration(
         "pushed",
         "cooperative, and called back by a stream",
         classic("cooperative-sticky", told=True),
         properties=PUSHED | strategy("cooperative-sticky"),
     ),
-    Generation("kip848", "the coordinator decides; members poll it", consumer(Worker), properties=POLLED | CONSUMER),
-    Generation(
+    ProtocolGeneration(
+        "kip848", "the coordinator decides; members poll it", consumer(CoordinatedWorker), properties=POLLED | CONSUMER
+    ),
+    ProtocolGeneration(
         "kip848-pushed",
         "the coordinator decides, and says so at once",
-        consumer(ToldConsumer),
+        consumer(PushedConsumerWorker),
         properties=PUSHED | CONSUMER,
     ),
-    Generation(
+    ProtocolGeneration(
         "kip848-deploy",
         "polled; before everybody is restarted, an operator says so",
-        consumer(Worker),
+        consumer(CoordinatedWorker),
         properties=POLLED | CONSUMER,
         deploys=True,
         real=False,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from muster.coordinator.lab.compare import CALM_MS, START_MS, Course, Workload
-from muster.coordinator.lab.generations import Generation
+from muster.coordinator.lab.compare import CALM_MS, START_MS, ComparisonCourse, Workload
+from muster.coordinator.lab.generations import ProtocolGeneration
 
 WINDOW_MS = 60_000
 """Messages are counted over such a time, before the join and after it."""
@@ -29,16 +29,18 @@ class JoinCosts:
     messages: int
 
 
-def measure_joins(sizes: Sequence[int], generations: Iterable[Generation], seed: int = 1) -> Iterator[JoinCosts]:
+def measure_joins(
+    sizes: Sequence[int], generations: Iterable[ProtocolGeneration], seed: int = 1
+) -> Iterator[JoinCosts]:
     for generation in generations:
         for size in sizes:
-            yield Join(generation, size, seed).run()
+            yield JoinCourse(generation, size, seed).run()
 
 
-class Join(Course):
+class JoinCourse(ComparisonCourse):
     """A course of one event."""
 
-    def __init__(self, generation: Generation, members: int, seed: int) -> None:
+    def __init__(self, generation: ProtocolGeneration, members: int, seed: int) -> None:
         super().__init__(Workload(members=members, partitions=PARTITIONS, joining=1, seed=seed), generation)
         self._members = members
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from muster.coordinator.lab.account import Account
-from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.account import RunAccount
+from muster.coordinator.lab.clock import VirtualClock
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import NO_GENERATION, Leaving, TopicPartition
+from muster.coordinator.member.types import NO_GENERATION, LeavePolicy, TopicPartition
 
 Callback: TypeAlias = act.Revoke | act.Lost | act.Assign
 
@@ -19,7 +19,7 @@ TICK_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Labour:
+class SteadyLoad:
     """What there is to do. Records of every partition arrive evenly, from time 0 on."""
 
     records_per_s: int = 10
@@ -34,7 +34,7 @@ class Labour:
         return now_ms * self.records_per_s // 1000
 
 
-class Machine(Protocol):
+class WorkerMachine(Protocol):
     """A member, as its process knows it."""
 
     generation: int
@@ -42,10 +42,12 @@ class Machine(Protocol):
     def step(self, event: Any, now_ms: int) -> Sequence[Any]: ...
 
 
-class Labourer(ABC):
+class SimulatedWorker(ABC):
     """A process: it starts, is closed, or crashes. `name` is its place in the deployment, the same after a restart."""
 
-    def __init__(self, clock: Clock, account: Account, labour: Labour, name: str, machine: Machine) -> None:
+    def __init__(
+        self, clock: VirtualClock, account: RunAccount, labour: SteadyLoad, name: str, machine: WorkerMachine
+    ) -> None:
         self.name = name
         self.alive = False
         self.holding: set[TopicPartition] = set()
@@ -65,7 +67,7 @@ class Labourer(ABC):
         self._clock.after(self._clock.rng.randint(1, self._labour.commit_every_ms), self._commit_now_and_then)
         self.started()
 
-    def close(self, leaving: Leaving) -> None:
+    def close(self, leaving: LeavePolicy) -> None:
         self.tell(ev.Close(leaving))
 
     def crash(self) -> None:
@@ -116,7 +118,7 @@ class Labourer(ABC):
             case act.Revoke() | act.Lost() | act.Assign():
                 self._callbacks.append(action)
                 self._next_callback()
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 self._wake_at(action.at_ms)
             case act.Fail():
                 raise AssertionError(f"{self.name} was refused for good: {action.code.name} {action.message}")
@@ -133,7 +135,7 @@ class Labourer(ABC):
     def _tick(self, at_ms: int) -> None:
         if at_ms == self._wake_at_ms:
             self._wake_at_ms = None
-            self.tell(ev.Tick())
+            self.tell(ev.TimerExpired())
 
     # The application: callbacks one after the other, work in between
 

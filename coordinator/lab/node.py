@@ -8,7 +8,7 @@ from muster.coordinator.core.central.orders import Ping
 from muster.coordinator.core.effects import CentralReply, PushReply, Reply
 from muster.coordinator.core.events import Forget, Listen, Request, TopicsChanged
 from muster.coordinator.core.types import Limits, RequestId
-from muster.coordinator.lab.clock import Clock
+from muster.coordinator.lab.clock import VirtualClock
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import Entry, KeyValue
@@ -21,7 +21,7 @@ NETWORK_MS = (1, 3)
 OnReply = Callable[[Reply], None]
 
 
-class MemoryLog:
+class MemoryGroupLog:
     """A `GroupLog` for a node that lives for one run: nothing of it is ever read back."""
 
     def draft(self) -> list[Entry]:
@@ -39,20 +39,22 @@ class MemoryLog:
 
 
 @dataclass(slots=True)
-class Connection:
+class SimulatedConnection:
     """One worker's way to the node: what is sent later arrives later, in both directions."""
 
     up_ms: int = 0
     down_ms: int = 0
 
 
-class Call:
+class SimulatedCall:
     """One request under way. `over`: nobody waits for its answer any more.
 
     `listens`: its answer is a word of the coordinator that the member did not ask for; `silent`: it stays at the node.
     """
 
-    def __init__(self, connection: Connection, on_reply: OnReply, *, listens: bool, silent: bool = False) -> None:
+    def __init__(
+        self, connection: SimulatedConnection, on_reply: OnReply, *, listens: bool, silent: bool = False
+    ) -> None:
         self.connection = connection
         self.listens = listens
         self.silent = silent
@@ -61,21 +63,21 @@ class Call:
         self.request_id: RequestId = 0
 
 
-class LabNode:
+class SimulatedNode:
     """Counts every message that crosses the network in either direction."""
 
-    def __init__(self, clock: Clock, topics: Mapping[str, int], limits: Limits) -> None:
+    def __init__(self, clock: VirtualClock, topics: Mapping[str, int], limits: Limits) -> None:
         self.clock = clock
         self.topics = dict(topics)
         self.messages = 0
         self.pushes = 0
         """Words to members that they had not asked for."""
-        self.engine = Engine(MemoryLog(), 1, limits, on_bug=raise_bug)
+        self.engine = Engine(MemoryGroupLog(), 1, limits, on_bug=raise_bug)
         ids = {name: name.encode().ljust(16, b"\0")[:16] for name in topics}
         self.ids = ids
         self.engine.submit_all(TopicsChanged(self.topics, (), ids))
         self.engine.load(clock.now_ms)
-        self._calls: dict[RequestId, Call] = {}
+        self._calls: dict[RequestId, SimulatedCall] = {}
         self._last_id = 0
         self._turn_at_ms: int | None = None
         self._flushing = False
@@ -85,22 +87,22 @@ class LabNode:
     def rebalances(self) -> int:
         return self.engine.metrics.rebalances.total()
 
-    def call(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
+    def call(self, connection: SimulatedConnection, request: Request, on_reply: OnReply) -> SimulatedCall:
         """Send a request; `on_reply` hears its answer, if one ever comes."""
-        call = Call(connection, on_reply, listens=isinstance(request, Listen | AwaitOrders))
+        call = SimulatedCall(connection, on_reply, listens=isinstance(request, Listen | AwaitOrders))
         self.messages += 1
         connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
         self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
         return call
 
-    def say(self, connection: Connection, request: Request) -> None:
+    def say(self, connection: SimulatedConnection, request: Request) -> None:
         """Send what a stream carries; that it was taken is no message of its own."""
         self.messages += 1
         connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
-        call = Call(connection, lambda _: None, listens=False, silent=True)
+        call = SimulatedCall(connection, lambda _: None, listens=False, silent=True)
         self.clock.at(connection.up_ms, lambda: self._arrive(request, call))
 
-    def tell(self, connection: Connection, event: StreamClosed) -> None:
+    def tell(self, connection: SimulatedConnection, event: StreamClosed) -> None:
         """The connection is closed, after what was sent on it."""
         connection.up_ms = max(connection.up_ms, self.clock.now_ms + self._way_ms())
 
@@ -110,13 +112,13 @@ class LabNode:
 
         self.clock.at(connection.up_ms, closed)
 
-    def park(self, connection: Connection, request: Request, on_reply: OnReply) -> Call:
+    def park(self, connection: SimulatedConnection, request: Request, on_reply: OnReply) -> SimulatedCall:
         """A request that the node's end of a connection makes by itself: it crosses no network, its answer does."""
-        call = Call(connection, on_reply, listens=isinstance(request, Listen | AwaitOrders))
+        call = SimulatedCall(connection, on_reply, listens=isinstance(request, Listen | AwaitOrders))
         self._arrive(request, call)
         return call
 
-    def abandon(self, call: Call) -> None:
+    def abandon(self, call: SimulatedCall) -> None:
         """The caller is gone or does not care; the node learns of it."""
         if not call.over:
             call.over = True
@@ -129,7 +131,7 @@ class LabNode:
     def _way_ms(self) -> int:
         return self.clock.rng.randint(*NETWORK_MS)
 
-    def _arrive(self, request: Request, call: Call) -> None:
+    def _arrive(self, request: Request, call: SimulatedCall) -> None:
         if call.over:
             return
         call.request_id = self.next_id()
@@ -138,7 +140,7 @@ class LabNode:
         assert accepted, "the inbox is emptied every turn"
         self._turn_by(self.clock.now_ms)
 
-    def _forget(self, call: Call) -> None:
+    def _forget(self, call: SimulatedCall) -> None:
         if self._calls.pop(call.request_id, None) is not None:
             self.engine.submit(SHARD, Forget(GROUP, call.request_id))
             self._turn_by(self.clock.now_ms)
@@ -179,22 +181,22 @@ class LabNode:
         call = self._calls.pop(request_id, None)
         if call is not None and not call.over and not call.silent:
             self.messages += 1
-            self.pushes += call.listens and says_something(reply)
+            self.pushes += call.listens and is_message(reply)
             connection = call.connection
             connection.down_ms = max(connection.down_ms, self.clock.now_ms + self._way_ms())
-            self.clock.at(connection.down_ms, lambda: hear(call, reply))
+            self.clock.at(connection.down_ms, lambda: deliver_reply(call, reply))
 
 
 GROUP = "lab"
 
 
-def hear(call: Call, reply: Reply) -> None:
+def deliver_reply(call: SimulatedCall, reply: Reply) -> None:
     if not call.over:
         call.over = True
         call.on_reply(reply)
 
 
-def says_something(reply: Reply) -> bool:
+def is_message(reply: Reply) -> bool:
     """A listener that is replaced by the next one hears only that; a ping asks for a sign of life and says nothing."""
     if isinstance(reply, CentralReply):
         return not all(isinstance(order, Ping) for order in reply.orders)

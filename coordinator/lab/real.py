@@ -12,13 +12,13 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from muster.coordinator.bench.members import Wire
-from muster.coordinator.bench.processes import node, stop
-from muster.coordinator.client.aio import Admin
-from muster.coordinator.lab.account import Account, Costs
-from muster.coordinator.lab.compare import Chapter, Result, Workload, summed
-from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, Generation
-from muster.coordinator.member.types import Leaving, TopicPartition
+from muster.coordinator.bench.members import GrpcConnection
+from muster.coordinator.bench.processes import run_node, stop_process
+from muster.coordinator.client.aio import AsyncAdmin
+from muster.coordinator.lab.account import RunAccount, RunCosts
+from muster.coordinator.lab.compare import ComparisonResult, CourseChapter, Workload, sum_costs
+from muster.coordinator.lab.generations import HEARTBEAT_MS, SESSION_MS, ProtocolGeneration
+from muster.coordinator.member.types import LeavePolicy, TopicPartition
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 GROUP = "lab"
@@ -45,7 +45,7 @@ class RealWorker:
         )
 
 
-def compare_really(workload: Workload, generations: Iterable[Generation]) -> Iterator[Result]:
+def compare_in_real_time(workload: Workload, generations: Iterable[ProtocolGeneration]) -> Iterator[ComparisonResult]:
     """About three minutes for each generation."""
     for generation in generations:
         with contextlib.ExitStack() as closing:
@@ -56,27 +56,27 @@ def compare_really(workload: Workload, generations: Iterable[Generation]) -> Ite
                 "group.consumer.min.heartbeat.interval.ms": "1000",
                 "group.consumer.min.session.timeout.ms": "6000",
             }
-            address = closing.enter_context(node(home, minimum)).address
-            course = RealCourse(workload, generation, address)
+            address = closing.enter_context(run_node(home, minimum)).address
+            course = RealTimeCourse(workload, generation, address)
             closing.callback(course.end)
             yield course.run()
 
 
-class RealCourse:
+class RealTimeCourse:
     """One run. Time passes in `watch` only, which keeps the books meanwhile."""
 
-    def __init__(self, workload: Workload, generation: Generation, address: str) -> None:
+    def __init__(self, workload: Workload, generation: ProtocolGeneration, address: str) -> None:
         self._workload = workload
         self._generation = generation
         self._address = address
         count = workload.partitions
         self._resources = [f"t{number}" for number in range(count)] if generation.resources else []
         partitions = [(name, 0) for name in self._resources] or [("t", number) for number in range(count)]
-        self._account = Account(partitions)
+        self._account = RunAccount(partitions)
         self._workers: dict[str, RealWorker] = {}
         self._selector = selectors.DefaultSelector()
 
-    def run(self) -> Result:
+    def run(self) -> ComparisonResult:
         if not self._resources:
             asyncio.run(make_topic(self._address, self._workload.partitions))
         for number in range(self._workload.members):
@@ -88,18 +88,18 @@ class RealCourse:
             ("crash", self._crash),
             ("scale-out", self._scale_out),
         ):
-            before = asyncio.run(rebalances(self._address))
+            before = asyncio.run(fetch_last_rebalance_number(self._address))
             self._account.begin(now_ms())
             happen()
             self._watch(CALM_S)
-            after = asyncio.run(rebalances(self._address))
-            chapters.append(Chapter(name, self._account.costs(after - before, NOT_COUNTED, now_ms())))
-        costs: list[Costs] = [chapter.costs for chapter in chapters]
-        return Result(self._generation, summed(costs), tuple(chapters))
+            after = asyncio.run(fetch_last_rebalance_number(self._address))
+            chapters.append(CourseChapter(name, self._account.costs(after - before, NOT_COUNTED, now_ms())))
+        costs: list[RunCosts] = [chapter.costs for chapter in chapters]
+        return ComparisonResult(self._generation, sum_costs(costs), tuple(chapters))
 
     def end(self) -> None:
         for worker in self._workers.values():
-            stop(worker.process)
+            stop_process(worker.process)
         self._selector.close()
 
     def _rolling_restart(self) -> None:
@@ -128,7 +128,7 @@ class RealCourse:
             "properties": {"bootstrap.servers": self._address, "client.id": name, **self._properties(name)},
             "topics": [] if self._resources else ["t"],
             "resources": self._resources,
-            "leave": self._generation.leaving is Leaving.LEAVE,
+            "leave": self._generation.leaving is LeavePolicy.LEAVE,
         }
         worker = self._workers[name] = RealWorker(name, given)
         assert worker.process.stdout is not None
@@ -142,7 +142,7 @@ class RealCourse:
             "scheduled.rebalance.max.delay.ms": str(DELAY_MS),
             **self._generation.properties,
         }
-        if self._generation.leaving is Leaving.REMAIN:
+        if self._generation.leaving is LeavePolicy.REMAIN:
             own["group.instance.id"] = name
         if self._generation.properties.get("group.protocol") == "consumer":
             # The coordinator keeps these two.
@@ -177,7 +177,7 @@ class RealCourse:
         worker.held.clear()
         with contextlib.suppress(KeyError):
             self._selector.unregister(worker.process.stdout)  # type: ignore[arg-type]
-        stop(worker.process)
+        stop_process(worker.process)
 
 
 def now_ms() -> int:
@@ -185,13 +185,13 @@ def now_ms() -> int:
 
 
 async def make_topic(address: str, partitions: int) -> None:
-    async with Admin({"bootstrap.servers": address}) as admin:
+    async with AsyncAdmin({"bootstrap.servers": address}) as admin:
         await admin.create_topic("t", partitions)
 
 
-async def rebalances(address: str) -> int:
+async def fetch_last_rebalance_number(address: str) -> int:
     """The number of the group's last rebalance."""
-    wire = Wire(address)
+    wire = GrpcConnection(address)
     try:
         request = pb.ExplainGroupRequest(group_id=GROUP, limit=1)
         explained = await wire.call("ExplainGroup", request, pb.ExplainGroupResponse)

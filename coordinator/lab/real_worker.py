@@ -9,22 +9,22 @@ import sys
 import time
 from typing import Any
 
-from muster.coordinator.client.aio import Worker
+from muster.coordinator.client.aio import AsyncWorker
 from muster.coordinator.client.types import TopicPartition
 
 
-def say(what: str, partition: TopicPartition) -> None:
+def print_event(what: str, partition: TopicPartition) -> None:
     """Times are of the system's monotonic clock, which all processes share."""
     print(json.dumps([what, time.monotonic_ns() // 1_000_000, *partition]), flush=True)
 
 
-async def work(given: dict[str, Any]) -> None:
-    worker = Worker(given["properties"])
+async def run_worker(given: dict[str, Any]) -> None:
+    worker = AsyncWorker(given["properties"])
     await worker.join(
         given["topics"],
         given["resources"],
-        on_gain=lambda _, partition: say("take", partition),
-        on_lose=lambda _, partition: say("drop", partition),
+        on_gain=lambda _, partition: print_event("take", partition),
+        on_lose=lambda _, partition: print_event("drop", partition),
     )
     running = asyncio.create_task(worker.run())
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.buffer.read)
@@ -33,4 +33,4 @@ async def work(given: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(work(json.loads(sys.argv[1])))
+    asyncio.run(run_worker(json.loads(sys.argv[1])))

@@ -29,8 +29,8 @@ def sync_answered(token: int, reply: effects.SyncReply) -> ev.SyncAnswered:
     return ev.SyncAnswered(token, reply.code, reply.message, reply.assignment)
 
 
-def heartbeat_answered(token: int, reply: effects.HeartbeatReply) -> ev.HeartbeatAnswered:
-    return ev.HeartbeatAnswered(token, reply.code, reply.message, reply.cause, reply.cause_detail)
+def heartbeat_answered(token: int, reply: effects.HeartbeatReply) -> ev.ClassicHeartbeatAnswered:
+    return ev.ClassicHeartbeatAnswered(token, reply.code, reply.message, reply.cause, reply.cause_detail)
 
 
 def consumer_answered(token: int, reply: effects.ConsumerHeartbeatReply) -> ev.ConsumerHeartbeatAnswered:

@@ -6,39 +6,45 @@ from typing import Any, TypeAlias
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
-from muster.coordinator.lab.account import Account
-from muster.coordinator.lab.clock import Clock
-from muster.coordinator.lab.labourer import Labour, Labourer
-from muster.coordinator.lab.node import Call, Connection, LabNode
+from muster.coordinator.lab.account import RunAccount
+from muster.coordinator.lab.clock import VirtualClock
+from muster.coordinator.lab.labourer import SimulatedWorker, SteadyLoad
+from muster.coordinator.lab.node import SimulatedCall, SimulatedConnection, SimulatedNode
 from muster.coordinator.lab.says import consumer_answered, heartbeat_answered, join_answered, sync_answered
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMember
-from muster.coordinator.member.classic.subscription import by_topic
-from muster.coordinator.member.consumer.machine import ConsumerMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
+from muster.coordinator.member.classic.subscription import group_by_topic
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine
 from muster.coordinator.member.types import NO_GENERATION, MemberSettings, TopicPartition
 
-Machine: TypeAlias = ClassicMember | ConsumerMember
-Planner: TypeAlias = Callable[[act.Plan, int], ev.Planned]
+Machine: TypeAlias = ClassicMemberMachine | ConsumerMemberMachine
+Planner: TypeAlias = Callable[[act.MakePlan, int], ev.PlanMade]
 """Makes the plan of a leader, at that time."""
 
 
-class Worker(Labourer):
+class CoordinatedWorker(SimulatedWorker):
     """A worker whose group has a coordinator."""
 
     def __init__(
-        self, clock: Clock, node: LabNode, account: Account, labour: Labour, name: str, machine: Machine
+        self,
+        clock: VirtualClock,
+        node: SimulatedNode,
+        account: RunAccount,
+        labour: SteadyLoad,
+        name: str,
+        machine: Machine,
     ) -> None:
         super().__init__(clock, account, labour, name, machine)
         self._node = node
-        self._connection = Connection()
+        self._connection = SimulatedConnection()
         self._machine = machine
         self._settings: MemberSettings = machine.settings
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, SimulatedCall] = {}
 
     def started(self) -> None:
-        if isinstance(self._machine, ClassicMember):
-            self.tell(ev.TopicsChanged(self._node.topics))
+        if isinstance(self._machine, ClassicMemberMachine):
+            self.tell(ev.PartitionCountsChanged(self._node.topics))
 
     def hang_up(self) -> None:
         for call in self._calls.values():
@@ -61,17 +67,17 @@ class Worker(Labourer):
                 self.consumer_heartbeat(action.token, self._consumer_heartbeat(action))
             case act.SendLeave():
                 who = MemberIdentity(action.member_id, self._instance, action.reason)
-                self._node.call(self._connection, events.LeaveGroup(0, self._group, (who,)), ignored)
+                self._node.call(self._connection, events.LeaveGroup(0, self._group, (who,)), ignore_answer)
             case act.LeaveConsumerGroup():
                 gone = events.ConsumerHeartbeat(0, self._group, action.member_id, action.epoch, self._instance)
-                self._node.call(self._connection, gone, ignored)
+                self._node.call(self._connection, gone, ignore_answer)
             case act.Abandon():
                 if call := self._calls.pop(action.token, None):
                     self._node.abandon(call)
-            case act.Plan():
+            case act.MakePlan():
                 self.plan(action)
 
-    def plan(self, action: act.Plan) -> None:
+    def plan(self, action: act.MakePlan) -> None:
         raise AssertionError(f"{self.name} was asked to plan, but its coordinator does that")
 
     def consumer_heartbeat(self, token: int, request: events.ConsumerHeartbeat) -> None:
@@ -144,7 +150,7 @@ class Worker(Labourer):
     def _consumer_heartbeat(self, action: act.SendConsumerHeartbeat) -> events.ConsumerHeartbeat:
         owned = None
         if action.owned is not None:
-            owned = {self._node.ids[topic]: frozenset(parts) for topic, parts in by_topic(action.owned).items()}
+            owned = {self._node.ids[topic]: frozenset(parts) for topic, parts in group_by_topic(action.owned).items()}
         return events.ConsumerHeartbeat(
             request_id=0,
             group_id=self._group,
@@ -161,16 +167,16 @@ class Worker(Labourer):
         )
 
 
-class PlanningWorker(Worker):
+class PlanningWorker(CoordinatedWorker):
     """A classic member: when it leads, it plans."""
 
     planner: Planner
 
-    def plan(self, action: act.Plan) -> None:
+    def plan(self, action: act.MakePlan) -> None:
         self.tell(self.planner(action, self._clock.now_ms))
 
 
-class ToldWorker(PlanningWorker):
+class PushedClassicWorker(PlanningWorker):
     """A classic member with a session stream: its coordinator speaks first."""
 
     _heard: int = NO_GENERATION
@@ -186,7 +192,7 @@ class ToldWorker(PlanningWorker):
 
         def told(reply: Reply) -> None:
             if isinstance(reply, effects.PushReply) and reply.code:
-                self.tell(ev.Pushed(reply.code, reply.message, generation, reply.cause, reply.cause_detail))
+                self.tell(ev.HeartbeatPushed(reply.code, reply.message, generation, reply.cause, reply.cause_detail))
 
         listen = events.Listen(0, self._group, machine.member_id, self._instance, generation)
         self._node.call(self._connection, listen, told)
@@ -201,10 +207,10 @@ class ToldWorker(PlanningWorker):
         self._node.call(self._connection, events.Hello(0, self._group, self._machine.member_id), welcomed)
 
 
-class ToldConsumer(Worker):
+class PushedConsumerWorker(CoordinatedWorker):
     """A KIP-848 member with a session stream: assignments come by themselves."""
 
-    _listening: Call | None = None
+    _listening: SimulatedCall | None = None
 
     def consumer_heartbeat(self, token: int, request: events.ConsumerHeartbeat) -> None:
         listening = self._listening
@@ -235,11 +241,11 @@ class ToldConsumer(Worker):
         assert isinstance(reply, effects.PushReply), f"a Listen was answered by {reply}"
         self._listening = None
         if reply.consumer is not None:
-            self.tell(ev.ConsumerPushed(consumer_answered(0, reply.consumer)))
+            self.tell(ev.ConsumerHeartbeatPushed(consumer_answered(0, reply.consumer)))
         elif reply.code:
             refused = effects.ConsumerHeartbeatReply(reply.code, reply.message)
-            self.tell(ev.ConsumerPushed(consumer_answered(0, refused)))
+            self.tell(ev.ConsumerHeartbeatPushed(consumer_answered(0, refused)))
 
 
-def ignored(_: Reply) -> None:
+def ignore_answer(_: Reply) -> None:
     """Nobody waits for this answer."""

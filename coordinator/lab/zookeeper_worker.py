@@ -3,26 +3,26 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from muster.coordinator.lab.account import Account
-from muster.coordinator.lab.clock import Clock
-from muster.coordinator.lab.ensemble import Ensemble, Session
-from muster.coordinator.lab.era_registry import BROKERS, TOPICS, EraRegistry
-from muster.coordinator.lab.labourer import Labour, Labourer
+from muster.coordinator.lab.account import RunAccount
+from muster.coordinator.lab.clock import VirtualClock
+from muster.coordinator.lab.ensemble import EnsembleModel, ModelSession
+from muster.coordinator.lab.era_registry import BROKERS, TOPICS, ModelConsumerRegistry
+from muster.coordinator.lab.labourer import SimulatedWorker, SteadyLoad
 from muster.coordinator.lab.node import FLUSH_MS, NETWORK_MS
 from muster.coordinator.member.types import TopicPartition
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
-from muster.coordinator.member.zookeeper.types import Link
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
+from muster.coordinator.member.zookeeper.types import ZookeeperSession
 
 LAG_MS = 5
 """How far a server of the ensemble may be behind: they stand side by side."""
 
 
-class Era:
+class ZookeeperRebalances:
     """What all such workers of a run share. `rebalances` begin when the first one leaves its rest, and end together."""
 
-    def __init__(self, clock: Clock, topics: Mapping[str, int]) -> None:
-        self.ensemble = Ensemble(clock, LAG_MS)
+    def __init__(self, clock: VirtualClock, topics: Mapping[str, int]) -> None:
+        self.ensemble = EnsembleModel(clock, LAG_MS)
         self.messages = 0
         self.notifications = 0
         self.rebalances = 0
@@ -40,23 +40,29 @@ class Era:
             self._restless.discard(worker)
 
 
-class ZookeeperWorker(Labourer):
+class ZookeeperWorker(SimulatedWorker):
     """Pings its session, performs what its machine asks for, and is told by watches."""
 
     def __init__(
-        self, clock: Clock, era: Era, account: Account, labour: Labour, name: str, machine: ZookeeperMember
+        self,
+        clock: VirtualClock,
+        era: ZookeeperRebalances,
+        account: RunAccount,
+        labour: SteadyLoad,
+        name: str,
+        machine: ZookeeperMemberMachine,
     ) -> None:
         super().__init__(clock, account, labour, name, machine)
         self._machine = machine
         self._era = era
-        self._registry = EraRegistry(era.ensemble, name)
-        self._session: Session | None = None
+        self._registry = ModelConsumerRegistry(era.ensemble, name)
+        self._session: ModelSession | None = None
 
     def started(self) -> None:
         session = self._era.ensemble.connect(self._machine.settings.session_timeout_ms, self._told)
         self._session = session
         self._era.messages += 2
-        self.tell(zk.SessionChanged(Link.CONNECTED))
+        self.tell(zk.SessionChanged(ZookeeperSession.CONNECTED))
         self._ping(session)
 
     def stepped(self) -> None:
@@ -71,12 +77,12 @@ class ZookeeperWorker(Labourer):
             self._send(lambda: self._era.ensemble.end(session), lambda: None)
 
     def ask(self, action: Any) -> None:
-        if isinstance(action, zk.RebalanceFailed):
+        if isinstance(action, zk.RebalanceGivenUp):
             return  # The next watch starts it anew; until then its partitions are counted as nobody's.
         session = self._session
         assert session is not None, "nothing is asked before the session"
         before = self._registry.requests
-        answers: list[zk.Answer] = []
+        answers: list[zk.ZookeeperAnswer] = []
 
         def arrive() -> None:
             answers.append(self._registry.perform(session, action))
@@ -119,7 +125,7 @@ class ZookeeperWorker(Labourer):
         self._era.notifications += 1
         self._clock.after(self._way_ms(), lambda: self.tell(zk.WatchFired(what)))
 
-    def _ping(self, session: Session) -> None:
+    def _ping(self, session: ModelSession) -> None:
         if self.alive:
             self._era.messages += 2
             self._era.ensemble.touch(session)

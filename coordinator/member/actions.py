@@ -79,7 +79,7 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MakePlan:
     """This member leads: answer with `Planned`, or `PlanFailed`, that has the same `question`."""
 
     generation: int
@@ -141,7 +141,7 @@ class Prepare:
 
 
 @dataclass(frozen=True, slots=True)
-class HeirsReady:
+class HandoffReady:
     """Of what is being revoked: whoever gets these is ready for them."""
 
     partitions: Partitions
@@ -161,7 +161,7 @@ class Closed:
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeMemberAt:
     """Send `Tick` at this time; replaces an earlier wish."""
 
     at_ms: int
@@ -176,13 +176,13 @@ Action: TypeAlias = (
     | SendLeave
     | LeaveConsumerGroup
     | Abandon
-    | Plan
+    | MakePlan
     | Prepare
-    | HeirsReady
+    | HandoffReady
     | Revoke
     | Lost
     | Assign
     | Fail
     | Closed
-    | WakeAt
+    | WakeMemberAt
 )

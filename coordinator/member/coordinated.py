@@ -11,12 +11,12 @@ from typing import ClassVar, Generic, TypeAlias, TypeVar
 from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
-from muster.coordinator.member.link import Link
-from muster.coordinator.member.requests import Requests
-from muster.coordinator.member.states import State
+from muster.coordinator.member.link import CoordinatorLink
+from muster.coordinator.member.requests import OutstandingRequests
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import (
     NO_GENERATION,
-    Leaving,
+    LeavePolicy,
     MemberSettings,
     Partitions,
     RequestKind,
@@ -24,30 +24,30 @@ from muster.coordinator.member.types import (
 )
 
 POLL_TIMEOUT = "consumer poll timeout has expired."
-GOODBYE = "the consumer is being closed"
+LEAVE_REASON = "the consumer is being closed"
 
 EventT = TypeVar("EventT")
 ActionT = TypeVar("ActionT")
-Common: TypeAlias = act.FindCoordinator | act.Abandon | act.Revoke | act.Lost | act.Fail | act.Closed | act.WakeAt
+Common: TypeAlias = act.FindCoordinator | act.Abandon | act.Revoke | act.Lost | act.Fail | act.Closed | act.WakeMemberAt
 
 
 class CoordinatedMember(ABC, Generic[EventT, ActionT]):
     """Owned partitions, generation and member id are its to say."""
 
-    moves: ClassVar[Mapping[State, frozenset[State]]]
+    moves: ClassVar[Mapping[MembershipState, frozenset[MembershipState]]]
 
     def __init__(self, settings: MemberSettings, member_id: str = "") -> None:
         self.settings = settings
-        self.state = State.IDLE
+        self.state = MembershipState.IDLE
         self.member_id = member_id
         self.generation = NO_GENERATION
         self.rebalance_number = 0
         self.owned: set[TopicPartition] = set()
         self._cause = Cause.UNSPECIFIED
         self._cause_detail = ""
-        self._leaving = Leaving.DEFAULT
-        self._link = Link(settings)
-        self._requests = Requests()
+        self._leaving = LeavePolicy.DEFAULT
+        self._link = CoordinatorLink(settings)
+        self._requests = OutstandingRequests()
         self._now_ms = 0
         self._out: list[ActionT | Common] = []
 
@@ -60,10 +60,10 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
         """Take in one event; `now_ms` never goes back."""
         self._now_ms = now_ms
         self._out = []
-        if self.state is not State.CLOSED:
+        if self.state is not MembershipState.CLOSED:
             self._take(event)
             if due := [wish for wish in self._wishes() if wish is not None]:
-                self._out.append(act.WakeAt(min(due)))
+                self._out.append(act.WakeMemberAt(min(due)))
         return self._out
 
     @abstractmethod
@@ -73,7 +73,7 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
     def _wishes(self) -> Iterable[int | None]:
         """When to be woken, at the latest; the earliest counts."""
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: MembershipState) -> None:
         assert state is self.state or state in self.moves[self.state], f"{self.state} -> {state}"
         self.state = state
 
@@ -92,10 +92,10 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
     # The application polls again
 
     def _polled(self) -> None:
-        if self.state is not State.EXPIRED:
+        if self.state is not MembershipState.EXPIRED:
             return
         if RequestKind.RELEASE in self._requests:
-            self._become(State.RELEASING)
+            self._become(MembershipState.RELEASING)
         else:
             self._join()
 
@@ -118,17 +118,17 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
 
     # The end
 
-    def _close(self, leaving: Leaving) -> None:
-        if self.state is State.CLOSING:
+    def _close(self, leaving: LeavePolicy) -> None:
+        if self.state is MembershipState.CLOSING:
             return
-        if self.state in {State.IDLE, State.FAILED}:
+        if self.state in {MembershipState.IDLE, MembershipState.FAILED}:
             self._finish()
             return
         kind = act.Lost if self._has_lost_all() else act.Revoke
         self._stop_joining()
         self._leaving, self._link.retry_at_ms = leaving, None
-        self._cause, self._cause_detail = Cause.MEMBER_LEFT, GOODBYE
-        self._become(State.CLOSING)
+        self._cause, self._cause_detail = Cause.MEMBER_LEFT, LEAVE_REASON
+        self._become(MembershipState.CLOSING)
         if self.owned:
             self._tell(kind, self.owned)
         elif RequestKind.RELEASE not in self._requests:
@@ -148,19 +148,19 @@ class CoordinatedMember(ABC, Generic[EventT, ActionT]):
     def _finish(self) -> None:
         self._abandon(*RequestKind)
         self.generation = NO_GENERATION
-        self._become(State.CLOSED)
+        self._become(MembershipState.CLOSED)
         self._out.append(act.Closed())
 
     def _fail(self, code: ErrorCode, message: str) -> None:
         """Refused for good: nothing is owned any more, and joining again cannot help."""
         self._forget_membership()
-        if self.state is State.CLOSING:
+        if self.state is MembershipState.CLOSING:
             self._leave_and_close()
             return
         self._cause, self._cause_detail = Cause.MEMBER_FENCED, message or code.meaning
         if self.owned:
             self._tell(act.Lost, self.owned)
-        self._become(State.FAILED)
+        self._become(MembershipState.FAILED)
         self._out.append(act.Fail(code, message or code.meaning))
 
     @abstractmethod

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.types import GroupMember, Leaving, Partitions
+from muster.coordinator.member.types import GroupMember, LeavePolicy, Partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SyncAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswered:
+class ClassicHeartbeatAnswered:
     token: int
     code: ErrorCode = ErrorCode.NONE
     message: str = ""
@@ -78,14 +78,14 @@ class ConsumerHeartbeatAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PartitionsPrepared:
     """The application has prepared for these, of those that `Prepare` named."""
 
     partitions: Partitions
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class HeartbeatPushed:
     """What a heartbeat under `generation` would be told, said without being asked: a session stream is open."""
 
     code: ErrorCode
@@ -96,7 +96,7 @@ class Pushed:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerPushed:
+class ConsumerHeartbeatPushed:
     """The same for a member of a KIP-848 group; `answer.token` means nothing."""
 
     answer: ConsumerHeartbeatAnswered
@@ -138,7 +138,7 @@ class RequestFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlanMade:
     """The leader's plan for `generation`: each member's assignment blob, made from these partition counts."""
 
     generation: int
@@ -171,7 +171,7 @@ class Revoked:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class PartitionCountsChanged:
     """The partition counts as they are now. Only a leader acts on it."""
 
     partition_counts: Mapping[str, int]
@@ -195,33 +195,46 @@ class PollExpired:
 
 
 @dataclass(frozen=True, slots=True)
-class Polled:
+class PollResumed:
     """The application polls again after `PollExpired`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class TimerExpired:
     """The time of the last `WakeAt` has come. An early or extra tick does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    leaving: Leaving = Leaving.DEFAULT
+    leaving: LeavePolicy = LeavePolicy.DEFAULT
 
 
-Answer: TypeAlias = CoordinatorFound | JoinAnswered | SyncAnswered | HeartbeatAnswered | RequestFailed | Revoked
-Told: TypeAlias = Start | CommitRefused | TopicsChanged | SubscriptionChanged | PollExpired | Polled | Tick | Close
+ClassicAnswer: TypeAlias = (
+    CoordinatorFound | JoinAnswered | SyncAnswered | ClassicHeartbeatAnswered | RequestFailed | Revoked
+)
+CommonEvent: TypeAlias = (
+    Start
+    | CommitRefused
+    | PartitionCountsChanged
+    | SubscriptionChanged
+    | PollExpired
+    | PollResumed
+    | TimerExpired
+    | Close
+)
 """What happens to every kind of member."""
 
-Event: TypeAlias = Answer | Told | Planned | PlanFailed | Pushed | SessionOpened | SessionLost
+ClassicEvent: TypeAlias = (
+    ClassicAnswer | CommonEvent | PlanMade | PlanFailed | HeartbeatPushed | SessionOpened | SessionLost
+)
 ConsumerEvent: TypeAlias = (
-    Told
+    CommonEvent
     | CoordinatorFound
     | ConsumerHeartbeatAnswered
     | RequestFailed
     | Revoked
-    | ConsumerPushed
+    | ConsumerHeartbeatPushed
     | SessionOpened
     | SessionLost
-    | Ready
+    | PartitionsPrepared
 )

@@ -5,7 +5,7 @@ from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.member.types import MemberSettings
 
 
-class Link:
+class CoordinatorLink:
     """Deadlines only, absolute and in the edge's milliseconds; whoever owns it does the talking."""
 
     def __init__(self, settings: MemberSettings) -> None:

@@ -3,7 +3,7 @@
 from muster.coordinator.member.types import RequestKind
 
 
-class Requests:
+class OutstandingRequests:
     """At most one of each kind is under way. Tokens are never used twice, so a late answer is known as such."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from enum import Enum
 from muster.coordinator.errors import ErrorCode
 
 
-class State(Enum):
+class MembershipState(Enum):
     """Where a member stands."""
 
     IDLE = "idle"
@@ -22,29 +22,73 @@ class State(Enum):
 
 
 WORKING = frozenset(
-    {State.RELEASING, State.JOINING, State.PLANNING, State.SYNCING, State.ADOPTING, State.STABLE, State.EXPIRED}
+    {
+        MembershipState.RELEASING,
+        MembershipState.JOINING,
+        MembershipState.PLANNING,
+        MembershipState.SYNCING,
+        MembershipState.ADOPTING,
+        MembershipState.STABLE,
+        MembershipState.EXPIRED,
+    }
 )
-MOVES: dict[State, frozenset[State]] = {
-    State.IDLE: frozenset({State.JOINING, State.CLOSED}),
-    State.RELEASING: frozenset({State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.JOINING: WORKING - {State.STABLE, State.ADOPTING} | {State.CLOSING, State.FAILED},
-    State.PLANNING: frozenset(
-        {State.JOINING, State.RELEASING, State.SYNCING, State.EXPIRED, State.CLOSING, State.FAILED}
+MOVES: dict[MembershipState, frozenset[MembershipState]] = {
+    MembershipState.IDLE: frozenset({MembershipState.JOINING, MembershipState.CLOSED}),
+    MembershipState.RELEASING: frozenset(
+        {MembershipState.JOINING, MembershipState.EXPIRED, MembershipState.CLOSING, MembershipState.FAILED}
     ),
-    State.SYNCING: WORKING - {State.PLANNING} | {State.CLOSING, State.FAILED},
-    State.ADOPTING: frozenset(
-        {State.JOINING, State.RELEASING, State.STABLE, State.EXPIRED, State.CLOSING, State.FAILED}
+    MembershipState.JOINING: WORKING - {MembershipState.STABLE, MembershipState.ADOPTING}
+    | {MembershipState.CLOSING, MembershipState.FAILED},
+    MembershipState.PLANNING: frozenset(
+        {
+            MembershipState.JOINING,
+            MembershipState.RELEASING,
+            MembershipState.SYNCING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
     ),
-    State.STABLE: frozenset({State.JOINING, State.RELEASING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.EXPIRED: frozenset({State.JOINING, State.RELEASING, State.CLOSING}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.FAILED: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
+    MembershipState.SYNCING: WORKING - {MembershipState.PLANNING} | {MembershipState.CLOSING, MembershipState.FAILED},
+    MembershipState.ADOPTING: frozenset(
+        {
+            MembershipState.JOINING,
+            MembershipState.RELEASING,
+            MembershipState.STABLE,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
+    ),
+    MembershipState.STABLE: frozenset(
+        {
+            MembershipState.JOINING,
+            MembershipState.RELEASING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
+    ),
+    MembershipState.EXPIRED: frozenset({MembershipState.JOINING, MembershipState.RELEASING, MembershipState.CLOSING}),
+    MembershipState.CLOSING: frozenset({MembershipState.CLOSED}),
+    MembershipState.FAILED: frozenset({MembershipState.CLOSED}),
+    MembershipState.CLOSED: frozenset(),
 }
-REBALANCING = frozenset({State.RELEASING, State.JOINING, State.PLANNING, State.SYNCING})
-HEARTBEATING = frozenset({State.RELEASING, State.PLANNING, State.SYNCING, State.ADOPTING, State.STABLE, State.CLOSING})
+REBALANCING = frozenset(
+    {MembershipState.RELEASING, MembershipState.JOINING, MembershipState.PLANNING, MembershipState.SYNCING}
+)
+HEARTBEATING = frozenset(
+    {
+        MembershipState.RELEASING,
+        MembershipState.PLANNING,
+        MembershipState.SYNCING,
+        MembershipState.ADOPTING,
+        MembershipState.STABLE,
+        MembershipState.CLOSING,
+    }
+)
 """Not while joining: the coordinator then knows that the member is alive, because it holds its request."""
 
-LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-COME_BACK = LOOK_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
-FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+FIND_COORDINATOR_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+RETRY_LATER = FIND_COORDINATOR_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REBALANCE_IN_PROGRESS}
+MEMBERSHIP_LOST = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})

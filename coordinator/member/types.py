@@ -24,7 +24,7 @@ class RequestKind(Enum):
     """Not a request: revoked or lost partitions that the application is being told about."""
 
 
-class Leaving(Enum):
+class LeavePolicy(Enum):
     """What a closing member does about its membership (KIP-1092)."""
 
     DEFAULT = "default"

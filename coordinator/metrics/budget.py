@@ -12,7 +12,7 @@ Sizes: TypeAlias = Mapping[tuple[str, str], Mapping[Level, int]]
 
 
 @dataclass(slots=True)
-class Budget:
+class SeriesBudget:
     """`left_out` has what is not written: of whom, at which level. `dropped`: how many series that are, by level."""
 
     left_out: set[tuple[str, str, Level]] = field(default_factory=set)
@@ -22,7 +22,7 @@ class Budget:
         return (kind, name, level) not in self.left_out
 
 
-def fitted(sizes: Sizes, levels: frozenset[Level], most: int) -> Budget:
+def fitted(sizes: Sizes, levels: frozenset[Level], most: int) -> SeriesBudget:
     """What goes so that the others are at most so many: the finest level first, of the largest first.
 
     What is written always (sums, members) stays whatever the limit.
@@ -31,7 +31,7 @@ def fitted(sizes: Sizes, levels: frozenset[Level], most: int) -> Budget:
     >>> fitted(sizes, frozenset({Level.ALWAYS, Level.PARTITION}), most=5).left_out
     {('group', 'a', <Level.PARTITION: 'partition'>)}
     """
-    budget = Budget()
+    budget = SeriesBudget()
     total = sum(count for each in sizes.values() for level, count in each.items() if level in levels)
     for level in reversed(FINENESS):
         if total <= most:

@@ -25,7 +25,7 @@ class ClusterFigures:
     """Records that unclean elections cost this node's copies."""
 
 
-class Led(NamedTuple):
+class LedPartitionFigures(NamedTuple):
     """A partition that this node leads."""
 
     is_preferred: bool
@@ -33,10 +33,10 @@ class Led(NamedTuple):
     in_sync: int
 
 
-class ClusterSight(Protocol):
+class ClusterFiguresSource(Protocol):
     """A node's cluster, to be looked at."""
 
     def figures(self) -> ClusterFigures: ...
 
-    def led(self, topic: str, partitions: range) -> Sequence[Led | None]:
+    def led(self, topic: str, partitions: range) -> Sequence[LedPartitionFigures | None]:
         """Of each: None where another node leads it, or nobody."""

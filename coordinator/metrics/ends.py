@@ -15,7 +15,7 @@ MOST = 96
 """Times kept for a topic; beyond that every second one of the older half goes, so that they reach back further."""
 
 
-class Ends:
+class TopicEndHistory:
     """One topic's."""
 
     __slots__ = ("_ends", "_times")
@@ -65,14 +65,14 @@ class Ends:
         return (now_ms - (times[before] + part * (times[after] - times[before]))) / 1000
 
 
-class AllEnds:
+class EndHistories:
     """Those of all topics that some group reads."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, Ends] = {}
+        self._topics: dict[str, TopicEndHistory] = {}
 
-    def of(self, topic: str) -> Ends:
-        return self._topics.setdefault(topic, Ends())
+    def of(self, topic: str) -> TopicEndHistory:
+        return self._topics.setdefault(topic, TopicEndHistory())
 
     def keep(self, alive: Container[str]) -> None:
         for topic in [each for each in self._topics if each not in alive]:

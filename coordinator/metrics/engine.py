@@ -7,7 +7,7 @@ from muster.coordinator.metrics.instruments import Timing
 
 
 @dataclass(frozen=True, slots=True)
-class EngineFigures:
+class KafkaBackendFigures:
     """At one moment. Counters count since the node began."""
 
     appends: Timing = field(default_factory=Timing)

@@ -8,28 +8,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.groups.owners import Owners
 from muster.coordinator.core.state import ShardState
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.metrics.ends import AllEnds
+from muster.coordinator.metrics.ends import EndHistories
 from muster.coordinator.metrics.instruments import Timing
-from muster.coordinator.metrics.ownership import NOBODY, Shares, imbalance
-from muster.coordinator.metrics.rebalances import OfGroup
-from muster.coordinator.metrics.sight import SLICE, Sight
+from muster.coordinator.metrics.ownership import NOBODY, OwnerCache, imbalance
+from muster.coordinator.metrics.rebalances import GroupRebalanceTotals
+from muster.coordinator.metrics.sight import SLICE, SeriesSource
 from muster.coordinator.metrics.table import Level
-from muster.coordinator.metrics.writing import END, HistogramLines, Sheet, number, start, start_of_many
+from muster.coordinator.metrics.writing import END, ExpositionSheet, HistogramLines, number, start, start_of_many
 
 Committed: TypeAlias = Mapping[tuple[str, int], StoredOffset]
-NOTHING: Committed = {}
+NO_COMMITS: Committed = {}
 
 
 DURATION = "muster_group_rebalance_duration_seconds"
 
 
-class Share:
+class TopicOfGroupLines:
     """How the lines of one topic that a group reads begin."""
 
     __slots__ = ("_labels", "lag", "lag_sum", "offset", "offset_sum", "seconds")
@@ -51,7 +51,7 @@ class Share:
             self.lag += [f"{lag}{partition}{END}" for partition in missing]
             self.offset += [f"{offset}{partition}{END}" for partition in missing]
 
-    def write(self, partitions: range, known: tuple[list[int], list[int]], to: "Writing") -> None:
+    def write(self, partitions: range, known: tuple[list[int], list[int]], to: "GroupWriting") -> None:
         """The lags and offsets of these partitions."""
         if Level.PARTITION not in to.levels:
             return
@@ -61,7 +61,7 @@ class Share:
             begun = begins[partitions.start : partitions.stop]
             to.sheet.add(name, [f"{begin}{value}\n" for begin, value in zip(begun, values, strict=True)])
 
-    def write_sums(self, topic: str, total: "TopicSum", to: "Writing") -> None:
+    def write_sums(self, topic: str, total: "TopicSum", to: "GroupWriting") -> None:
         if not total.committed:
             return
         to.sheet.add("kafka_consumergroup_lag_sum", [f"{self.lag_sum}{total.lag}\n"])
@@ -76,7 +76,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class Held:
+class MemberTally:
     """What is added up over a group's partitions while they are gone through."""
 
     count: Counter[str] = field(default_factory=Counter)
@@ -107,12 +107,12 @@ class TopicSum:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class GroupWriting:
     """What one group is written from, onto what, and how finely; `commit_age`: its members' commit ages, too."""
 
-    sight: Sight
-    sheet: Sheet
-    ends: AllEnds
+    sight: SeriesSource
+    sheet: ExpositionSheet
+    ends: EndHistories
     levels: frozenset[Level]
     commit_age: bool
     now_ms: int
@@ -123,18 +123,18 @@ class GroupLines:
 
     def __init__(self, group_id: str) -> None:
         self.id = group_id
-        self._shares = Shares()
-        self._topics: dict[str, Share] = {}
+        self._shares = OwnerCache()
+        self._topics: dict[str, TopicOfGroupLines] = {}
         self._starts: dict[tuple[str, str], str] = {}
         self._histograms: dict[str, HistogramLines] = {}
 
-    def topics(self, group: Group, state: ShardState, counts: Mapping[str, int]) -> frozenset[str]:
+    def topics(self, group: GroupData, state: ShardState, counts: Mapping[str, int]) -> frozenset[str]:
         """Topics that it has committed to, subscribes to, or owns partitions of, as far as they exist."""
         committed = {topic for topic, _ in state.offsets.get(self.id, {})}
         known = committed | self._subscribed(group) | self._shares.of(group, state).keys()
         return frozenset(topic for topic in known if topic in counts)
 
-    def write(self, group: Group, state: ShardState, held: Held, to: Writing) -> Iterator[None]:
+    def write(self, group: GroupData, state: ShardState, held: MemberTally, to: GroupWriting) -> Iterator[None]:
         """Write the topics' lines, a slice for each step, and add up in `held` what the group has and has not."""
         counts = to.sight.partitions()
         owners = self._shares.of(group, state)
@@ -143,11 +143,11 @@ class GroupLines:
         for gone in self._topics.keys() - topics:
             del self._topics[gone]
         for topic in sorted(topics):
-            share = self._topics.get(topic) or self._topics.setdefault(topic, Share(self.id, topic))
+            share = self._topics.get(topic) or self._topics.setdefault(topic, TopicOfGroupLines(self.id, topic))
             total, row = TopicSum(), owners.get(topic, NOBODY)
             for first in range(0, counts[topic], SLICE):
                 partitions = range(first, min(first + SLICE, counts[topic]))
-                committed: Committed = state.offsets.get(self.id, NOTHING)
+                committed: Committed = state.offsets.get(self.id, NO_COMMITS)
                 share.write(partitions, self._slice(topic, partitions, committed, row, total, held, to.sight), to)
                 yield
             if topic in subscribed and group.members:
@@ -155,7 +155,7 @@ class GroupLines:
             share.write_sums(topic, total, to)
         yield from self._rates(owners, held, to)
 
-    def _rates(self, owners: Owners, held: Held, to: Writing) -> Iterator[None]:
+    def _rates(self, owners: Owners, held: MemberTally, to: GroupWriting) -> Iterator[None]:
         """Add up what is written a second to the partitions of each member, as far as that is known yet."""
         rates = to.sight.rates(self.id) if Level.GROUP in to.levels else None
         if rates is None:
@@ -175,8 +175,8 @@ class GroupLines:
         committed: Committed,
         row: Mapping[int, str],
         total: TopicSum,
-        held: Held,
-        sight: Sight,
+        held: MemberTally,
+        sight: SeriesSource,
     ) -> tuple[list[int], list[int]]:
         """The lags and offsets of these partitions, which are added up as well."""
         lags, offsets = [], []
@@ -198,7 +198,7 @@ class GroupLines:
             offsets.append(offset)
         return lags, offsets
 
-    def write_balance(self, group: Group, state: ShardState, held: Held, to: Writing) -> None:
+    def write_balance(self, group: GroupData, state: ShardState, held: MemberTally, to: GroupWriting) -> None:
         """What concerns the group as a whole."""
         members, sheet = len(group.members), to.sheet
         sheet.add("kafka_consumergroup_members", [self._line("kafka_consumergroup_members", members, group_label=True)])
@@ -211,7 +211,7 @@ class GroupLines:
             name = "muster_group_imbalance_ratio"
             shares = {"count": held.count, "lag": held.lag} | ({"rate": held.rate} if held.rate else {})
             lines = [self._line(name, imbalance(share, members), "by", word) for word, share in shares.items()]
-            if (weight := by_weight(group, state)) is not None:
+            if (weight := weighted_imbalance(group, state)) is not None:
                 lines.append(self._line(name, weight, "by", "weight"))
             sheet.add(name, lines)
         if to.commit_age:
@@ -222,7 +222,7 @@ class GroupLines:
             rows = zip(labels, ages.values(), strict=True)
             sheet.add(name, [f"{start(name, label)}{number(age)}\n" for label, age in rows])
 
-    def write_history(self, tally: OfGroup, sheet: Sheet) -> None:
+    def write_history(self, tally: GroupRebalanceTotals, sheet: ExpositionSheet) -> None:
         """What the ledger's entries add up to."""
         name = "muster_group_rebalances_total"
         sheet.add(name, [self._line(name, count, "cause", cause) for cause, count in sorted(tally.causes.items())])
@@ -233,12 +233,12 @@ class GroupLines:
         for kind, timing in sorted(tally.durations.items()):
             sheet.add(DURATION, self._histogram(kind, timing).of(timing))
 
-    def write_fenced(self, reasons: Mapping[ErrorCode, int], sheet: Sheet) -> None:
+    def write_fenced(self, reasons: Mapping[ErrorCode, int], sheet: ExpositionSheet) -> None:
         name = "muster_fenced_requests_total"
         lines = [self._line(name, count, "reason", code.name) for code, count in sorted(reasons.items())]
         sheet.add(name, lines)
 
-    def _subscribed(self, group: Group) -> frozenset[str]:
+    def _subscribed(self, group: GroupData) -> frozenset[str]:
         """What it is known to read; nothing of one that shares no topics, or whose subscriptions cannot be read."""
         try:
             return KINDS[type(group)].subscribed(group, self.id) or frozenset()
@@ -259,7 +259,7 @@ class GroupLines:
         return self._histograms[kind]
 
 
-def by_weight(group: Group, state: ShardState) -> float | None:
+def weighted_imbalance(group: GroupData, state: ShardState) -> float | None:
     """The heaviest member over the mean, as the group's balance judges it; None where that is off or knows nothing."""
     if group.id not in state.balancing:
         return None

@@ -47,7 +47,7 @@ class Timing:
         return rows
 
 
-class Meter(Timing):
+class RequestMeter(Timing):
     """The requests of one API at one door. `others` counts the answers that are no plain yes, by code."""
 
     __slots__ = ("others", "untimed")
@@ -86,13 +86,13 @@ class Instruments:
     """One node's. All methods belong to its loop's thread."""
 
     def __init__(self) -> None:
-        self.meters: dict[tuple[str, str], Meter] = {}
+        self.meters: dict[tuple[str, str], RequestMeter] = {}
         """(door, API) -> its requests."""
         self.turns = Timing()
         self.flushes = Timing()
         self.flushed_records = 0
         self.assignor_errors: Counter[str] = Counter()
 
-    def meter(self, door: str, api: str) -> Meter:
+    def meter(self, door: str, api: str) -> RequestMeter:
         """Where this door counts the requests of this API."""
-        return self.meters.setdefault((door, api), Meter())
+        return self.meters.setdefault((door, api), RequestMeter())

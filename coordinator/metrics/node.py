@@ -16,11 +16,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from muster.coordinator.metrics.cluster import ClusterFigures
-from muster.coordinator.metrics.engine import EngineFigures
+from muster.coordinator.metrics.engine import KafkaBackendFigures
 from muster.coordinator.metrics.instruments import Instruments, Timing
-from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.rebalances import RebalanceTotals
 from muster.coordinator.metrics.table import FAMILIES, Level
-from muster.coordinator.metrics.writing import Form
+from muster.coordinator.metrics.writing import ExpositionFormat
 
 STATUSES = ("loading", "active", "failed", "unloaded")
 
@@ -56,7 +56,7 @@ class NodeFigures:
     """How many, by door and address."""
     cluster: ClusterFigures | None = None
     """None of a node on its own."""
-    engine: EngineFigures | None = None
+    engine: KafkaBackendFigures | None = None
     """None of a node that is not over somebody's Kafka."""
 
 
@@ -66,16 +66,16 @@ Values: TypeAlias = dict[tuple[str, ...], float]
 Encode: TypeAlias = Callable[[Collector], bytes]
 
 
-def negotiated(accept: str) -> tuple[Form, Encode, str]:
+def negotiate_format(accept: str) -> tuple[ExpositionFormat, Encode, str]:
     """What the Accept header asks for: the format, what writes it, and its content type."""
     try:
         encode, content_type = choose_encoder(accept)
     except (TypeError, ValueError):  # The library trips over a version that is no number: `version=x.y`.
         encode, content_type = choose_encoder("")
-    return Form(content_type.startswith("application/openmetrics-text")), encode, content_type
+    return ExpositionFormat(content_type.startswith("application/openmetrics-text")), encode, content_type
 
 
-class Just(Collector):
+class SingleFamilyCollector(Collector):
     """A collector that has what it is given."""
 
     def __init__(self, metrics: Iterable[Metric]) -> None:
@@ -85,28 +85,28 @@ class Just(Collector):
         return self._metrics
 
 
-def written(metrics: Iterable[Metric], encode: Encode) -> bytes:
+def encode_family(metrics: Iterable[Metric], encode: Encode) -> bytes:
     """OpenMetrics ends with a line of its own, which is for the end of the whole answer."""
-    return encode(Just(metrics)).removesuffix(b"# EOF\n")
+    return encode(SingleFamilyCollector(metrics)).removesuffix(b"# EOF\n")
 
 
-def families(
-    figures: NodeFigures, instruments: Instruments, rebalances: Rebalances, code_name: Callable[[int | str], str]
+def node_families(
+    figures: NodeFigures, instruments: Instruments, rebalances: RebalanceTotals, code_name: Callable[[int | str], str]
 ) -> Iterator[Metric]:
     """One after the other; the last ones are the process's own."""
     yield gauge("kafka_brokers", {(): 1})
     yield gauge("kafka_broker_info", {(figures.address, str(figures.node_id)): 1})
     yield gauge("muster_build_info", {(figures.version, python_version()): 1})
     yield gauge("muster_inbox_events", {(): figures.inbox})
-    yield gauge("muster_parked_requests", by_word(figures.parked))
-    yield gauge("muster_connections", by_word(figures.connections))
-    yield gauge("muster_certificate_expiry_timestamp_seconds", by_word(figures.expiries))
-    yield counter("muster_throttled_seconds_total", by_word(figures.throttled))
+    yield gauge("muster_parked_requests", count_by_word(figures.parked))
+    yield gauge("muster_connections", count_by_word(figures.connections))
+    yield gauge("muster_certificate_expiry_timestamp_seconds", count_by_word(figures.expiries))
+    yield counter("muster_throttled_seconds_total", count_by_word(figures.throttled))
     yield counter("muster_failed_logins_total", {(*key,): count for key, count in figures.failed_logins.items()})
-    yield gauge("muster_unread_bytes", by_word(figures.unread))
-    yield gauge("muster_shard_status", dict(statuses(figures.shards)))
+    yield gauge("muster_unread_bytes", count_by_word(figures.unread))
+    yield gauge("muster_shard_status", dict(status_values(figures.shards)))
     yield gauge("muster_loop_lag_seconds", {(): figures.loop_lag_s})
-    yield gauge("muster_node_conditions", by_word(figures.conditions))
+    yield gauge("muster_node_conditions", count_by_word(figures.conditions))
     if figures.disk_free is not None:
         yield gauge("muster_disk_free_bytes", {(): figures.disk_free})
     yield gauge("muster_disk_warn_bytes", {(): figures.disk_warn})
@@ -114,16 +114,16 @@ def families(
         (level.value,): figures.dropped.get(level, 0) for level in (Level.PARTITION, Level.TOPIC, Level.GROUP)
     }
     yield gauge("muster_metrics_dropped_series", dropped)
-    yield from counted(instruments, rebalances, code_name)
+    yield from counted_families(instruments, rebalances, code_name)
     if figures.cluster is not None:
-        yield from of_cluster(figures.cluster)
+        yield from cluster_families(figures.cluster)
     if figures.engine is not None:
-        yield from of_engine(figures.engine)
+        yield from kafka_backend_families(figures.engine)
     for collector in CONTEXT:
         yield from collector.collect()
 
 
-def of_cluster(figures: ClusterFigures) -> Iterator[Metric]:
+def cluster_families(figures: ClusterFigures) -> Iterator[Metric]:
     manager, controller = "kafka_server_replicamanager_", "kafka_controller_kafkacontroller_"
     stats = "kafka_controller_controllerstats_"
     yield gauge(manager + "underreplicatedpartitions", {(): figures.under_replicated})
@@ -139,7 +139,7 @@ def of_cluster(figures: ClusterFigures) -> Iterator[Metric]:
     yield counter("muster_unclean_undone_records_total", {(): figures.undone})
 
 
-def of_engine(figures: EngineFigures) -> Iterator[Metric]:
+def kafka_backend_families(figures: KafkaBackendFigures) -> Iterator[Metric]:
     yield histogram("muster_engine_append_seconds", {(): figures.appends})
     unacked: Values = {(str(shard),): size for shard, size in sorted(figures.unacked.items())}
     yield gauge("muster_engine_unacked_bytes", unacked)
@@ -147,16 +147,16 @@ def of_engine(figures: EngineFigures) -> Iterator[Metric]:
     yield counter("muster_engine_fenced_total", {(): figures.fenced})
     yield counter("muster_engine_void_records_total", {(): figures.voids})
     yield counter("muster_engine_upstream_errors_total", {(*key,): count for key, count in figures.errors.items()})
-    yield counter("muster_engine_proxy_bytes_total", by_word(figures.proxied))
+    yield counter("muster_engine_proxy_bytes_total", count_by_word(figures.proxied))
     yield gauge("muster_engine_proxy_connections", {(): figures.proxy_connections})
-    yield gauge("muster_engine_foreign_members", by_word(figures.foreign_members))
+    yield gauge("muster_engine_foreign_members", count_by_word(figures.foreign_members))
     yield gauge("muster_engine_topics_unseen", {(): figures.topics_unseen})
     yield gauge("muster_engine_pending_positions", {(): figures.pending_positions})
     yield gauge("muster_engine_oldest_transaction_seconds", {(): figures.oldest_pending_ms / 1_000})
 
 
-def counted(
-    instruments: Instruments, rebalances: Rebalances, code_name: Callable[[int | str], str]
+def counted_families(
+    instruments: Instruments, rebalances: RebalanceTotals, code_name: Callable[[int | str], str]
 ) -> Iterator[Metric]:
     meters = {key: meter for key, meter in sorted(instruments.meters.items()) if meter.count or meter.untimed}
     codes: Values = {
@@ -169,15 +169,15 @@ def counted(
     yield histogram("muster_turn_duration_seconds", {(): instruments.turns})
     yield histogram("muster_flush_duration_seconds", {(): instruments.flushes})
     yield counter("muster_flushed_records_total", {(): instruments.flushed_records})
-    yield counter("muster_assignor_errors_total", by_word(instruments.assignor_errors))
+    yield counter("muster_assignor_errors_total", count_by_word(instruments.assignor_errors))
     yield histogram("muster_handoff_duration_seconds", {(name,): timing for name, timing in rebalances.phases.items()})
 
 
-def by_word(counts: Mapping[str, float]) -> Values:
+def count_by_word(counts: Mapping[str, float]) -> Values:
     return {(word,): count for word, count in sorted(counts.items())}
 
 
-def statuses(shards: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
+def status_values(shards: Sequence[str]) -> Iterator[tuple[tuple[str, ...], float]]:
     for number, status in enumerate(shards):
         yield (str(number), status), 1
 

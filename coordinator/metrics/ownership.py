@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.groups.owners import NOBODY_OWNS, Owners
 from muster.coordinator.core.state import ShardState
@@ -10,13 +10,13 @@ from muster.coordinator.core.state import ShardState
 NOBODY: Mapping[int, str] = {}
 
 
-class Shares:
+class OwnerCache:
     """The owners of one group's partitions, as they were told last."""
 
     def __init__(self) -> None:
         self._told = NOBODY_OWNS
 
-    def of(self, group: Group, state: ShardState) -> Owners:
+    def of(self, group: GroupData, state: ShardState) -> Owners:
         self._told = KINDS[type(group)].owners(group, state, self._told)
         return self._told.owners
 

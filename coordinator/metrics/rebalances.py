@@ -4,16 +4,16 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.types import BESIDE, Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.types import AUDIT_OUTCOMES, Outcome, RebalanceEntry, RebalancePhase
 from muster.coordinator.metrics.instruments import LONG_BOUNDS, Timing
 
 
-def long() -> Timing:
+def long_timing() -> Timing:
     return Timing(LONG_BOUNDS)
 
 
 @dataclass(slots=True)
-class OfGroup:
+class GroupRebalanceTotals:
     """One group's. The numbers say which entry was counted last: an entry is told of when it is decided, and again
     when it has settled; one whose assignor failed once more when it was made after all.
     """
@@ -31,18 +31,18 @@ class OfGroup:
     """Phases of the entry `planned` that were counted."""
 
 
-class Rebalances:
+class RebalanceTotals:
     """All groups' of a node."""
 
     def __init__(self) -> None:
-        self.groups: dict[str, OfGroup] = {}
+        self.groups: dict[str, GroupRebalanceTotals] = {}
         self.phases: dict[str, Timing] = {}
 
     def told(self, group_id: str, group_type: str, entry: RebalanceEntry) -> None:
         """An entry has become durable, or more is known of it. Those of no rebalance are not counted."""
-        if entry.outcome in BESIDE:
+        if entry.outcome in AUDIT_OUTCOMES:
             return
-        group = self.groups.setdefault(group_id, OfGroup())
+        group = self.groups.setdefault(group_id, GroupRebalanceTotals())
         if entry.number > group.begun:
             group.begun = entry.number
             group.causes[entry.cause.name.lower()] += 1
@@ -51,7 +51,7 @@ class Rebalances:
             group.moved[entry.protocol_name] += len(entry.moves)
             if entry.outcome is Outcome.COMPLETED:
                 took_ms = max(0, entry.ended_at_ms - entry.started_at_ms)
-                group.durations.setdefault(group_type, long()).took(took_ms / 1000)
+                group.durations.setdefault(group_type, long_timing()).took(took_ms / 1000)
         if entry.number == group.planned:
             self._phases(entry.phases[group.phases :])
             group.phases = max(group.phases, len(entry.phases))
@@ -64,6 +64,6 @@ class Rebalances:
         for group_id in [each for each in self.groups if each not in alive]:
             del self.groups[group_id]
 
-    def _phases(self, phases: Iterable[Phase]) -> None:
+    def _phases(self, phases: Iterable[RebalancePhase]) -> None:
         for phase in phases:
-            self.phases.setdefault(phase.name, long()).took(max(0, phase.duration_ms) / 1000)
+            self.phases.setdefault(phase.name, long_timing()).took(max(0, phase.duration_ms) / 1000)

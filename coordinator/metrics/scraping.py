@@ -4,20 +4,20 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.state import ShardState
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.metrics.budget import Budget, fitted
-from muster.coordinator.metrics.cluster import ClusterSight
-from muster.coordinator.metrics.ends import AllEnds
-from muster.coordinator.metrics.groups import GroupLines, Held, Writing
-from muster.coordinator.metrics.instruments import LONG_BOUNDS, Instruments, Meter
-from muster.coordinator.metrics.rebalances import Rebalances
-from muster.coordinator.metrics.shadows import Disagreement
-from muster.coordinator.metrics.sight import Sight
-from muster.coordinator.metrics.table import FAMILIES, Level, bulk, levels_of
+from muster.coordinator.metrics.budget import SeriesBudget, fitted
+from muster.coordinator.metrics.cluster import ClusterFiguresSource
+from muster.coordinator.metrics.ends import EndHistories
+from muster.coordinator.metrics.groups import GroupLines, GroupWriting, MemberTally
+from muster.coordinator.metrics.instruments import LONG_BOUNDS, Instruments, RequestMeter
+from muster.coordinator.metrics.rebalances import RebalanceTotals
+from muster.coordinator.metrics.shadows import ShadowDisagreement
+from muster.coordinator.metrics.sight import SeriesSource
+from muster.coordinator.metrics.table import FAMILIES, Level, bulk_families, levels_of
 from muster.coordinator.metrics.topics import SERIES, TopicLines
-from muster.coordinator.metrics.writing import Form, HistogramLines, Sheet, number, start
+from muster.coordinator.metrics.writing import ExpositionFormat, ExpositionSheet, HistogramLines, number, start
 
 DURATION = "muster_request_duration_seconds"
 SHADOWS = "muster_shadow_disagreement_ratio"
@@ -28,7 +28,7 @@ Fenced = MutableMapping[tuple[str, ErrorCode], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Fineness:
+class SeriesGranularity:
     """What is written, and how much of it: the settings `metrics.*`."""
 
     granularity: str = "partition"
@@ -37,20 +37,20 @@ class Fineness:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class ScrapeCounts:
     """What is counted as it happens."""
 
     instruments: Instruments
-    rebalances: Rebalances
+    rebalances: RebalanceTotals
     fenced: Fenced
 
 
 @dataclass(slots=True)
-class Page:
+class ScrapePage:
     """An answer that is being made."""
 
-    sheet: Sheet
-    budget: Budget = field(default_factory=Budget)
+    sheet: ExpositionSheet
+    budget: SeriesBudget = field(default_factory=SeriesBudget)
 
 
 class Scraper:
@@ -58,11 +58,11 @@ class Scraper:
 
     def __init__(
         self,
-        sight: Sight,
-        counts: Counts,
+        sight: SeriesSource,
+        counts: ScrapeCounts,
         node_id: int,
-        fineness: Fineness | None = None,
-        cluster: ClusterSight | None = None,
+        fineness: SeriesGranularity | None = None,
+        cluster: ClusterFiguresSource | None = None,
     ) -> None:
         self._cluster = cluster
         self._sight = sight
@@ -71,16 +71,16 @@ class Scraper:
         self._meters = counts.instruments.meters
         self._durations: dict[tuple[str, str], HistogramLines] = {}
         self._node_id = node_id
-        self._fineness = fineness or Fineness()
+        self._fineness = fineness or SeriesGranularity()
         self._levels = levels_of(self._fineness.granularity)
         self._groups: dict[str, GroupLines] = {}
         self._topics: dict[str, TopicLines] = {}
-        self._ends = AllEnds()
+        self._ends = EndHistories()
 
-    def page(self, form: Form) -> Page:
-        return Page(Sheet(form, (*bulk(), FAMILIES[DURATION])))
+    def page(self, form: ExpositionFormat) -> ScrapePage:
+        return ScrapePage(ExpositionSheet(form, (*bulk_families(), FAMILIES[DURATION])))
 
-    def steps(self, page: Page, now_ms: int) -> Iterator[None]:
+    def steps(self, page: ScrapePage, now_ms: int) -> Iterator[None]:
         """Fill the page; each step is a millisecond or so, and others may have their turn after it."""
         fenced = self._fenced_by_group()
         sizes: dict[tuple[str, str], dict[Level, int]] = {}
@@ -93,7 +93,7 @@ class Scraper:
         }
         page.budget = fitted(sizes, self._levels, self._fineness.max_series)
         yield
-        alive, shadows = set(), Disagreement()
+        alive, shadows = set(), ShadowDisagreement()
         for group, state in self._each():
             alive.add(group.id)
             shadows.note(group.id, state)
@@ -110,7 +110,7 @@ class Scraper:
                 yield
         self._forget(alive, counts)
 
-    def _each(self) -> Iterator[tuple[Group, ShardState]]:
+    def _each(self) -> Iterator[tuple[GroupData, ShardState]]:
         """All groups, as they are when it is their turn."""
         for core in self._sight.cores():
             for group_id in list(core.state.groups):
@@ -119,11 +119,16 @@ class Scraper:
                     yield group, core.state
 
     def _write_group(
-        self, group: Group, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]], page: Page, now_ms: int
+        self,
+        group: GroupData,
+        state: ShardState,
+        fenced: Mapping[str, Mapping[ErrorCode, int]],
+        page: ScrapePage,
+        now_ms: int,
     ) -> Iterator[None]:
-        lines, held, sheet = self._lines(group.id), Held(), page.sheet
+        lines, held, sheet = self._lines(group.id), MemberTally(), page.sheet
         levels = self._allowed("group", group.id, page)
-        to = Writing(self._sight, sheet, self._ends, levels, self._fineness.commit_age, now_ms)
+        to = GroupWriting(self._sight, sheet, self._ends, levels, self._fineness.commit_age, now_ms)
         yield from lines.write(group, state, held, to)
         lines.write_balance(group, state, held, to)
         if Level.GROUP in levels:
@@ -139,7 +144,9 @@ class Scraper:
         made = self._topics.get(topic)
         return made or self._topics.setdefault(topic, TopicLines(topic, self._node_id, self._cluster))
 
-    def _size(self, group: Group, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]) -> dict[Level, int]:
+    def _size(
+        self, group: GroupData, state: ShardState, fenced: Mapping[str, Mapping[ErrorCode, int]]
+    ) -> dict[Level, int]:
         counts = self._sight.partitions()
         topics = self._lines(group.id).topics(group, state, counts)
         of_group = (6 if group.members else 2) + len(fenced.get(group.id, ()))
@@ -153,14 +160,14 @@ class Scraper:
             Level.PARTITION: 2 * sum(counts[topic] for topic in topics),
         }
 
-    def _duration(self, key: tuple[str, str], meter: Meter) -> HistogramLines:
+    def _duration(self, key: tuple[str, str], meter: RequestMeter) -> HistogramLines:
         if key not in self._durations:
             self._durations[key] = HistogramLines(
                 DURATION, dict(zip(FAMILIES[DURATION].labels, key, strict=True)), meter
             )
         return self._durations[key]
 
-    def _allowed(self, kind: str, name: str, page: Page) -> frozenset[Level]:
+    def _allowed(self, kind: str, name: str, page: ScrapePage) -> frozenset[Level]:
         return frozenset(level for level in self._levels if page.budget.allows(kind, name, level))
 
     def _fenced_by_group(self) -> Mapping[str, Mapping[ErrorCode, int]]:

@@ -12,7 +12,7 @@ from muster.coordinator.core.types import RebalanceEntry
 
 
 @dataclass(slots=True)
-class Disagreement:
+class ShadowDisagreement:
     """Added up group by group, by the word of the shadow: partitions that it would have given to somebody else, and
     all that there were to give."""
 
@@ -30,7 +30,7 @@ class Disagreement:
         if entry is None or real.failure:
             return
         words = {candidate.word for candidate in SHADOW_ASSIGNORS.of(state, group_id)}
-        partitions = dealt(entry) + real.unassigned
+        partitions = count_assigned_partitions(entry) + real.unassigned
         for score in others:
             if not score.failure and score.assignor in words and partitions:
                 self.differs[score.assignor] += score.differs
@@ -40,6 +40,6 @@ class Disagreement:
         return {word: self.differs[word] / count for word, count in sorted(self.partitions.items())}
 
 
-def dealt(entry: RebalanceEntry) -> int:
+def count_assigned_partitions(entry: RebalanceEntry) -> int:
     """Partitions that somebody was given."""
     return sum(len(partitions) for member in entry.members for _, partitions in member.assigned)

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observe.history import Rates
+from muster.coordinator.observe.history import PartitionRates
 
 SLICE: Final = 200
 """Partitions that one piece of work goes through: a millisecond or so."""
 
 
-class Sight(Protocol):
+class SeriesSource(Protocol):
     """The node, to be looked at. Nothing of it may be kept between two pieces of work."""
 
     def cores(self) -> Iterable[Shard]:
@@ -28,7 +28,7 @@ class Sight(Protocol):
     def starts(self, topic: str, partitions: range) -> list[int]:
         """Where each begins; -1 where its log cannot tell."""
 
-    def rates(self, group_id: str) -> Rates | None:
+    def rates(self, group_id: str) -> PartitionRates | None:
         """How much is written to each partition that the group reads, as seen over time; None: not known yet."""
 
     def sizes(self, topic: str, partitions: range) -> int:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -28,129 +28,131 @@ class Level(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """One metric. `meaning` is its HELP line, with the unit."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     level: Level
     labels: tuple[str, ...]
     meaning: str
 
 
-GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+GAUGE, COUNTER, HISTOGRAM = MetricKind.GAUGE, MetricKind.COUNTER, MetricKind.HISTOGRAM
 NODE, ALWAYS, GROUP, TOPIC, PARTITION = Level.NODE, Level.ALWAYS, Level.GROUP, Level.TOPIC, Level.PARTITION
 
 OF_PARTITION: Final = ("topic", "partition")
 OF_SHARE: Final = ("consumergroup", "topic", "partition")
 
 EXPORTER: Final = (
-    Family("kafka_brokers", GAUGE, NODE, (), "Brokers that this answer speaks for: this node."),
-    Family("kafka_broker_info", GAUGE, NODE, ("address", "id"), "1 for each of them."),
-    Family("kafka_topic_partitions", GAUGE, TOPIC, ("topic",), "Number of partitions of the topic."),
-    Family(
+    MetricFamily("kafka_brokers", GAUGE, NODE, (), "Brokers that this answer speaks for: this node."),
+    MetricFamily("kafka_broker_info", GAUGE, NODE, ("address", "id"), "1 for each of them."),
+    MetricFamily("kafka_topic_partitions", GAUGE, TOPIC, ("topic",), "Number of partitions of the topic."),
+    MetricFamily(
         "kafka_topic_partition_current_offset",
         GAUGE,
         PARTITION,
         OF_PARTITION,
         "Offset after the last record that can be read.",
     ),
-    Family("kafka_topic_partition_oldest_offset", GAUGE, PARTITION, OF_PARTITION, "Offset of the first record."),
-    Family("kafka_topic_partition_leader", GAUGE, PARTITION, OF_PARTITION, "Id of the partition's leader: this node."),
-    Family(
+    MetricFamily("kafka_topic_partition_oldest_offset", GAUGE, PARTITION, OF_PARTITION, "Offset of the first record."),
+    MetricFamily(
+        "kafka_topic_partition_leader", GAUGE, PARTITION, OF_PARTITION, "Id of the partition's leader: this node."
+    ),
+    MetricFamily(
         "kafka_topic_partition_leader_is_preferred",
         GAUGE,
         PARTITION,
         OF_PARTITION,
         "1 if the leader is the preferred one; of a node on its own it always is.",
     ),
-    Family(
+    MetricFamily(
         "kafka_topic_partition_replicas", GAUGE, PARTITION, OF_PARTITION, "Number of replicas; 1 on a node on its own."
     ),
-    Family(
+    MetricFamily(
         "kafka_topic_partition_in_sync_replica",
         GAUGE,
         PARTITION,
         OF_PARTITION,
         "Number of replicas in sync; 1 on a node on its own.",
     ),
-    Family(
+    MetricFamily(
         "kafka_topic_partition_under_replicated_partition",
         GAUGE,
         PARTITION,
         OF_PARTITION,
         "1 if a replica is behind; never on a node on its own.",
     ),
-    Family(
+    MetricFamily(
         "kafka_consumergroup_current_offset",
         GAUGE,
         PARTITION,
         OF_SHARE,
         "Committed offset of the group; -1 where nothing is committed.",
     ),
-    Family(
+    MetricFamily(
         "kafka_consumergroup_lag",
         GAUGE,
         PARTITION,
         OF_SHARE,
         "Records between the committed offset and the end; -1 where nothing is committed.",
     ),
-    Family(
+    MetricFamily(
         "kafka_consumergroup_current_offset_sum",
         GAUGE,
         ALWAYS,
         ("consumergroup", "topic"),
         "Sum of the committed offsets of the topic's partitions.",
     ),
-    Family(
+    MetricFamily(
         "kafka_consumergroup_lag_sum",
         GAUGE,
         ALWAYS,
         ("consumergroup", "topic"),
         "Sum of the lags of the topic's partitions, without those where nothing is committed.",
     ),
-    Family("kafka_consumergroup_members", GAUGE, ALWAYS, ("consumergroup",), "Number of members of the group."),
+    MetricFamily("kafka_consumergroup_members", GAUGE, ALWAYS, ("consumergroup",), "Number of members of the group."),
 )
 """Set 1: kafka_exporter's names, which Strimzi and others use as well."""
 
 OF_GROUPS: Final = (
-    Family(
+    MetricFamily(
         "muster_group_rebalances_total",
         COUNTER,
         GROUP,
         ("group", "cause"),
         "Rebalances of the group since the node started, by what set them off.",
     ),
-    Family(
+    MetricFamily(
         "muster_group_rebalance_duration_seconds",
         HISTOGRAM,
         GROUP,
         ("group", "protocol"),
         "From the beginning of a rebalance until its plan stood, in seconds.",
     ),
-    Family(
+    MetricFamily(
         "muster_group_unavailable_partition_seconds_total",
         COUNTER,
         GROUP,
         ("group",),
         "Seconds in which partitions had no owner because of rebalances, added up over partitions.",
     ),
-    Family(
+    MetricFamily(
         "muster_group_partitions_moved_total",
         COUNTER,
         GROUP,
         ("group", "assignor"),
         "Partitions that changed hands.",
     ),
-    Family(
+    MetricFamily(
         "muster_group_unowned_partitions",
         GAUGE,
         GROUP,
         ("group",),
         "Partitions of subscribed topics that no member has; 0 for a group without members.",
     ),
-    Family("muster_group_idle_members", GAUGE, GROUP, ("group",), "Members that have no partition."),
-    Family(
+    MetricFamily("muster_group_idle_members", GAUGE, GROUP, ("group",), "Members that have no partition."),
+    MetricFamily(
         "muster_group_imbalance_ratio",
         GAUGE,
         GROUP,
@@ -158,29 +160,29 @@ OF_GROUPS: Final = (
         "Largest share of a member over the mean share, by count of partitions, lag, rate of writing, or weight; 1 is "
         "even.",
     ),
-    Family(
+    MetricFamily(
         "muster_shadow_disagreement_ratio",
         GAUGE,
         ALWAYS,
         ("assignor",),
         "Partitions that a shadow assignor would have given to somebody else, of all in the latest decisions.",
     ),
-    Family(
+    MetricFamily(
         "muster_group_lag_seconds",
         GAUGE,
         TOPIC,
         ("group", "topic"),
         "How long ago the topic ended where the group is now, in seconds.",
     ),
-    Family("muster_log_bytes", GAUGE, TOPIC, ("topic",), "Bytes of the topic's segments."),
-    Family(
+    MetricFamily("muster_log_bytes", GAUGE, TOPIC, ("topic",), "Bytes of the topic's segments."),
+    MetricFamily(
         "muster_member_commit_age_seconds",
         GAUGE,
         GROUP,
         ("group", "member"),
         "Seconds since the last commit of any partition that the member has; only with metrics.member.commit.age.",
     ),
-    Family(
+    MetricFamily(
         "muster_fenced_requests_total",
         COUNTER,
         GROUP,
@@ -190,87 +192,93 @@ OF_GROUPS: Final = (
 )
 
 OF_NODE: Final = (
-    Family(
+    MetricFamily(
         "muster_handoff_duration_seconds",
         HISTOGRAM,
         NODE,
         ("phase",),
         "Duration of the phases of rebalances, all groups together, in seconds.",
     ),
-    Family(
+    MetricFamily(
         "muster_assignor_errors_total",
         COUNTER,
         NODE,
         ("assignor",),
         "Plans that an assignor of this node did not make.",
     ),
-    Family(
+    MetricFamily(
         "muster_requests_total",
         COUNTER,
         NODE,
         ("door", "api", "code"),
         "Requests answered, by door (grpc, kafka, http), API and the error code of the whole answer.",
     ),
-    Family(
+    MetricFamily(
         "muster_request_duration_seconds",
         HISTOGRAM,
         NODE,
         ("door", "api"),
         "From when a request was begun until its answer was handed on, waiting included, in seconds.",
     ),
-    Family("muster_turn_duration_seconds", HISTOGRAM, NODE, (), "Duration of a turn of all shards, in seconds."),
-    Family("muster_flush_duration_seconds", HISTOGRAM, NODE, (), "Duration of a group commit, in seconds."),
-    Family("muster_flushed_records_total", COUNTER, NODE, (), "Records of groups and ledger that were made durable."),
-    Family("muster_inbox_events", GAUGE, NODE, (), "Events that wait for the next turn."),
-    Family(
+    MetricFamily("muster_turn_duration_seconds", HISTOGRAM, NODE, (), "Duration of a turn of all shards, in seconds."),
+    MetricFamily("muster_flush_duration_seconds", HISTOGRAM, NODE, (), "Duration of a group commit, in seconds."),
+    MetricFamily(
+        "muster_flushed_records_total", COUNTER, NODE, (), "Records of groups and ledger that were made durable."
+    ),
+    MetricFamily("muster_inbox_events", GAUGE, NODE, (), "Events that wait for the next turn."),
+    MetricFamily(
         "muster_parked_requests",
         GAUGE,
         NODE,
         ("kind",),
         "Requests that wait on purpose: join, sync, fetch, session (streams).",
     ),
-    Family(
+    MetricFamily(
         "muster_certificate_expiry_timestamp_seconds",
         GAUGE,
         NODE,
         ("listener",),
         "When the first certificate that a listener shows ends, in seconds since 1970; none for plaintext ones.",
     ),
-    Family(
+    MetricFamily(
         "muster_connections",
         GAUGE,
         NODE,
         ("door",),
         "Open connections of Kafka's door and of HTTP's, open calls of gRPC's.",
     ),
-    Family(
+    MetricFamily(
         "muster_throttled_seconds_total",
         COUNTER,
         NODE,
         ("principal",),
         "Seconds that a user was told to wait because of a quota; of more than a hundred users the rest is `others`.",
     ),
-    Family(
+    MetricFamily(
         "muster_failed_logins_total",
         COUNTER,
         NODE,
         ("door", "address"),
         "Logins that failed, and tokens that nobody knows; of more than a hundred addresses the rest is `others`.",
     ),
-    Family("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
-    Family(
+    MetricFamily("muster_unread_bytes", GAUGE, NODE, ("door",), "Bytes of answers that clients have not read yet."),
+    MetricFamily(
         "muster_shard_status",
         GAUGE,
         NODE,
         ("shard", "status"),
         "1 for the status that the shard has (loading, active, failed, unloaded).",
     ),
-    Family("muster_disk_free_bytes", GAUGE, NODE, (), "Bytes that are free where log.dirs lies."),
-    Family("muster_disk_warn_bytes", GAUGE, NODE, (), "log.dirs.free.warn.bytes: with less the node's health says so."),
-    Family("muster_loop_lag_seconds", GAUGE, NODE, (), "How late the event loop was when it was last asked."),
-    Family("muster_node_conditions", GAUGE, NODE, ("kind",), "Troubles of the node that last, as `muster health` has."),
-    Family("muster_build_info", GAUGE, NODE, ("version", "python"), "1; what runs."),
-    Family(
+    MetricFamily("muster_disk_free_bytes", GAUGE, NODE, (), "Bytes that are free where log.dirs lies."),
+    MetricFamily(
+        "muster_disk_warn_bytes", GAUGE, NODE, (), "log.dirs.free.warn.bytes: with less the node's health says so."
+    ),
+    MetricFamily("muster_loop_lag_seconds", GAUGE, NODE, (), "How late the event loop was when it was last asked."),
+    MetricFamily(
+        "muster_node_conditions", GAUGE, NODE, ("kind",), "Troubles of the node that last, as `muster health` has."
+    ),
+    MetricFamily("muster_build_info", GAUGE, NODE, ("version", "python"), "1; what runs."),
+    MetricFamily(
         "muster_metrics_dropped_series",
         GAUGE,
         NODE,
@@ -280,35 +288,35 @@ OF_NODE: Final = (
 )
 
 OF_CLUSTER: Final = (
-    Family(
+    MetricFamily(
         "kafka_server_replicamanager_underreplicatedpartitions",
         GAUGE,
         NODE,
         (),
         "Partitions that this node leads, and of which a copy is behind or gone.",
     ),
-    Family(
+    MetricFamily(
         "kafka_server_replicamanager_underminisrpartitioncount",
         GAUGE,
         NODE,
         (),
         "Partitions that this node leads, and that take no records with acks=all: too few copies are in sync.",
     ),
-    Family(
+    MetricFamily(
         "kafka_server_replicamanager_isrshrinks_total",
         COUNTER,
         NODE,
         (),
         "Times that a copy fell out of sync with this node as the leader.",
     ),
-    Family(
+    MetricFamily(
         "kafka_server_replicamanager_isrexpands_total",
         COUNTER,
         NODE,
         (),
         "Times that a copy came into sync with this node as the leader.",
     ),
-    Family(
+    MetricFamily(
         "kafka_server_replicafetchermanager_maxlag",
         GAUGE,
         NODE,
@@ -316,28 +324,28 @@ OF_CLUSTER: Final = (
         "Records that are committed at their leader and not here yet, of the copy on this node that is furthest "
         "behind.",
     ),
-    Family(
+    MetricFamily(
         "kafka_controller_kafkacontroller_activecontrollercount",
         GAUGE,
         NODE,
         (),
         "1 if this node is the controller, 0 if it is not.",
     ),
-    Family(
+    MetricFamily(
         "kafka_controller_kafkacontroller_offlinepartitionscount",
         GAUGE,
         NODE,
         (),
         "Partitions that nobody leads, as the controller tells; 0 from other nodes.",
     ),
-    Family(
+    MetricFamily(
         "kafka_controller_controllerstats_leaderelections_total",
         COUNTER,
         NODE,
         (),
         "Elections that this node decided as controller (Kafka: LeaderElectionRateAndTimeMs, its count).",
     ),
-    Family(
+    MetricFamily(
         "kafka_controller_controllerstats_leaderelection_seconds_total",
         COUNTER,
         NODE,
@@ -345,14 +353,14 @@ OF_CLUSTER: Final = (
         "Seconds from what led to these elections until they were written, added up (Kafka: "
         "LeaderElectionRateAndTimeMs, its sum).",
     ),
-    Family(
+    MetricFamily(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         COUNTER,
         NODE,
         (),
         "Of these, elections of a node that may have lacked records.",
     ),
-    Family(
+    MetricFamily(
         "muster_unclean_undone_records_total",
         COUNTER,
         NODE,
@@ -363,70 +371,74 @@ OF_CLUSTER: Final = (
 """Of a node of a cluster, by the names that Kafka's JMX beans have in Prometheus; a node on its own has none."""
 
 OF_ENGINE: Final = (
-    Family(
+    MetricFamily(
         "muster_engine_append_seconds",
         HISTOGRAM,
         NODE,
         (),
         "Seconds until Kafka acknowledged what this node's shards wrote, a request each.",
     ),
-    Family(
+    MetricFamily(
         "muster_engine_unacked_bytes",
         GAUGE,
         NODE,
         ("shard",),
         "Bytes that a shard of this node wrote and that are not acknowledged yet.",
     ),
-    Family("muster_engine_owned_shards", GAUGE, NODE, (), "Shards of groups that this node serves."),
-    Family(
+    MetricFamily("muster_engine_owned_shards", GAUGE, NODE, (), "Shards of groups that this node serves."),
+    MetricFamily(
         "muster_engine_fenced_total",
         COUNTER,
         NODE,
         (),
         "Times that another node's producer has fenced a shard of this one.",
     ),
-    Family(
+    MetricFamily(
         "muster_engine_void_records_total",
         COUNTER,
         NODE,
         (),
         "Records passed over as shards were read: somebody who owned them no more had written them.",
     ),
-    Family(
+    MetricFamily(
         "muster_engine_upstream_errors_total",
         COUNTER,
         NODE,
         ("api", "code"),
         "Questions to that Kafka that got no answer (UNREACHED), or a code.",
     ),
-    Family(
+    MetricFamily(
         "muster_engine_proxy_bytes_total",
         COUNTER,
         NODE,
         ("direction",),
         "Bytes of Kafka clients that passed this node, to that Kafka (up) and from it (down).",
     ),
-    Family("muster_engine_proxy_connections", GAUGE, NODE, (), "Kafka clients' connections that pass this node."),
-    Family(
+    MetricFamily("muster_engine_proxy_connections", GAUGE, NODE, (), "Kafka clients' connections that pass this node."),
+    MetricFamily(
         "muster_engine_foreign_members",
         GAUGE,
         NODE,
         ("group",),
         "Members that a group of Muster's has in that Kafka itself: it is in two halves.",
     ),
-    Family(
+    MetricFamily(
         "muster_engine_topics_unseen",
         GAUGE,
         NODE,
         (),
         "Topics that groups read and that Kafka's answers leave out, though nobody said that they are gone.",
     ),
-    Family("muster_engine_pending_positions", GAUGE, NODE, (), "Positions in clients' transactions that are open."),
-    Family("muster_engine_oldest_transaction_seconds", GAUGE, NODE, (), "For how long the oldest of those waits."),
+    MetricFamily(
+        "muster_engine_pending_positions", GAUGE, NODE, (), "Positions in clients' transactions that are open."
+    ),
+    MetricFamily(
+        "muster_engine_oldest_transaction_seconds", GAUGE, NODE, (), "For how long the oldest of those waits."
+    ),
 )
 """Of a node over somebody's Kafka; no other node has them."""
 
-FAMILIES: Final[dict[str, Family]] = {
+FAMILIES: Final[dict[str, MetricFamily]] = {
     family.name: family for family in (*EXPORTER, *OF_GROUPS, *OF_NODE, *OF_CLUSTER, *OF_ENGINE)
 }
 
@@ -443,6 +455,6 @@ def levels_of(granularity: str) -> frozenset[Level]:
     return frozenset((Level.ALWAYS, *FINENESS[: finest + 1]))
 
 
-def bulk(families: Iterable[Family] = FAMILIES.values()) -> tuple[Family, ...]:
+def bulk_families(families: Iterable[MetricFamily] = FAMILIES.values()) -> tuple[MetricFamily, ...]:
     """Those of groups, topics and partitions, in the order in which they are written."""
     return tuple(family for family in families if family.level is not Level.NODE)

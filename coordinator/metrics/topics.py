@@ -4,10 +4,10 @@ of a cluster each partition is told of by its leader."""
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
-from muster.coordinator.metrics.cluster import ClusterSight, Led
-from muster.coordinator.metrics.sight import SLICE, Sight
+from muster.coordinator.metrics.cluster import ClusterFiguresSource, LedPartitionFigures
+from muster.coordinator.metrics.sight import SLICE, SeriesSource
 from muster.coordinator.metrics.table import EXPORTER, OF_PARTITION, Level
-from muster.coordinator.metrics.writing import END, Sheet, start, start_of_many
+from muster.coordinator.metrics.writing import END, ExpositionSheet, start, start_of_many
 
 Look: TypeAlias = Callable[[str, range], list[int]]
 
@@ -24,7 +24,7 @@ SERIES: Final = sum(family.labels == OF_PARTITION for family in EXPORTER)
 class TopicLines:
     """How its lines begin; those that never change are kept whole."""
 
-    def __init__(self, topic: str, node_id: int, cluster: ClusterSight | None = None) -> None:
+    def __init__(self, topic: str, node_id: int, cluster: ClusterFiguresSource | None = None) -> None:
         self._topic = topic
         self._node_id = node_id
         self._cluster = cluster
@@ -34,7 +34,9 @@ class TopicLines:
         self._starts: list[str] = []
         self._fixed: dict[str, list[str]] = {name: [] for name in (*OF_ONE_REPLICA, "kafka_topic_partition_leader")}
 
-    def write(self, count: int, sight: Sight, sheet: Sheet, levels: frozenset[Level]) -> Iterator[None]:
+    def write(
+        self, count: int, sight: SeriesSource, sheet: ExpositionSheet, levels: frozenset[Level]
+    ) -> Iterator[None]:
         """Write its lines, a slice for each step."""
         if Level.TOPIC not in levels:
             return
@@ -48,7 +50,7 @@ class TopicLines:
             yield
         sheet.add("muster_log_bytes", [f"{self._bytes}{size}\n"])
 
-    def _write_partitions(self, partitions: range, sight: Sight, sheet: Sheet) -> None:
+    def _write_partitions(self, partitions: range, sight: SeriesSource, sheet: ExpositionSheet) -> None:
         self._grow(partitions.stop)
         self._offsets("kafka_topic_partition_current_offset", self._ends, sight.ends, partitions, sheet)
         self._offsets("kafka_topic_partition_oldest_offset", self._starts, sight.starts, partitions, sheet)
@@ -58,13 +60,15 @@ class TopicLines:
         for name, lines in self._fixed.items():
             sheet.add(name, lines[partitions.start : partitions.stop])
 
-    def _write_led(self, partitions: range, known: Sequence[Led | None], sheet: Sheet) -> None:
+    def _write_led(
+        self, partitions: range, known: Sequence[LedPartitionFigures | None], sheet: ExpositionSheet
+    ) -> None:
         for name in self._fixed:
             begin = start_of_many(name, {"topic": self._topic}, "partition")
             led = ((number, each) for number, each in zip(partitions, known, strict=True) if each is not None)
             sheet.add(name, [f"{begin}{number}{END}{self._value(name, each)}\n" for number, each in led])
 
-    def _value(self, name: str, led: Led) -> int:
+    def _value(self, name: str, led: LedPartitionFigures) -> int:
         match name.removeprefix("kafka_topic_partition_"):
             case "leader":
                 return self._node_id
@@ -76,7 +80,7 @@ class TopicLines:
                 return led.in_sync
         return int(led.in_sync < led.replicas)
 
-    def _offsets(self, name: str, begins: list[str], look: Look, partitions: range, sheet: Sheet) -> None:
+    def _offsets(self, name: str, begins: list[str], look: Look, partitions: range, sheet: ExpositionSheet) -> None:
         known = zip(begins[partitions.start : partitions.stop], look(self._topic, partitions), strict=True)
         sheet.add(name, [f"{begin}{offset}\n" for begin, offset in known if offset >= 0])
 

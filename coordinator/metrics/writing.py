@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from muster.coordinator.metrics.instruments import Timing
-from muster.coordinator.metrics.table import Family, Kind
+from muster.coordinator.metrics.table import MetricFamily, MetricKind
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -59,15 +59,15 @@ class HistogramLines:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class ExpositionFormat:
     """Which of the two formats."""
 
     openmetrics: bool = False
 
-    def head(self, family: Family) -> str:
+    def head(self, family: MetricFamily) -> str:
         """What stands above a family's lines. OpenMetrics names a counter without `_total` there."""
         name = family.name
-        if self.openmetrics and family.kind is Kind.COUNTER:
+        if self.openmetrics and family.kind is MetricKind.COUNTER:
             name = name.removesuffix("_total")
         meaning = family.meaning.replace("\\", r"\\").replace("\n", r"\n")
         if self.openmetrics:
@@ -75,10 +75,10 @@ class Form:
         return f"# HELP {name} {meaning}\n# TYPE {name} {family.kind}\n"
 
 
-class Sheet:
+class ExpositionSheet:
     """The answer as it grows: for each family its lines, in pieces. A format wants a family's lines together."""
 
-    def __init__(self, form: Form, families: Iterable[Family]) -> None:
+    def __init__(self, form: ExpositionFormat, families: Iterable[MetricFamily]) -> None:
         self._form = form
         self._families = tuple(families)
         self._pieces: dict[str, list[bytes]] = {family.name: [] for family in self._families}

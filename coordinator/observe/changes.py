@@ -13,7 +13,7 @@ MOST_NAMES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class ChangeNews:
     """What changed. `all_known` False: more than is named here."""
 
     mark: str
@@ -24,7 +24,7 @@ class News:
         return bool(self.groups) or not self.all_known
 
 
-class Changes:
+class GroupChanges:
     """Of one node. `life` tells its process from those before: their marks mean nothing any more."""
 
     def __init__(self, life: str) -> None:
@@ -69,23 +69,23 @@ class Changes:
         """This moment, for `since`."""
         return f"{self._life}-{self._count}"
 
-    def since(self, mark: str, groups: Collection[str] = ()) -> News:
+    def since(self, mark: str, groups: Collection[str] = ()) -> ChangeNews:
         """What changed after the mark, the latest first; of `groups`, where any are given."""
         life, _, text = mark.rpartition("-")
         if life != self._life or not text.isascii() or not text.isdigit() or int(text) > self._count:
-            return News(self.mark(), (), all_known=False)
+            return ChangeNews(self.mark(), (), all_known=False)
         seen = int(text)
         if groups:
             names = [name for name in groups if self._last.get(name, 0) > seen]
-            return News(self.mark(), names, all_known=seen >= self._forgotten or len(names) == len(groups))
+            return ChangeNews(self.mark(), names, all_known=seen >= self._forgotten or len(names) == len(groups))
         named: list[str] = []
         for name in reversed(self._last):
             if self._last[name] <= seen:
                 break
             if len(named) == MOST_NAMES:
-                return News(self.mark(), named, all_known=False)
+                return ChangeNews(self.mark(), named, all_known=False)
             named.append(name)
-        return News(self.mark(), named, all_known=seen >= self._forgotten)
+        return ChangeNews(self.mark(), named, all_known=seen >= self._forgotten)
 
     def _tell(self) -> None:
         for listener in self._listeners:

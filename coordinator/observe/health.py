@@ -17,7 +17,7 @@ ALLOWED_LAG = 0
 """Burrow's `allowed-lag`: what counts as no lag."""
 
 
-class Status(IntEnum):
+class HealthStatus(IntEnum):
     """Burrow's codes, the worse the higher. A partition is never NOTFOUND or ERR, a group never above ERR."""
 
     NOTFOUND = 0
@@ -30,16 +30,16 @@ class Status(IntEnum):
 
 
 REASONS = {
-    Status.NOTFOUND: "nothing has been seen of the group",
-    Status.OK: "it keeps up",
-    Status.WARN: "it commits, but its lag never shrank over its last commits: it is too slow for what is written",
-    Status.STOP: "it has not committed for longer than its last commits took, and records wait",
-    Status.STALL: "it commits the same offset over and over while records wait: it is stuck at one of them",
-    Status.REWIND: "its committed offset went back and has not come to where it was",
+    HealthStatus.NOTFOUND: "nothing has been seen of the group",
+    HealthStatus.OK: "it keeps up",
+    HealthStatus.WARN: "it commits, but its lag never shrank over its last commits: it is too slow for what is written",
+    HealthStatus.STOP: "it has not committed for longer than its last commits took, and records wait",
+    HealthStatus.STALL: "it commits the same offset over and over while records wait: it is stuck at one of them",
+    HealthStatus.REWIND: "its committed offset went back and has not come to where it was",
 }
 
 
-class Windows(NamedTuple):
+class CommitWindows(NamedTuple):
     """The last commits of partitions, a row each, oldest first and filled from the right.
 
     `offsets`, `times_ms` and `lags` have the last `filled` columns set, `ends`, the log's ends at the last looks, the
@@ -58,7 +58,7 @@ class Windows(NamedTuple):
 class PartitionHealth:
     topic: str
     partition: int
-    status: Status
+    status: HealthStatus
     lag: int
     complete: float
     """How much of the window of commits is filled, 0 to 1."""
@@ -74,7 +74,7 @@ class GroupHealth:
     the worst and most lagging first, up to a bound.
     """
 
-    status: Status
+    status: HealthStatus
     total_lag: int
     max_lag: PartitionHealth | None
     complete: float
@@ -87,7 +87,7 @@ class GroupHealth:
     def reason(self) -> str:
         """One sentence: the worst partition, what is wrong with it, how many others are not well.
 
-        >>> GroupHealth(Status.OK, 0, None, 1.0, 2, (), 0).reason
+        >>> GroupHealth(HealthStatus.OK, 0, None, 1.0, 2, (), 0).reason
         'it keeps up'
         """
         if not self.troubled:
@@ -98,7 +98,7 @@ class GroupHealth:
         return f"{worst.topic}-{worst.partition} ({worst.status.name}, lag {worst.lag}): {worst.reason}{others}"
 
 
-def judge(seen: Windows, lag: Ints, now_ms: int, allowed_lag: int = ALLOWED_LAG) -> NDArray[np.int64]:
+def judge_health(seen: CommitWindows, lag: Ints, now_ms: int, allowed_lag: int = ALLOWED_LAG) -> NDArray[np.int64]:
     """The status of each partition, which has `lag` now. Of one without commits nothing can be said: OK."""
     offsets, times, lags = seen.offsets, seen.times_ms, seen.lags
     width = offsets.shape[1]
@@ -116,16 +116,22 @@ def judge(seen: Windows, lag: Ints, now_ms: int, allowed_lag: int = ALLOWED_LAG)
         [
             (lag <= allowed_lag) | (seen.filled == 0),
             silent & ~caught_up,
-            _rewound(offsets, pairs),
+            _is_rewound(offsets, pairs),
             never_none & stuck,
             never_none & growing,
         ],
-        [int(Status.OK), int(Status.STOP), int(Status.REWIND), int(Status.STALL), int(Status.WARN)],
-        int(Status.OK),
+        [
+            int(HealthStatus.OK),
+            int(HealthStatus.STOP),
+            int(HealthStatus.REWIND),
+            int(HealthStatus.STALL),
+            int(HealthStatus.WARN),
+        ],
+        int(HealthStatus.OK),
     )
 
 
-def _rewound(offsets: Ints, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _is_rewound(offsets: Ints, pairs: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """It went back, and has not been again where it was before the first time it did."""
     back = pairs & (offsets[:, 1:] < offsets[:, :-1])
     at = back.argmax(1)

@@ -13,8 +13,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.coordinator.observe.health import ALLOWED_LAG, GroupHealth, PartitionHealth, Status, Windows, judge
-from muster.coordinator.observe.rings import Ints, Series
+from muster.coordinator.observe.health import (
+    ALLOWED_LAG,
+    CommitWindows,
+    GroupHealth,
+    HealthStatus,
+    PartitionHealth,
+    judge_health,
+)
+from muster.coordinator.observe.rings import FigureSeries, Ints
 
 Floats = NDArray[np.float64]
 Place = tuple[str, int]
@@ -45,7 +52,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class PartitionRates:
     """One row a partition: records a second written and read (NaN: not known yet), and how many wait, smoothed."""
 
     places: tuple[Place, ...]
@@ -56,12 +63,12 @@ class Rates:
     """As last seen, not smoothed."""
 
 
-class History:
+class GroupHistory:
     """Of one node. `sample_ms` is how far two samples of a group lie apart as a rule."""
 
     def __init__(self, sample_ms: int) -> None:
         self.sample_ms = sample_ms
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _GroupTable] = {}
         self._topic_ids: dict[str, bytes] = {}
         self._missing: tuple[int, int] = (0, 0)
         self._window_ms = INTERVALS * sample_ms
@@ -86,11 +93,11 @@ class History:
 
     def expect(self, group_id: str, partitions: int) -> None:
         """A sample begins of a group of that size: room is made once, and nothing is moved while it is taken."""
-        self._groups.setdefault(group_id, _Group()).expect(partitions)
+        self._groups.setdefault(group_id, _GroupTable()).expect(partitions)
 
     def take(self, group_id: str, sample: Sample, now_ms: int) -> None:
         """Some partitions of a group; none of them twice in one sample. They are judged, too."""
-        group = self._groups.setdefault(group_id, _Group())
+        group = self._groups.setdefault(group_id, _GroupTable())
         group.take(sample, now_ms, HALF_LIFE_SAMPLES * self.sample_ms)
         group.judge_these(sample.places, now_ms, self._window_ms)
 
@@ -106,7 +113,7 @@ class History:
             self._groups.pop(group_id, None)
 
     def refused(self, groups: int, partitions: int) -> None:
-        """So much is there beside what is kept: `admitted` had no room for it."""
+        """So much is there beside what is kept: `admit_groups` had no room for it."""
         self._missing = (groups, partitions)
 
     # What is asked.
@@ -135,13 +142,13 @@ class History:
         group = self._groups.get(group_id)
         return int(group.table["lag_now"].sum()) if group and group.settled is not None else None
 
-    def rates(self, group_id: str) -> Rates | None:
+    def rates(self, group_id: str) -> PartitionRates | None:
         group = self._groups.get(group_id)
         if group is None:
             return None
         table = group.table
         columns = (table[name].copy() for name in ("produced", "consumed", "lag", "lag_now"))
-        return Rates(tuple(group.rows), *columns)
+        return PartitionRates(tuple(group.rows), *columns)
 
     def trend(self, group_id: str) -> float | None:
         """By how many records a second the group's lag grows (below 0: shrinks); None while that is not known."""
@@ -191,16 +198,16 @@ class History:
         """
         group = self._groups.get(group_id)
         if group is None or group.settled is None:
-            return GroupHealth(Status.NOTFOUND, 0, None, 0.0, 0, (), 0)
-        return group.summary(statuses(group.table, now_ms, allowed_lag, self._window_ms))
+            return GroupHealth(HealthStatus.NOTFOUND, 0, None, 0.0, 0, (), 0)
+        return group.summary(judge_partitions(group.table, now_ms, allowed_lag, self._window_ms))
 
 
-def admitted(
+def admit_groups(
     sizes: Sequence[int], most_groups: int = MAX_GROUPS, most_partitions: int = MAX_PARTITIONS
 ) -> NDArray[np.bool_]:
     """Which groups of these sizes there is room for: the smallest first, of equal ones who comes first.
 
-    >>> admitted([5, 1, 3], most_partitions=4).tolist(), admitted([5, 1, 3], most_groups=1).tolist()
+    >>> admit_groups([5, 1, 3], most_partitions=4).tolist(), admit_groups([5, 1, 3], most_groups=1).tolist()
     ([False, True, True], [False, True, False])
     """
     each = np.asarray(sizes, np.int64)
@@ -237,12 +244,12 @@ ROW = np.dtype(
 each is filled."""
 
 
-class _Group:
+class _GroupTable:
     """A table of partitions, and the group's lag over time."""
 
     def __init__(self) -> None:
         self.rows: dict[Place, int] = {}
-        self.series = Series()
+        self.series = FigureSeries()
         self.settled: int | None = None
         self.judged: tuple[int, GroupHealth] | None = None
         self._table = np.zeros(0, ROW)
@@ -272,7 +279,7 @@ class _Group:
 
     def judge_these(self, places: Sequence[Place], now_ms: int, window_ms: int) -> None:
         at = np.fromiter(map(self.rows.__getitem__, places), np.int64, len(places))
-        self._table["status"][at] = statuses(self._table[at], now_ms, ALLOWED_LAG, window_ms)
+        self._table["status"][at] = judge_partitions(self._table[at], now_ms, ALLOWED_LAG, window_ms)
 
     def settle(self, now_ms: int) -> None:
         old = self.table["round"] != self._round
@@ -298,23 +305,23 @@ class _Group:
         """With these statuses, one a row."""
         table = self.table
         if not len(table):
-            return GroupHealth(Status.OK, 0, None, 0.0, 0, (), 0)
+            return GroupHealth(HealthStatus.OK, 0, None, 0.0, 0, (), 0)
         lags = table["lag_now"]
         places = list(self.rows)
 
         def of(row: int) -> PartitionHealth:
             filled = min(int(table["commits"][row]), INTERVALS) / INTERVALS
-            return PartitionHealth(*places[row], Status(int(status[row])), int(lags[row]), filled)
+            return PartitionHealth(*places[row], HealthStatus(int(status[row])), int(lags[row]), filled)
 
         worst_first = np.lexsort((-lags, -status))[:MAX_TROUBLED]
         return GroupHealth(
-            min(Status(int(status.max())), Status.ERR),
+            min(HealthStatus(int(status.max())), HealthStatus.ERR),
             int(lags.sum()),
             of(int(lags.argmax())),
             float((table["commits"] >= INTERVALS).mean()),
             len(places),
-            tuple(of(int(row)) for row in worst_first if status[row] > Status.OK),
-            int((status > Status.OK).sum()),
+            tuple(of(int(row)) for row in worst_first if status[row] > HealthStatus.OK),
+            int((status > HealthStatus.OK).sum()),
         )
 
     def _make_room(self, places: Sequence[Place], now_ms: int) -> None:
@@ -373,13 +380,13 @@ class _Group:
         table["commits"][at] += 1
 
 
-def statuses(table: NDArray[np.void], now_ms: int, allowed_lag: int, window_ms: int) -> Ints:
+def judge_partitions(table: NDArray[np.void], now_ms: int, allowed_lag: int, window_ms: int) -> Ints:
     """Of each of these partitions."""
     filled, looks = (np.minimum(table[name], INTERVALS) for name in ("commits", "looks"))
-    windows = Windows(table["offsets"], table["times"], table["lags"], filled, table["ends"], looks)
-    status = judge(windows, table["lag_now"], now_ms, allowed_lag)
+    windows = CommitWindows(table["offsets"], table["times"], table["lags"], filled, table["ends"], looks)
+    status = judge_health(windows, table["lag_now"], now_ms, allowed_lag)
     early = (filled < 2) & (now_ms - table["since_ms"] < window_ms)
-    return np.where(early, int(Status.OK), status)
+    return np.where(early, int(HealthStatus.OK), status)
 
 
 def _push(window: Ints, at: Ints, values: Ints) -> None:

@@ -12,7 +12,7 @@ MINUTE_POINTS = 1_440
 FIRST_ROOM = 16
 
 
-class Ring:
+class PointRing:
     """The last `most` points, oldest first. It takes room as it fills."""
 
     def __init__(self, most: int) -> None:
@@ -47,12 +47,12 @@ class Ring:
         return np.roll(self._times, -at), np.roll(self._values, -at)
 
 
-class Series:
+class FigureSeries:
     """One figure: every sample of the last hour (at 10 s each), before that the highest of each minute, for a day."""
 
     def __init__(self) -> None:
-        self._recent = Ring(RECENT_POINTS)
-        self._minutes = Ring(MINUTE_POINTS)
+        self._recent = PointRing(RECENT_POINTS)
+        self._minutes = PointRing(MINUTE_POINTS)
         self._minute = -1
 
     def add(self, time_ms: int, value: int) -> None:

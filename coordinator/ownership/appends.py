@@ -12,8 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.ownership.effects import AskLeaders, Effect, Produce
-from muster.coordinator.ownership.facts import Acked, Batch, Measured, NewRecord, Producer, Trouble
+from muster.coordinator.ownership.effects import FindLeaders, Produce, ShardEffect
+from muster.coordinator.ownership.facts import (
+    BatchResult,
+    MeasuredRecords,
+    NewRecord,
+    ProducerEpoch,
+    RetryReason,
+    ShardBatch,
+)
 
 MAX_SEQUENCE = 2**31 - 1
 
@@ -22,15 +29,15 @@ RECORD_BYTES = 32
 
 NONE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE = 0, 10, 18
 OUT_OF_ORDER, DUPLICATE, UNKNOWN_PRODUCER = 45, 46, 59
-LEFT_OUT = Trouble(0, "the answer leaves it out")
+LEFT_OUT = RetryReason(0, "the answer leaves it out")
 DONE = frozenset({NONE, DUPLICATE})
 FENCED = frozenset({47, 90, 120})
 """INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TRANSACTION_ABORTABLE."""
-ANEW = frozenset({OUT_OF_ORDER, UNKNOWN_PRODUCER})
+ACQUIRE_AGAIN = frozenset({OUT_OF_ORDER, UNKNOWN_PRODUCER})
 NEVER_FITS = frozenset({MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE})
 
 
-class Limits(NamedTuple):
+class AppendLimits(NamedTuple):
     """batch_bytes: `max.message.bytes` less a tenth (KB-S1). request_bytes: of one Produce request; a batch that is
     larger leaves alone. unacked_bytes: of one shard (KB-A3)."""
 
@@ -43,16 +50,16 @@ class Limits(NamedTuple):
     retry_most_ms: int = 1_000
 
 
-def back_off(limits: Limits, tries: int) -> int:
+def back_off_ms(limits: AppendLimits, tries: int) -> int:
     """How long to wait after so many failures in a row.
 
-    >>> [back_off(Limits(), tries) for tries in (1, 2, 3, 20)]
+    >>> [back_off_ms(AppendLimits(), tries) for tries in (1, 2, 3, 20)]
     [50, 100, 200, 1000]
     """
     return min(limits.retry_ms << min(tries - 1, 16), limits.retry_most_ms)
 
 
-class Why(Enum):
+class AppendFailure(Enum):
     """Why a shard cannot go on writing."""
 
     FENCED = "another owner has begun"
@@ -61,33 +68,33 @@ class Why(Enum):
     TOO_LARGE = "the state topic's max.message.bytes is smaller than the node takes it for"
 
 
-class Done(NamedTuple):
+class BatchAcknowledged(NamedTuple):
     """A batch is acknowledged. offset: of its first record; start: where the log begins; -1: not told."""
 
-    batch: Batch
+    batch: ShardBatch
     offset: int
     start: int = -1
 
 
-class Broken(NamedTuple):
+class AppendsBroken(NamedTuple):
     """Nothing of the shard can be acknowledged any more under this producer."""
 
     shard: int
-    why: Why
+    why: AppendFailure
     code: int = 0
 
 
-Outcome: TypeAlias = Done | Broken
+AppendOutcome: TypeAlias = BatchAcknowledged | AppendsBroken
 
 
-class Waiting(NamedTuple):
+class QueuedAppend(NamedTuple):
     records: Sequence[NewRecord]
     size: int
     position: int
     alone: bool
 
 
-class Queue:
+class AppendQueue:
     """Of one shard. sequence: of the next batch. since_ms: when the first batch was sealed. again_ms: not before.
     trouble: why its first batch is sent again."""
 
@@ -105,17 +112,17 @@ class Queue:
         "way",
     )
 
-    def __init__(self, shard: int, producer: Producer) -> None:
+    def __init__(self, shard: int, producer: ProducerEpoch) -> None:
         self.shard = shard
         self.producer = producer
         self.sequence = 0
-        self.waiting: deque[Waiting] = deque()
-        self.flight: Batch | None = None
+        self.waiting: deque[QueuedAppend] = deque()
+        self.flight: ShardBatch | None = None
         self.way = False
         self.since_ms = 0
         self.again_ms = 0
         self.tries = 0
-        self.trouble: Trouble | None = None
+        self.trouble: RetryReason | None = None
         self.unacked = 0
 
     def seal(self, most: int, now_ms: int) -> None:
@@ -127,21 +134,21 @@ class Queue:
             more = self.waiting.popleft()
             records += more.records
             size, position = size + more.size, more.position
-        self.flight = Batch(self.shard, self.producer, self.sequence, records, size, position)
+        self.flight = ShardBatch(self.shard, self.producer, self.sequence, records, size, position)
         self.sequence = (self.sequence + len(records)) & MAX_SEQUENCE
         self.since_ms, self.again_ms, self.tries = now_ms, now_ms, 0
 
 
-class Appends:
+class AppendQueues:
     """Of all shards of a node. What is asked of the edge comes from `pump`."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AppendLimits) -> None:
         self._limits = limits
-        self._queues: dict[int, Queue] = {}
-        self._writing: dict[int, Queue] = {}
+        self._queues: dict[int, AppendQueue] = {}
+        self._writing: dict[int, AppendQueue] = {}
         """Those with something that is not acknowledged: a node has more shards than write at a moment."""
         self._leaders: dict[int, int] = {}
-        self._busy: dict[int, tuple[int, tuple[Batch, ...]]] = {}
+        self._busy: dict[int, tuple[int, tuple[ShardBatch, ...]]] = {}
         self._number = 0
         self._asked: int | None = None
         self._ask_ms: int | None = None
@@ -149,10 +156,10 @@ class Appends:
 
     # Shards.
 
-    def open(self, shard: int, producer: Producer) -> None:
+    def open(self, shard: int, producer: ProducerEpoch) -> None:
         """The shard writes as this producer from here on, from sequence 0; what another one had to write is over."""
         self.close(shard)
-        self._queues[shard] = Queue(shard, producer)
+        self._queues[shard] = AppendQueue(shard, producer)
 
     def close(self, shard: int) -> None:
         """Nothing of the shard is written any more; what is under way may yet be."""
@@ -170,7 +177,7 @@ class Appends:
         before = queue.waiting[-1].position if queue.waiting else queue.flight.position if queue.flight else 0
         for at, (part, bytes_) in enumerate(parts):
             last = at == len(parts) - 1
-            queue.waiting.append(Waiting(part, bytes_, max(position, before) if last else before, alone))
+            queue.waiting.append(QueuedAppend(part, bytes_, max(position, before) if last else before, alone))
             queue.unacked += bytes_
 
     def is_empty(self, shard: int) -> bool:
@@ -187,7 +194,7 @@ class Appends:
         queue = self._queues.get(shard)
         return queue.unacked if queue else 0
 
-    def trouble(self, shard: int) -> Trouble | None:
+    def trouble(self, shard: int) -> RetryReason | None:
         """Why its first batch is sent again."""
         queue = self._queues.get(shard)
         return None if queue is None else queue.trouble
@@ -201,7 +208,7 @@ class Appends:
         """With what each part takes."""
         most = self._limits.batch_bytes
         start = at = size = 0
-        for end, own in pieces(records, most):
+        for end, own in split_records(records, most):
             if size + own > most and at > start:
                 yield records[start:at], size
                 start, size = at, 0
@@ -221,8 +228,10 @@ class Appends:
         else:
             self._ask_again(now_ms)
 
-    def produced(self, broker: int, request: int, results: Mapping[int, Acked], now_ms: int) -> list[Outcome]:
-        outcomes: list[Outcome] = []
+    def produced(
+        self, broker: int, request: int, results: Mapping[int, BatchResult], now_ms: int
+    ) -> list[AppendOutcome]:
+        outcomes: list[AppendOutcome] = []
         for queue, batch in self._ended(broker, request):
             result = results.get(batch.shard)
             if result is None:
@@ -232,18 +241,18 @@ class Appends:
                 queue.unacked -= batch.size
                 if not queue.waiting:
                     del self._writing[batch.shard]
-                outcomes.append(Done(batch, result.offset, result.start))
-            elif (why := _final(result.code)) is not None:
-                outcomes.append(Broken(batch.shard, why, result.code))
+                outcomes.append(BatchAcknowledged(batch, result.offset, result.start))
+            elif (why := _failure_of(result.code)) is not None:
+                outcomes.append(AppendsBroken(batch.shard, why, result.code))
             else:
-                self._again(queue, Trouble(result.code), now_ms)
+                self._again(queue, RetryReason(result.code), now_ms)
         return outcomes
 
     def lost(self, broker: int, request: int, detail: str, now_ms: int) -> None:
         for queue, _ in self._ended(broker, request):
-            self._again(queue, Trouble(0, detail), now_ms)
+            self._again(queue, RetryReason(0, detail), now_ms)
 
-    def _ended(self, broker: int, request: int) -> list[tuple[Queue, Batch]]:
+    def _ended(self, broker: int, request: int) -> list[tuple[AppendQueue, ShardBatch]]:
         """The queues whose first batch was in that request, and still is the first."""
         if self._busy.get(broker, (0, ()))[0] != request:
             return []
@@ -254,33 +263,33 @@ class Appends:
             queue.way = False
         return ended
 
-    def _again(self, queue: Queue, trouble: Trouble, now_ms: int) -> None:
+    def _again(self, queue: AppendQueue, trouble: RetryReason, now_ms: int) -> None:
         """KB-A2: the same bytes, once it is known who leads."""
         queue.tries += 1
         queue.trouble = trouble
-        queue.again_ms = now_ms + back_off(self._limits, queue.tries)
+        queue.again_ms = now_ms + back_off_ms(self._limits, queue.tries)
         if self._ask_ms is None:
             self._ask_ms = now_ms
 
     def _ask_again(self, now_ms: int) -> None:
         self._ask_tries += 1
-        self._ask_ms = now_ms + back_off(self._limits, self._ask_tries)
+        self._ask_ms = now_ms + back_off_ms(self._limits, self._ask_tries)
 
     # What is done.
 
-    def late(self, now_ms: int) -> list[Broken]:
+    def late(self, now_ms: int) -> list[AppendsBroken]:
         """KB-A4: shards whose first batch was tried for too long."""
         most = self._limits.delivery_timeout_ms
         return [
-            Broken(queue.shard, Why.LATE)
+            AppendsBroken(queue.shard, AppendFailure.LATE)
             for queue in self._writing.values()
             if queue.flight is not None and now_ms - queue.since_ms >= most
         ]
 
-    def pump(self, now_ms: int) -> list[Effect]:
+    def pump(self, now_ms: int) -> list[ShardEffect]:
         """What may leave now; only while the lease holds (KB-F7)."""
-        out: list[Effect] = []
-        ready: dict[int, list[Queue]] = {}
+        out: list[ShardEffect] = []
+        ready: dict[int, list[AppendQueue]] = {}
         for queue in self._writing.values():
             if queue.flight is None:
                 queue.seal(self._limits.batch_bytes, now_ms)
@@ -294,7 +303,7 @@ class Appends:
         if self._ask_ms is not None and self._ask_ms <= now_ms and self._asked is None:
             self._number += 1
             self._asked, self._ask_ms = self._number, None
-            out.append(AskLeaders(self._number))
+            out.append(FindLeaders(self._number))
         if self._asked is None:
             for broker, queues in ready.items():
                 if broker not in self._busy:
@@ -307,10 +316,10 @@ class Appends:
                     out.append(self._produce(broker, fresh))
         return out
 
-    def _produce(self, broker: int, queues: list[Queue]) -> Produce:
+    def _produce(self, broker: int, queues: list[AppendQueue]) -> Produce:
         """Who has waited longest goes first."""
         queues.sort(key=lambda queue: queue.since_ms)
-        chosen: list[Batch] = []
+        chosen: list[ShardBatch] = []
         size = 0
         for queue in queues:
             assert queue.flight is not None
@@ -334,10 +343,10 @@ class Appends:
         return min(wanted, default=None)
 
 
-def pieces(records: Sequence[NewRecord], most: int) -> Iterator[tuple[int, int]]:
+def split_records(records: Sequence[NewRecord], most: int) -> Iterator[tuple[int, int]]:
     """Where the list may be parted, and what each piece takes: its portions where it is measured, else its records; of
     a portion that takes more than `most`, these as well."""
-    if not isinstance(records, Measured):
+    if not isinstance(records, MeasuredRecords):
         yield from ((at + 1, _size(record)) for at, record in enumerate(records))
         return
     start = before = 0
@@ -354,10 +363,10 @@ def _size(record: NewRecord) -> int:
     return len(record[0]) + len(record[1] or b"") + RECORD_BYTES
 
 
-def _final(code: int) -> Why | None:
+def _failure_of(code: int) -> AppendFailure | None:
     """What cannot be tried again; None: it can."""
     if code in FENCED:
-        return Why.FENCED
-    if code in ANEW:
-        return Why.ANEW
-    return Why.TOO_LARGE if code in NEVER_FITS else None
+        return AppendFailure.FENCED
+    if code in ACQUIRE_AGAIN:
+        return AppendFailure.ANEW
+    return AppendFailure.TOO_LARGE if code in NEVER_FITS else None

@@ -1,17 +1,17 @@
 """KB-F9: why a node has a shard that another one had."""
 
-from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.effects import Cause
-from muster.coordinator.ownership.facts import Owner
+from muster.coordinator.ownership.deal import ShardAssignment
+from muster.coordinator.ownership.effects import TakeoverCause
+from muster.coordinator.ownership.facts import OwnerRecord
 
 
-def cause_of(before: Owner | None, node: int, instance: str, deal: Deal) -> Cause:
+def cause_of(before: OwnerRecord | None, node: int, instance: str, deal: ShardAssignment) -> TakeoverCause:
     """node, instance: of whoever has it now. before: who had it; None: nobody."""
     if before is None:
-        return Cause.FIRST
+        return TakeoverCause.FIRST
     if before.node == node:
-        return Cause.FENCED if before.instance == instance else Cause.NODE_RESTARTED
+        return TakeoverCause.FENCED if before.instance == instance else TakeoverCause.NODE_RESTARTED
     there = deal.nodes.get(before.node)
     if there is None:
-        return Cause.NODE_LOST
-    return Cause.NODE_DRAINING if there.draining else Cause.NODE_JOINED
+        return TakeoverCause.NODE_LOST
+    return TakeoverCause.NODE_DRAINING if there.draining else TakeoverCause.NODE_JOINED

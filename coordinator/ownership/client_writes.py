@@ -14,27 +14,32 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.ownership.appends import DONE, MAX_SEQUENCE, NEVER_FITS, RECORD_BYTES, back_off
-from muster.coordinator.ownership.effects import AskProducer, TxnOutcome, WriteTxn
-from muster.coordinator.ownership.events import AppendTxn, Failed, ProducerTold, TxnAnswered
-from muster.coordinator.ownership.facts import Batch, Client, NewRecord
-from muster.coordinator.ownership.ground import Ground
+from muster.coordinator.ownership.appends import DONE, MAX_SEQUENCE, NEVER_FITS, RECORD_BYTES, back_off_ms
+from muster.coordinator.ownership.effects import ClientWriteOutcome, DescribeProducer, WriteClientBatch
+from muster.coordinator.ownership.events import (
+    AppendClientOffsets,
+    ClientBatchAnswered,
+    ProducerDescribed,
+    RequestWithoutAnswer,
+)
+from muster.coordinator.ownership.facts import NewRecord, ShardBatch, TransactionalClient
+from muster.coordinator.ownership.ground import OwnershipContext
 
 OTHER_SEQUENCE: Final = frozenset({45, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID."""
-NOT_NOW: Final = frozenset({14, 15, 16, 19, 51, 74, 75})
+RETRIABLE: Final = frozenset({14, 15, 16, 19, 51, 74, 75})
 """It is not in the log, and may be next time: too few in sync, Kafka's own transaction coordinator busy."""
-NOBODY_KNOWS: Final = frozenset({3, 5, 6, 7, 20, 56})
+OUTCOME_UNKNOWN: Final = frozenset({3, 5, 6, 7, 20, 56})
 """It may be in the log: REQUEST_TIMED_OUT, NOT_ENOUGH_REPLICAS_AFTER_APPEND; and what a broker says that leads no more,
 has the partition no more, or lost its disk: of what came too late for it, and of what it had appended before, and the
 next leader may have (Kafka's DelayedProduce)."""
-SURELY_NOT: Final = frozenset({2, 10, 15, 18, 29, 47, 48, 53, 87, 90, 120})
+NOT_WRITTEN: Final = frozenset({2, 10, 15, 18, 29, 47, 48, 53, 87, 90, 120})
 """It is not in the log, and never will be. Behind any other code nobody knows that, nor which sequence is the next: a
 broker that had appended it would take another batch of the same numbers for this one."""
-TOO_LARGE: Final = 10
-FENCED: Final = 47
+MESSAGE_TOO_LARGE: Final = 10
+INVALID_PRODUCER_EPOCH: Final = 47
 """INVALID_PRODUCER_EPOCH: what a broker says to an epoch that is over."""
-NOTHING: Final = (-1, 0)
+UNKNOWN_PRODUCER_STATE: Final = (-1, 0)
 """The epoch and sequence of a producer of which nothing is known."""
 
 MOST_TRIES: Final = 4
@@ -45,21 +50,21 @@ MOST_REMEMBERED: Final = 10_000
 """Producers of one shard whose sequences are kept."""
 
 
-class Write:
+class ClientWrite:
     """unsure: it may be in the log, and no answer has told. request: the number that is waited for; 0: none is."""
 
     __slots__ = ("again_ms", "asked", "batch", "client", "records", "request", "since_ms", "size", "token", "tries",
                  "unsure")  # fmt: skip
 
-    def __init__(self, event: AppendTxn, size: int, now_ms: int) -> None:
+    def __init__(self, event: AppendClientOffsets, size: int, now_ms: int) -> None:
         self.token = event.token
-        self.client: Client = event.client
+        self.client: TransactionalClient = event.client
         self.records: Sequence[NewRecord] = event.records
         self.size = size
         self.since_ms = self.again_ms = now_ms
         self.tries = self.asked = self.request = 0
         self.unsure = False
-        self.batch: Batch | None = None
+        self.batch: ShardBatch | None = None
 
     @property
     def may_be_there(self) -> bool:
@@ -72,11 +77,11 @@ class ClientWrites:
 
     __slots__ = ("_ground", "_queues", "_requests", "_sequences", "_shard", "in_doubt", "size")
 
-    def __init__(self, shard: int, ground: Ground) -> None:
+    def __init__(self, shard: int, ground: OwnershipContext) -> None:
         self._shard = shard
         self._ground = ground
-        self._queues: dict[int, deque[Write]] = {}
-        self._requests: dict[int, Write] = {}
+        self._queues: dict[int, deque[ClientWrite]] = {}
+        self._requests: dict[int, ClientWrite] = {}
         self._sequences: dict[int, tuple[int, int]] = {}
         self.size = 0
         self.in_doubt = False
@@ -98,17 +103,17 @@ class ClientWrites:
     def waits_for(self, request: int) -> bool:
         return request in self._requests
 
-    def add(self, event: AppendTxn) -> None:
+    def add(self, event: AppendClientOffsets) -> None:
         size = event.size + RECORD_BYTES * len(event.records)
         if size > self._ground.settings.limits.batch_bytes:
-            self._ground.out.append(TxnOutcome(self._shard, event.token, TOO_LARGE))
+            self._ground.out.append(ClientWriteOutcome(self._shard, event.token, MESSAGE_TOO_LARGE))
             return
-        self._queues.setdefault(event.client.producer.id, deque()).append(Write(event, size, self._ground.now_ms))
+        self._queues.setdefault(event.client.producer.id, deque()).append(ClientWrite(event, size, self._ground.now_ms))
         self.size += size
 
     # What is heard.
 
-    def told(self, event: ProducerTold, end: int) -> Write | None:
+    def told(self, event: ProducerDescribed, end: int) -> ClientWrite | None:
         """Where the producer's sequences stand. The write that wants to know it; None: it has to ask again. end: where
         the log ends, as far as is known."""
         write = self._over(event.request)
@@ -125,12 +130,12 @@ class ClientWrites:
         write.again_ms = self._ground.now_ms
         return write
 
-    def failed(self, event: Failed) -> None:
+    def failed(self, event: RequestWithoutAnswer) -> None:
         write = self._over(event.request)
         write.unsure = write.unsure or write.batch is not None
         self._not_now(write)
 
-    def answered(self, event: TxnAnswered) -> Write | None:
+    def answered(self, event: ClientBatchAnswered) -> ClientWrite | None:
         """What the broker says of a write. The write, where it is in the log."""
         write = self._over(event.request)
         if event.code in DONE and event.offset >= 0:
@@ -139,10 +144,10 @@ class ClientWrites:
             self._remember(producer.id, producer.epoch, (write.batch.sequence + len(write.records)) & MAX_SEQUENCE)
             self._end(write, 0, event.offset)
             return write
-        if event.code in DONE or event.code in NOBODY_KNOWS:
+        if event.code in DONE or event.code in OUTCOME_UNKNOWN:
             write.unsure = True
             self._not_now(write)
-        elif event.code in NOT_NOW:
+        elif event.code in RETRIABLE:
             self._not_now(write)
         elif event.code in OTHER_SEQUENCE and write.asked < MOST_ASKED:
             self._sequences.pop(write.client.producer.id, None)
@@ -151,31 +156,31 @@ class ClientWrites:
             self._refused(write, event.code)
         return None
 
-    def _over(self, request: int) -> Write:
+    def _over(self, request: int) -> ClientWrite:
         write = self._requests.pop(request)
         write.request = 0
         return write
 
-    def _not_now(self, write: Write) -> None:
+    def _not_now(self, write: ClientWrite) -> None:
         write.tries += 1
-        write.again_ms = self._ground.now_ms + back_off(self._ground.settings.limits, write.tries)
+        write.again_ms = self._ground.now_ms + back_off_ms(self._ground.settings.limits, write.tries)
         if write.tries >= MOST_TRIES and not write.unsure:
             self._refused(write, 15)
 
-    def _refused(self, write: Write, code: int) -> None:
+    def _refused(self, write: ClientWrite, code: int) -> None:
         self.in_doubt = self.in_doubt or write.unsure
-        if code not in SURELY_NOT:
+        if code not in NOT_WRITTEN:
             self._sequences.pop(write.client.producer.id, None)
-        self._end(write, TOO_LARGE if code in NEVER_FITS else code, -1)
+        self._end(write, MESSAGE_TOO_LARGE if code in NEVER_FITS else code, -1)
 
-    def _end(self, write: Write, code: int, offset: int) -> None:
+    def _end(self, write: ClientWrite, code: int, offset: int) -> None:
         queue = self._queues[write.client.producer.id]
         assert queue[0] is write, "one of a producer is under way"
         queue.popleft()
         if not queue:
             del self._queues[write.client.producer.id]
         self.size -= write.size
-        self._ground.out.append(TxnOutcome(self._shard, write.token, code, offset))
+        self._ground.out.append(ClientWriteOutcome(self._shard, write.token, code, offset))
 
     def _remember(self, producer_id: int, epoch: int, sequence: int) -> None:
         """The latest come last."""
@@ -186,16 +191,16 @@ class ClientWrites:
 
     # What is done.
 
-    def ready(self) -> list[Write]:
+    def ready(self) -> list[ClientWrite]:
         """Those whose turn it is."""
         firsts = [queue[0] for queue in self._queues.values()]
         return [write for write in firsts if not write.request and write.again_ms <= self._ground.now_ms]
 
-    def go(self, write: Write) -> None:
+    def go(self, write: ClientWrite) -> None:
         """Write it, or ask where its producer stands. Of an epoch that is over nothing is written."""
         producer = write.client.producer
-        if self._sequences.get(producer.id, NOTHING)[0] > producer.epoch:
-            self._refused(write, FENCED)
+        if self._sequences.get(producer.id, UNKNOWN_PRODUCER_STATE)[0] > producer.epoch:
+            self._refused(write, INVALID_PRODUCER_EPOCH)
             return
         write.request = self._ground.number()
         self._requests[write.request] = write
@@ -203,13 +208,13 @@ class ClientWrites:
             sequence = self._sequence(producer.id, producer.epoch)
             if sequence is None:
                 write.asked += 1
-                self._ground.out.append(AskProducer(self._shard, write.request, producer.id))
+                self._ground.out.append(DescribeProducer(self._shard, write.request, producer.id))
                 return
-            write.batch = Batch(
+            write.batch = ShardBatch(
                 self._shard, producer, sequence, write.records, write.size, 0, write.client.transactional_id
             )
         timeout_ms = self._ground.settings.limits.request_timeout_ms
-        self._ground.out.append(WriteTxn(self._shard, write.request, write.batch, timeout_ms))
+        self._ground.out.append(WriteClientBatch(self._shard, write.request, write.batch, timeout_ms))
 
     def _sequence(self, producer_id: int, epoch: int) -> int | None:
         """Of the producer's next batch; None: not known. In an epoch above one of which something was written here

@@ -24,7 +24,7 @@ SHARDS = "shards"
 """The one topic that the plan is about."""
 
 
-class Bid(NamedTuple):
+class NodeBid(NamedTuple):
     """What one node says of itself in JoinGroup. `owned`: the shards it holds and has not let go of; none after its
     membership was lost. generation: of the map it has, -1: none. addresses: by door, `grpc` and `kafka`, host:port.
     draining: it wants no shard that another node can have; leaving: nor any other, for it ends."""
@@ -38,7 +38,7 @@ class Bid(NamedTuple):
     leaving: bool = False
 
 
-class NodeDealt(NamedTuple):
+class AssignedNode(NamedTuple):
     """A node in the map."""
 
     node: int
@@ -48,13 +48,13 @@ class NodeDealt(NamedTuple):
     draining: bool = False
 
 
-class Deal(NamedTuple):
+class ShardAssignment(NamedTuple):
     """The whole map. A shard of nobody's is withheld until its old owner has let go of it."""
 
     shards: int = 0
-    nodes: Mapping[int, NodeDealt] = MappingProxyType({})
+    nodes: Mapping[int, AssignedNode] = MappingProxyType({})
 
-    def owner_of(self, shard: int) -> NodeDealt | None:
+    def owner_of(self, shard: int) -> AssignedNode | None:
         for node in self.nodes.values():
             if shard in node.shards:
                 return node
@@ -73,7 +73,7 @@ def instance_id(node: int) -> str:
     return f"node-{node}"
 
 
-def encode_bid(bid: Bid) -> bytes:
+def encode_bid(bid: NodeBid) -> bytes:
     said = {
         "version": VERSION,
         "node": bid.node,
@@ -87,10 +87,10 @@ def encode_bid(bid: Bid) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def decode_bid(metadata: bytes) -> Bid:
+def decode_bid(metadata: bytes) -> NodeBid:
     """What a node said. ValueError: what cannot be read, and where."""
     said = _object("a node's metadata", metadata)
-    return Bid(
+    return NodeBid(
         _number(said, "node"),
         str(said.get("instance", "")),
         _addresses(said),
@@ -101,14 +101,14 @@ def decode_bid(metadata: bytes) -> Bid:
     )
 
 
-def plan(bids: Mapping[str, bytes], shards: int) -> bytes:
+def plan_assignment(bids: Mapping[str, bytes], shards: int) -> bytes:
     """The leader's plan: the map, for everybody. `bids`: each member's metadata, by member id.
 
     A draining node gets nothing while there is another one, and one that leaves nothing at all, nor one whose metadata
     cannot be read, nor the second that says it is the same node.
     A shard that another node still holds is nobody's in this round, whatever that one is: it moves in the next.
     """
-    read: dict[str, Bid] = {}
+    read: dict[str, NodeBid] = {}
     for member, metadata in sorted(bids.items()):
         try:
             bid = decode_bid(metadata)
@@ -130,7 +130,7 @@ def plan(bids: Mapping[str, bytes], shards: int) -> bytes:
         for shard in bid.owned:
             held.setdefault(shard, set()).add(bid.node)
     nodes = {
-        bid.node: NodeDealt(
+        bid.node: AssignedNode(
             bid.node,
             bid.instance,
             bid.addresses,
@@ -139,10 +139,10 @@ def plan(bids: Mapping[str, bytes], shards: int) -> bytes:
         )
         for bid in read.values()
     }
-    return encode_deal(Deal(shards, nodes))
+    return encode_assignment(ShardAssignment(shards, nodes))
 
 
-def encode_deal(deal: Deal) -> bytes:
+def encode_assignment(deal: ShardAssignment) -> bytes:
     said = {
         "version": VERSION,
         "shards": deal.shards,
@@ -160,12 +160,12 @@ def encode_deal(deal: Deal) -> bytes:
     return json.dumps(said, separators=(",", ":")).encode()
 
 
-def decode_deal(assignment: bytes) -> Deal:
+def decode_assignment(assignment: bytes) -> ShardAssignment:
     """The map in a SyncGroup answer; an empty one is a map of nothing. ValueError: what cannot be read, and where."""
     if not assignment:
-        return Deal()
+        return ShardAssignment()
     said = _object("the map of shards", assignment)
-    nodes: dict[int, NodeDealt] = {}
+    nodes: dict[int, AssignedNode] = {}
     taken: dict[int, int] = {}
     told = said.get("nodes", [])
     if not isinstance(told, list):
@@ -178,16 +178,16 @@ def decode_deal(assignment: bytes) -> Deal:
         for shard in shards:
             if taken.setdefault(shard, node) != node:
                 raise ValueError(f"the map of shards gives shard {shard} to nodes {taken[shard]} and {node}")
-        nodes[node] = NodeDealt(
+        nodes[node] = AssignedNode(
             node, str(each.get("instance", "")), _addresses(each), shards, bool(each.get("draining", False))
         )
-    return Deal(_number(said, "shards"), nodes)
+    return ShardAssignment(_number(said, "shards"), nodes)
 
 
 AGAIN_MS = 200
 
 
-def joins_again_ms(deal: Deal, bid: Bid) -> int:
+def joins_again_ms(deal: ShardAssignment, bid: NodeBid) -> int:
     """How long after it took its share a node has to join once more; 0: it need not.
 
     Kafka answers a static member that came back with the map there is, and asks nobody (KIP-345). The others would keep

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from muster.coordinator.ownership.facts import Batch, Owner, Producer, Record
+from muster.coordinator.ownership.facts import OwnerRecord, ProducerEpoch, ShardBatch, ShardRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class InitProducer:
 
 
 @dataclass(frozen=True, slots=True)
-class AskEnd:
+class FindLogEnd:
     """ListOffsets of the latest offset, read_uncommitted, at the partition's leader. -> EndTold, Failed."""
 
     shard: int
@@ -29,7 +29,7 @@ class AskEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetch:
+class FetchLog:
     """Fetch from `offset` on, read_uncommitted, what one answer holds; nothing is wanted from `upto` on, though a
     batch that begins before it may be brought whole, and more does no harm. -> Fetched, Failed."""
 
@@ -40,23 +40,23 @@ class Fetch:
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class ApplyRecords:
     """Records that count, oldest first: to the shard's loader. first: of a load that begins anew."""
 
     shard: int
-    records: Sequence[Record]
+    records: Sequence[ShardRecord]
     first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class FinishLoad:
     """No more records come: let the engine load what was applied. -> Applied."""
 
     shard: int
     request: int
 
 
-class Cause(StrEnum):
+class TakeoverCause(StrEnum):
     """Why a shard changed hands (KB-F9)."""
 
     NODE_LOST = "node lost"
@@ -69,7 +69,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AcquisitionReport:
     """How a shard was taken, for log, metrics and the ledger (KB-F9; key `{"shard":i,"turn":t}`).
 
     before: the owner whose turn was the last; None: there was none. voids: records passed over. pending: transactions
@@ -77,10 +77,10 @@ class Report:
     this process itself gave it up, where it served it before.
     """
 
-    owner: Owner
-    before: Owner | None
-    cause: Cause
-    dealt_ms: int
+    owner: OwnerRecord
+    before: OwnerRecord | None
+    cause: TakeoverCause
+    assigned_ms: int
     owned_ms: int
     served_ms: int
     voids: int = 0
@@ -91,34 +91,34 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Serve:
+class ServeShard:
     """The shard is this node's: `Append`s are taken from now on, and may_answer tells whether answers may leave."""
 
     shard: int
-    report: Report
+    report: AcquisitionReport
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RefuseRequests:
     """No new requests for the shard: NOT_COORDINATOR (KB-F8). What is under way goes on."""
 
     shard: int
 
 
 @dataclass(frozen=True, slots=True)
-class Unload:
+class UnloadShard:
     """The shard is not this node's, or not now: whoever waits hears NOT_COORDINATOR, what was not acknowledged is
     forgotten. why: for people. again: it is still dealt to this node and is taken anew by itself."""
 
     shard: int
     why: str
     again: bool = False
-    other: Owner | None = None
+    other: OwnerRecord | None = None
     """Who has it, where that is known (KB-F5)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleaseAnswers:
     """KB-A1: the shard's appends up to this position are acknowledged: their answers may leave, while the lease
     holds."""
 
@@ -127,7 +127,7 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
-class LetGo:
+class ShardsLetGo:
     """KB-F8: nothing of what `Revoke(token)` named is held any more; the membership may go on to its rejoin."""
 
     token: int
@@ -142,30 +142,30 @@ class Produce:
 
     broker: int
     request: int
-    batches: tuple[Batch, ...]
+    batches: tuple[ShardBatch, ...]
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class AskLeaders:
+class FindLeaders:
     """Metadata of the state topic. -> Leaders; where no broker answers: Leaders with nothing."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTxn:
+class WriteClientBatch:
     """KB-E2: one Produce request of this one batch, acks=all, with its client's transactional id, at the partition's
     leader. -> TxnAnswered, Failed."""
 
     shard: int
     request: int
-    batch: Batch
+    batch: ShardBatch
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class AskProducer:
+class DescribeProducer:
     """KB-E3: DescribeProducers at the partition's leader. -> ProducerTold, Failed."""
 
     shard: int
@@ -174,7 +174,7 @@ class AskProducer:
 
 
 @dataclass(frozen=True, slots=True)
-class TxnOutcome:
+class ClientWriteOutcome:
     """What became of the `AppendTxn` of this token: Kafka's code; 0: it is in the log, at this offset and the next
     ones, and waits for its marker."""
 
@@ -185,8 +185,8 @@ class TxnOutcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
-    """KB-E4: Fetch from `offset` on, as `Fetch` does, and wait a while for something to come. -> Fetched, Failed."""
+class FollowLog:
+    """KB-E4: Fetch from `offset` on, as `FetchLog` does, and wait a while for something to come. -> Fetched, Failed."""
 
     shard: int
     request: int
@@ -194,61 +194,61 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
+class TransactionPending:
     """KB-E4: these were met in the log, and their producer's transaction has no marker. Comes before the shard's
-    `Serve`, and is to be told before anybody asks for positions."""
+    `ServeShard`, and is to be told before anybody asks for positions."""
 
     shard: int
     producer_id: int
-    records: Sequence[Record]
+    records: Sequence[ShardRecord]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TransactionEnded:
     """KB-E4: the log has the marker of a transaction that was open. records: those of it that count from here on,
     oldest first; of one that aborts none do."""
 
     shard: int
-    producer: Producer
+    producer: ProducerEpoch
     committed: bool
-    records: Sequence[Record]
+    records: Sequence[ShardRecord]
     offset: int
     """The marker's."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class StopProcess:
     """KB-F2: this process must end, with exit code 5."""
 
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
-class WakeAt:
+class WakeShardsAt:
     """Send `Tick` then; replaces an earlier wish."""
 
     at_ms: int
 
 
-Effect: TypeAlias = (
+ShardEffect: TypeAlias = (
     InitProducer
-    | AskEnd
-    | Fetch
-    | Apply
-    | Finish
-    | Serve
-    | Refuse
-    | Unload
-    | Released
-    | LetGo
+    | FindLogEnd
+    | FetchLog
+    | ApplyRecords
+    | FinishLoad
+    | ServeShard
+    | RefuseRequests
+    | UnloadShard
+    | ReleaseAnswers
+    | ShardsLetGo
     | Produce
-    | AskLeaders
-    | WriteTxn
-    | AskProducer
-    | TxnOutcome
-    | Follow
-    | Waits
-    | Ended
-    | Stop
-    | WakeAt
+    | FindLeaders
+    | WriteClientBatch
+    | DescribeProducer
+    | ClientWriteOutcome
+    | FollowLog
+    | TransactionPending
+    | TransactionEnded
+    | StopProcess
+    | WakeShardsAt
 )

@@ -4,24 +4,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.facts import NO_PRODUCER, Acked, Client, NewRecord, Producer, Trouble
-from muster.coordinator.ownership.voids import Seen
+from muster.coordinator.ownership.deal import ShardAssignment
+from muster.coordinator.ownership.facts import (
+    NO_PRODUCER,
+    BatchResult,
+    NewRecord,
+    ProducerEpoch,
+    RetryReason,
+    TransactionalClient,
+)
+from muster.coordinator.ownership.voids import LogBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class ShardsAssigned:
     """A SyncGroup was answered 0 and its share taken (act.Assign): exactly these shards are this node's now.
 
-    deal: the whole map, for whoever asks for owners. What is gone from the share was given up by `Revoke` before.
+    deal: the whole map, for whoever asks for owners. What is gone from the share was given up by `RevokeShards` before.
     """
 
     shards: frozenset[int]
-    deal: Deal
+    deal: ShardAssignment
 
 
 @dataclass(frozen=True, slots=True)
-class Revoke:
+class RevokeShards:
     """These must be let go of in good order (KB-F8); `LetGo(token)` when they are. deadline_ms: after it, anyhow."""
 
     token: int
@@ -30,7 +37,7 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
-class LostAll:
+class MembershipLost:
     """The membership is over: whatever this node had may be another's. why: for people."""
 
     why: str
@@ -44,7 +51,7 @@ class Synced:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswered:
+class LeaseHeartbeatAnswered:
     """A Heartbeat sent at sent_ms, not later than its first byte, was answered so."""
 
     sent_ms: int
@@ -52,7 +59,7 @@ class HeartbeatAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class Fenced:
+class NodeFenced:
     """The nodes' group said FENCED_INSTANCE_ID (82): another process has this node's id (KB-F2).
 
     address: that of the other one, as far as DescribeGroups told.
@@ -80,7 +87,7 @@ class TopicFound:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class RequestWithoutAnswer:
     """No answer to a request of a shard: no connection, no leader, a deadline. detail: for people."""
 
     shard: int
@@ -89,17 +96,17 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerGiven:
+class ProducerInitialized:
     """InitProducerId's answer."""
 
     shard: int
     request: int
     code: int
-    producer: Producer = NO_PRODUCER
+    producer: ProducerEpoch = NO_PRODUCER
 
 
 @dataclass(frozen=True, slots=True)
-class EndTold:
+class LogEndFound:
     """ListOffsets' answer: the partition's end (high watermark)."""
 
     shard: int
@@ -109,7 +116,7 @@ class EndTold:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class LogFetched:
     """What a Fetch brought, in order. start_offset: where the log begins, for OFFSET_OUT_OF_RANGE (1).
 
     No batches and code 0: there was nothing up to next_offset, or nothing yet where that is the offset asked for.
@@ -118,13 +125,13 @@ class Fetched:
     shard: int
     request: int
     code: int
-    batches: Sequence[Seen] = ()
+    batches: Sequence[LogBatch] = ()
     next_offset: int = -1
     start_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class LoadFinished:
     """The engine has taken in all that `Apply` named so far; it can serve the shard."""
 
     shard: int
@@ -132,7 +139,7 @@ class Applied:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaders:
+class LeadersFound:
     """Metadata: who leads which shard's partition; -1, or not there: nobody."""
 
     request: int
@@ -140,12 +147,12 @@ class Leaders:
 
 
 @dataclass(frozen=True, slots=True)
-class Produced:
+class BatchesProduced:
     """An answer to a Produce request: of each shard in it."""
 
     broker: int
     request: int
-    results: Mapping[int, Acked]
+    results: Mapping[int, BatchResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +165,7 @@ class ProduceLost:
 
 
 @dataclass(frozen=True, slots=True)
-class TxnAnswered:
+class ClientBatchAnswered:
     """Produce's answer about a client's batch, and the offset of its first record; -1: not told."""
 
     shard: int
@@ -168,7 +175,7 @@ class TxnAnswered:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerTold:
+class ProducerDescribed:
     """DescribeProducers' answer about one producer; all of it -1: the broker knows nothing of it. open_at: the offset
     where its open transaction begins; -1: it has none."""
 
@@ -180,14 +187,22 @@ class ProducerTold:
     open_at: int = -1
 
 
-Answer: TypeAlias = ProducerGiven | EndTold | Fetched | Applied | Failed | TxnAnswered | ProducerTold
+ShardAnswer: TypeAlias = (
+    ProducerInitialized
+    | LogEndFound
+    | LogFetched
+    | LoadFinished
+    | RequestWithoutAnswer
+    | ClientBatchAnswered
+    | ProducerDescribed
+)
 """To what was asked for one shard."""
 
 
 # The node's own.
 
 
-class Append(NamedTuple):
+class ShardAppend(NamedTuple):
     """What one turn of the engine decided for a shard. position: the number of this append, rising by one.
 
     size: of the keys and values, in bytes.
@@ -200,56 +215,58 @@ class Append(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class TurnDecided:
     """A turn of the engine is over: what it decided, for each shard. Where one broker leads them it leaves together."""
 
-    appends: Sequence[Append]
+    appends: Sequence[ShardAppend]
 
 
 @dataclass(frozen=True, slots=True)
-class AppendTxn:
+class AppendClientOffsets:
     """Write these in a client's name (KB-E2): they were allowed to be in its transaction. token: repeated by the
     `TxnOutcome`, which does not come where the shard goes before (`Unload`). size: of the keys and values, in bytes."""
 
     shard: int
     token: int
-    client: Client
+    client: TransactionalClient
     records: Sequence[NewRecord]
     size: int
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class ShardsTick:
     """The moment of the last `WakeAt` has come. A tick too many does no harm."""
 
 
-Event: TypeAlias = (
-    Share
-    | Revoke
-    | LostAll
+ShardEvent: TypeAlias = (
+    ShardsAssigned
+    | RevokeShards
+    | MembershipLost
     | Synced
-    | HeartbeatAnswered
-    | Fenced
+    | LeaseHeartbeatAnswered
+    | NodeFenced
     | TopicLost
     | TopicFound
-    | Failed
-    | ProducerGiven
-    | EndTold
-    | Fetched
-    | Applied
-    | Leaders
-    | Produced
+    | RequestWithoutAnswer
+    | ProducerInitialized
+    | LogEndFound
+    | LogFetched
+    | LoadFinished
+    | LeadersFound
+    | BatchesProduced
     | ProduceLost
-    | Decided
-    | AppendTxn
-    | TxnAnswered
-    | ProducerTold
-    | Tick
+    | TurnDecided
+    | AppendClientOffsets
+    | ClientBatchAnswered
+    | ProducerDescribed
+    | ShardsTick
 )
 
 
-def trouble_of(event: ProducerGiven | EndTold | Fetched | Applied | Failed) -> Trouble | None:
+def retry_reason_of(
+    event: ProducerInitialized | LogEndFound | LogFetched | LoadFinished | RequestWithoutAnswer,
+) -> RetryReason | None:
     """Why an answer is none of use; None: it is."""
-    if isinstance(event, Failed):
-        return Trouble(0, event.detail)
-    return None if isinstance(event, Applied) or not event.code else Trouble(event.code)
+    if isinstance(event, RequestWithoutAnswer):
+        return RetryReason(0, event.detail)
+    return None if isinstance(event, LoadFinished) or not event.code else RetryReason(event.code)

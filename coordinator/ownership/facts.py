@@ -4,32 +4,34 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-OWN = 0xFF
+OWN_KEY = 0xFF
 """The first byte of the keys of the engine's own records; groups have 0x00 or 0x7d there, the ledger `{`."""
 
 NEVER = -(1 << 62)
 """A moment before all others."""
 
 
-class Producer(NamedTuple):
+class ProducerEpoch(NamedTuple):
     """Who writes, as a batch's header has it. Higher epochs of one id fence the lower ones, other ids fence nobody."""
 
     id: int
     epoch: int
 
-    def fences(self, other: "Producer") -> bool:
+    def fences(self, other: "ProducerEpoch") -> bool:
         """Whether a partition that has a batch of this producer refuses the other's.
 
-        >>> Producer(7, 3).fences(Producer(7, 2)), Producer(7, 0).fences(Producer(7, 2)), Producer(8, 3).fences((7, 2))
-        (True, False, False)
+        >>> ProducerEpoch(7, 3).fences(ProducerEpoch(7, 2)), ProducerEpoch(7, 0).fences(ProducerEpoch(7, 2))
+        (True, False)
+        >>> ProducerEpoch(8, 3).fences(ProducerEpoch(7, 2))
+        False
         """
         return self.id == other[0] and self.epoch > other[1]
 
 
-NO_PRODUCER = Producer(-1, -1)
+NO_PRODUCER = ProducerEpoch(-1, -1)
 
 
-class Record(Protocol):
+class ShardRecord(Protocol):
     """A record as it was read."""
 
     @property
@@ -40,8 +42,8 @@ class Record(Protocol):
     def offset(self) -> int: ...
 
 
-class Read(NamedTuple):
-    """A `Record`."""
+class ShardRecordRead(NamedTuple):
+    """A `ShardRecord`."""
 
     key: bytes | None
     value: bytes | None
@@ -52,7 +54,7 @@ NewRecord: TypeAlias = tuple[bytes, bytes | None, object]
 """Key, value (None: a tombstone), and what means nothing: as `runtime.ports.Entry`."""
 
 
-class Measured(list[Any]):
+class MeasuredRecords(list[Any]):
     """`NewRecord`s that are measured as they come, a portion after the other: nobody goes through very many at once.
 
     size, largest: of keys and values, in bytes, of all and of one. marks: how many there were, and their size, after
@@ -69,7 +71,7 @@ class Measured(list[Any]):
 
     def extend(self, records: Iterable[NewRecord]) -> None:
         """Another portion; of some that are counted, their portions."""
-        if isinstance(records, Measured):
+        if isinstance(records, MeasuredRecords):
             count, size = len(self), self.size
             self.marks += [(count + each, size + its) for each, its in records.marks]
             self.size, self.largest = size + records.size, max(self.largest, records.largest)
@@ -81,14 +83,14 @@ class Measured(list[Any]):
             self.marks.append((len(self), self.size))
 
 
-class Trouble(NamedTuple):
+class RetryReason(NamedTuple):
     """Why something is tried again: Kafka's code; 0: there was no answer, and detail is a sentence."""
 
     code: int
     detail: str = ""
 
 
-class Owner(NamedTuple):
+class OwnerRecord(NamedTuple):
     """An owner record: the first batch of an owner (KB-S2). `turn` counts the owners of a shard, from 1 on.
 
     instance: of the process; address, kafka: where its doors are, gRPC's and Kafka's. since_ms: of the wall's clock,
@@ -97,18 +99,18 @@ class Owner(NamedTuple):
 
     turn: int
     node: int
-    producer: Producer
+    producer: ProducerEpoch
     instance: str = ""
     address: str = ""
     kafka: str = ""
     since_ms: int = 0
 
 
-def owner_key(turn: int, producer: Producer) -> bytes:
+def owner_key(turn: int, producer: ProducerEpoch) -> bytes:
     """Its own for each owner: where two took the same turn, the cleaner must not keep the later record in place of
     the one before it, by which the first one's batches count.
 
-    >>> owner_key(12, Producer(7, 3))
+    >>> owner_key(12, ProducerEpoch(7, 3))
     b'\\xffowner 12 7 3'
     """
     return b"\xffowner %d %d %d" % (turn, *producer)
@@ -120,7 +122,7 @@ KEPT_KEY = b"\xffkept"
 and without the first one the owner's batches before it would be void."""
 
 
-def owner_record(owner: Owner) -> NewRecord:
+def encode_owner_record(owner: OwnerRecord) -> NewRecord:
     value = {
         "version": 1,
         "node": owner.node,
@@ -141,17 +143,17 @@ UNREADABLE = (ValueError, KeyError, TypeError, OverflowError, RecursionError)
 MOST_TURNS = 1 << 62
 
 
-def read_owner(record: Record) -> Owner | None:
+def decode_owner_record(record: ShardRecord) -> OwnerRecord | None:
     """What an owner record says; None: it is none, is a tombstone, or nobody can read it."""
     key, value = record.key, record.value
     if key is None or value is None or not key.startswith(b"\xffowner "):
         return None
     try:
         said = json.loads(value)
-        owner = Owner(
+        owner = OwnerRecord(
             int(said["turn"]),
             int(said["node"]),
-            Producer(int(said["producer_id"]), int(said["epoch"])),
+            ProducerEpoch(int(said["producer_id"]), int(said["epoch"])),
             str(said.get("instance", "")),
             str(said.get("address", "")),
             str(said.get("kafka", "")),
@@ -162,14 +164,14 @@ def read_owner(record: Record) -> Owner | None:
     return owner if owner.turn < MOST_TURNS else None
 
 
-class Client(NamedTuple):
+class TransactionalClient(NamedTuple):
     """A client's producer, in whose name positions are written (KB-E2)."""
 
     transactional_id: str
-    producer: Producer
+    producer: ProducerEpoch
 
 
-class Batch:
+class ShardBatch:
     """Records that are appended as one, under the numbers of their shard's producer (KB-A1, KB-A2).
 
     sequence: of its first record. position: how many of the shard's appends are acknowledged once it is. wire: its
@@ -182,7 +184,7 @@ class Batch:
     def __init__(
         self,
         shard: int,
-        producer: Producer,
+        producer: ProducerEpoch,
         sequence: int,
         records: Sequence[NewRecord],
         size: int,
@@ -199,7 +201,7 @@ class Batch:
         self.wire: bytes | None = None
 
 
-class Acked(NamedTuple):
+class BatchResult(NamedTuple):
     """What Kafka said of one batch: a code by its number, the offset of its first record, and where the log begins; -1:
     not told."""
 

@@ -6,24 +6,30 @@ decides, and of what it commits counts what nothing behind it was written over. 
 
 from typing import Final
 
-from muster.coordinator.ownership.appends import back_off
+from muster.coordinator.ownership.appends import back_off_ms
 from muster.coordinator.ownership.client_writes import ClientWrites
-from muster.coordinator.ownership.effects import Ended, Follow, Waits
-from muster.coordinator.ownership.events import AppendTxn, Failed, Fetched, ProducerTold, TxnAnswered
+from muster.coordinator.ownership.effects import FollowLog, TransactionEnded, TransactionPending
+from muster.coordinator.ownership.events import (
+    AppendClientOffsets,
+    ClientBatchAnswered,
+    LogFetched,
+    ProducerDescribed,
+    RequestWithoutAnswer,
+)
 from muster.coordinator.ownership.facts import NEVER
-from muster.coordinator.ownership.ground import Ground
-from muster.coordinator.ownership.voids import Replay, Seen
+from muster.coordinator.ownership.ground import OwnershipContext
+from muster.coordinator.ownership.voids import LogBatch, ShardReplay
 
 PAUSE_MS: Final = 10
 """Until it is asked again where nothing came: the asking itself waits for something to come."""
 
-UNKNOWN: Final = "a client's transaction is open in its log of which nothing is known here"
-LATE: Final = "nobody could say for engine.kafka.delivery.timeout.ms what became of a client's positions"
-IN_DOUBT: Final = "a client's positions were refused, and an attempt before may have brought them into its log"
-SHORTER: Final = "its log is shorter than it was"
+UNKNOWN_TRANSACTION: Final = "a client's transaction is open in its log of which nothing is known here"
+OUTCOME_LATE: Final = "nobody could say for engine.kafka.delivery.timeout.ms what became of a client's positions"
+OUTCOME_IN_DOUBT: Final = "a client's positions were refused, and an attempt before may have brought them into its log"
+LOG_SHORTER: Final = "its log is shorter than it was"
 
 
-class Following:
+class OpenTransactions:
     """Of one shard, from when it is served until it is not.
 
     Each of `heard` and `look` returns why the shard has to be taken anew; "": it has not.
@@ -31,8 +37,8 @@ class Following:
 
     __slots__ = ("_again_ms", "_end", "_ground", "_open", "_replay", "_request", "_shard", "_tries", "writes")
 
-    def __init__(self, shard: int, ground: Ground, replay: Replay) -> None:
-        """replay: as far as the shard was read; what waits in it is told (`Waits`)."""
+    def __init__(self, shard: int, ground: OwnershipContext, replay: ShardReplay) -> None:
+        """replay: as far as the shard was read; what waits in it is told (`TransactionPending`)."""
         self._shard = shard
         self._ground = ground
         self._replay = replay
@@ -45,7 +51,7 @@ class Following:
         self.writes = ClientWrites(shard, ground)
         for producer_id in sorted(self._open):
             records = sorted(replay.pending[producer_id].values(), key=lambda record: record.offset)
-            ground.out.append(Waits(shard, producer_id, records))
+            ground.out.append(TransactionPending(shard, producer_id, records))
 
     @property
     def open(self) -> int:
@@ -58,39 +64,39 @@ class Following:
         """The shard's own batches up to there are in the log."""
         self._end = max(self._end, upto)
 
-    def append(self, event: AppendTxn) -> None:
+    def append(self, event: AppendClientOffsets) -> None:
         self.writes.add(event)
 
-    def heard(self, event: Fetched | Failed | ProducerTold | TxnAnswered) -> str:
+    def heard(self, event: LogFetched | RequestWithoutAnswer | ProducerDescribed | ClientBatchAnswered) -> str:
         """An answer; one that nobody waits for is dropped."""
-        if event.request == self._request and isinstance(event, Fetched | Failed):
+        if event.request == self._request and isinstance(event, LogFetched | RequestWithoutAnswer):
             self._request = 0
-            return self._fetched(event) if isinstance(event, Fetched) else self._failed()
+            return self._fetched(event) if isinstance(event, LogFetched) else self._failed()
         if not self.writes.waits_for(event.request):
             return ""
-        if isinstance(event, ProducerTold):
+        if isinstance(event, ProducerDescribed):
             return self._told(event)
-        if isinstance(event, TxnAnswered):
+        if isinstance(event, ClientBatchAnswered):
             write = self.writes.answered(event)
             if write is not None:
                 self._open[write.client.producer.id] = event.offset
                 self.acked(event.offset + len(write.records))
-        elif isinstance(event, Failed):
+        elif isinstance(event, RequestWithoutAnswer):
             self.writes.failed(event)
         return ""
 
-    def _told(self, event: ProducerTold) -> str:
+    def _told(self, event: ProducerDescribed) -> str:
         """An open transaction of which nothing is known is what an owner before wrote as he was one no more."""
         write = self.writes.told(event, self._end)
         if write is None or event.open_at < 0 or write.unsure:
             return ""
         producer_id = write.client.producer.id
-        return "" if producer_id in self._open or producer_id in self._replay.pending else UNKNOWN
+        return "" if producer_id in self._open or producer_id in self._replay.pending else UNKNOWN_TRANSACTION
 
-    def _fetched(self, event: Fetched) -> str:
+    def _fetched(self, event: LogFetched) -> str:
         replay = self._replay
         if event.code == 1:
-            return SHORTER
+            return LOG_SHORTER
         if event.code:
             return self._failed()
         self._tries, before = 0, replay.position
@@ -100,7 +106,7 @@ class Following:
         self._again_ms = self._ground.now_ms + (PAUSE_MS if replay.position == before else 0)
         return ""
 
-    def _take(self, batch: Seen) -> bool:
+    def _take(self, batch: LogBatch) -> bool:
         """False: the marker of a producer of which something may be in front of it that is not told yet. It is read
         again, later."""
         replay, producer_id = self._replay, batch.producer.id
@@ -112,12 +118,14 @@ class Following:
         if batch.marker is not None and producer_id in self._open:
             if self._open[producer_id] < batch.base_offset:  # else there is something of its next transaction
                 del self._open[producer_id]
-            self._ground.out.append(Ended(self._shard, batch.producer, batch.marker, records, batch.base_offset))
+            self._ground.out.append(
+                TransactionEnded(self._shard, batch.producer, batch.marker, records, batch.base_offset)
+            )
         return True
 
     def _failed(self) -> str:
         self._tries += 1
-        self._again_ms = self._ground.now_ms + back_off(self._ground.settings.limits, self._tries)
+        self._again_ms = self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries)
         return ""
 
     # What is done.
@@ -133,9 +141,9 @@ class Following:
         if self._is_idle:
             return ""
         if self.writes.is_late:
-            return LATE
+            return OUTCOME_LATE
         if self.writes.in_doubt:
-            return IN_DOUBT
+            return OUTCOME_IN_DOUBT
         if not ground.may_write:
             return ""
         for write in self.writes.ready():
@@ -145,7 +153,7 @@ class Following:
             self.writes.go(write)
         if self._open and not self._request and self._again_ms <= ground.now_ms:
             self._request = ground.number()
-            ground.out.append(Follow(self._shard, self._request, self._replay.position))
+            ground.out.append(FollowLog(self._shard, self._request, self._replay.position))
         return ""
 
     def wish(self) -> int | None:

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, field
 
-from muster.coordinator.ownership.appends import Appends, Limits
-from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.effects import Effect
+from muster.coordinator.ownership.appends import AppendLimits, AppendQueues
+from muster.coordinator.ownership.deal import ShardAssignment
+from muster.coordinator.ownership.effects import ShardEffect
 from muster.coordinator.ownership.lease import Lease
-from muster.coordinator.ownership.losses import Losses
+from muster.coordinator.ownership.losses import LogLosses
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OwnershipSettings:
     """wall_ms: what the wall's clock shows at moment 0 of the node's; for people, in owner records."""
 
     node: int
@@ -20,25 +20,25 @@ class Settings:
     session_timeout_ms: int = 10_000
     owner_refresh_ms: int = 21_600_000
     wall_ms: int = 0
-    limits: Limits = field(default_factory=Limits)
+    limits: AppendLimits = field(default_factory=AppendLimits)
 
 
-class Ground:
+class OwnershipContext:
     """gave_up: why this node stopped serving shards that it may take again. topic_lost: why no shard may be taken; "":
     they may."""
 
     __slots__ = ("_number", "appends", "deal", "gave_up", "lease", "losses", "now_ms", "out", "settings", "topic_lost")
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: OwnershipSettings) -> None:
         self.settings = settings
         self.lease = Lease(settings.session_timeout_ms)
-        self.appends = Appends(settings.limits)
-        self.deal = Deal()
+        self.appends = AppendQueues(settings.limits)
+        self.deal = ShardAssignment()
         self.gave_up: dict[int, str] = {}
-        self.losses = Losses()
+        self.losses = LogLosses()
         self.topic_lost = ""
         self.now_ms = 0
-        self.out: list[Effect] = []
+        self.out: list[ShardEffect] = []
         self._number = 0
 
     def number(self) -> int:

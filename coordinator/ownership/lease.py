@@ -9,10 +9,10 @@ rebalance timeout is over; that is set to the session timeout and runs from afte
 from muster.coordinator.ownership.facts import NEVER
 
 
-def lease_of(session_ms: int) -> int:
+def lease_ms_of(session_ms: int) -> int:
     """How long a node may rest on an answer, in ms of its own clock.
 
-    >>> lease_of(10_000)
+    >>> lease_ms_of(10_000)
     9000
     """
     return session_ms - session_ms // 10
@@ -28,7 +28,7 @@ class Lease:
     __slots__ = ("_lease_ms", "_since_ms", "base_ms", "until_ms")
 
     def __init__(self, session_ms: int) -> None:
-        self._lease_ms = lease_of(session_ms)
+        self._lease_ms = lease_ms_of(session_ms)
         self.base_ms = self.until_ms = self._since_ms = NEVER
 
     def heartbeat_answered(self, sent_ms: int, code: int) -> None:

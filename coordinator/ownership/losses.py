@@ -14,12 +14,12 @@ served from such a log until an operator has looked and said so; his word lies i
 import json
 from typing import Final, NamedTuple
 
-from muster.coordinator.ownership.facts import UNREADABLE, NewRecord, Record
+from muster.coordinator.ownership.facts import UNREADABLE, NewRecord, ShardRecord
 
 ACCEPTED_KEY: Final = b"\xffaccepted"
 
 
-class Accepted(NamedTuple):
+class AcceptedLoss(NamedTuple):
     """The word of an operator who looked: what a shard's log lacks is given up. start: where it began by then. token:
     tells one such word from another."""
 
@@ -27,31 +27,31 @@ class Accepted(NamedTuple):
     token: str
 
 
-def accepted_record(accepted: Accepted) -> NewRecord:
+def encode_accepted_loss(accepted: AcceptedLoss) -> NewRecord:
     value = {"version": 1, "start": accepted.start, "token": accepted.token}
     return ACCEPTED_KEY, json.dumps(value, separators=(",", ":")).encode(), None
 
 
-def read_accepted(record: Record) -> Accepted | None:
+def decode_accepted_loss(record: ShardRecord) -> AcceptedLoss | None:
     """None: it is none, or nobody can read it."""
     if record.key != ACCEPTED_KEY or record.value is None:
         return None
     try:
         said = json.loads(record.value)
-        return Accepted(int(said["start"]), str(said["token"]))
+        return AcceptedLoss(int(said["start"]), str(said["token"]))
     except UNREADABLE:
         return None
 
 
-class Losses:
+class LogLosses:
     """What this process knows of the logs of its shards, over all the times that it takes them."""
 
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
-        self._words: dict[int, Accepted | None] = {}
+        self._words: dict[int, AcceptedLoss | None] = {}
 
-    def read(self, shard: int, start: int, end: int, accepted: Accepted | None) -> str:
+    def read(self, shard: int, start: int, end: int, accepted: AcceptedLoss | None) -> str:
         """A log was read, from where it begins up to its end; why nothing may be served from it, "": it may."""
         before = self._words.setdefault(shard, accepted)
         if accepted is not None and accepted != before:

@@ -4,35 +4,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import Done, Outcome
-from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.effects import Effect, LetGo, Released, Stop, WakeAt
-from muster.coordinator.ownership.facts import NEVER, Trouble
-from muster.coordinator.ownership.following import Following
-from muster.coordinator.ownership.ground import Ground, Settings
+from muster.coordinator.ownership.appends import AppendOutcome, BatchAcknowledged
+from muster.coordinator.ownership.deal import ShardAssignment
+from muster.coordinator.ownership.effects import ReleaseAnswers, ShardEffect, ShardsLetGo, StopProcess, WakeShardsAt
+from muster.coordinator.ownership.facts import NEVER, RetryReason
+from muster.coordinator.ownership.following import OpenTransactions
+from muster.coordinator.ownership.ground import OwnershipContext, OwnershipSettings
 from muster.coordinator.ownership.stages import SERVING, Stage
-from muster.coordinator.ownership.taking import Taking
+from muster.coordinator.ownership.taking import ShardAcquisition
 
-MOVES = "it moves to another node"
-DEALT = "it was dealt to another node"
-IN_ORDER = frozenset({MOVES, DEALT})
+MOVED_AWAY = "it moves to another node"
+ASSIGNED_ELSEWHERE = "it was dealt to another node"
+IN_ORDER = frozenset({MOVED_AWAY, ASSIGNED_ELSEWHERE})
 """Why shards go when nothing is wrong."""
 
 
-class Shards:
+class NodeShards:
     """`step` for whatever happens; the questions below it for whoever answers requests."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._ground = Ground(settings)
-        self._takings: dict[int, Taking] = {}
-        self._revoking: dict[int, ev.Revoke] = {}
+    def __init__(self, settings: OwnershipSettings) -> None:
+        self._ground = OwnershipContext(settings)
+        self._acquisitions: dict[int, ShardAcquisition] = {}
+        self._revoking: dict[int, ev.RevokeShards] = {}
         self._wake_ms: int | None = None
         self._wrote = False
         """Whether there was a lease when all shards were looked at last."""
         self._touched: set[int] | None = None
         """The only shards for which this event can have changed what they wait for; None: any."""
 
-    def step(self, event: ev.Event, now_ms: int) -> list[Effect]:
+    def step(self, event: ev.ShardEvent, now_ms: int) -> list[ShardEffect]:
         """Take in one event. `now_ms` never goes back."""
         ground = self._ground
         ground.now_ms, ground.out = now_ms, []
@@ -41,7 +41,7 @@ class Shards:
         self._go_on()
         return ground.out
 
-    def _is_brief(self, event: ev.Event) -> bool:
+    def _is_brief(self, event: ev.ShardEvent) -> bool:
         """What is written and acknowledged comes with each commit: no shard is looked at then that goes on as before,
         unless one of them waits for this moment, for the lease, or for what others have written."""
         waits = self._wake_ms is None or self._wake_ms <= self._ground.now_ms or self._revoking
@@ -50,7 +50,7 @@ class Shards:
     # Questions.
 
     @property
-    def deal(self) -> Deal:
+    def deal(self) -> ShardAssignment:
         """The map as it was last told."""
         return self._ground.deal
 
@@ -69,12 +69,12 @@ class Shards:
 
     def lease_until(self, shard: int) -> int:
         """Until when answers of the shard may leave, as far as is known; NEVER: they may not."""
-        taking = self._takings.get(shard)
+        taking = self._acquisitions.get(shard)
         return self._ground.lease.until_ms if taking is not None and taking.stage in SERVING else NEVER
 
     def takes(self, shard: int) -> bool:
         """Whether new requests of the shard are this node's to decide."""
-        taking = self._takings.get(shard)
+        taking = self._acquisitions.get(shard)
         return taking is not None and taking.stage is Stage.SERVE
 
     def has_room(self, shard: int) -> bool:
@@ -93,17 +93,17 @@ class Shards:
         following = self._following(shard)
         return 0 if following is None else following.open
 
-    def _following(self, shard: int) -> Following | None:
-        taking = self._takings.get(shard)
+    def _following(self, shard: int) -> OpenTransactions | None:
+        taking = self._acquisitions.get(shard)
         return None if taking is None else taking.following
 
     def served(self) -> list[int]:
         """The shards whose engine is loaded: their answers may leave while the lease holds."""
-        return [shard for shard, taking in self._takings.items() if taking.stage in SERVING]
+        return [shard for shard, taking in self._acquisitions.items() if taking.stage in SERVING]
 
-    def trouble(self, shard: int) -> Trouble | None:
+    def trouble(self, shard: int) -> RetryReason | None:
         """Why what it does, or writes, is tried again; for people."""
-        taking = self._takings.get(shard)
+        taking = self._acquisitions.get(shard)
         return (taking and taking.trouble) or self._ground.appends.trouble(shard)
 
     def tried_since(self, shard: int) -> int | None:
@@ -112,11 +112,11 @@ class Shards:
 
     def stages(self) -> dict[int, Stage]:
         """Of each shard that is dealt to this node; for people."""
-        return {shard: taking.stage for shard, taking in self._takings.items()}
+        return {shard: taking.stage for shard, taking in self._acquisitions.items()}
 
     def lost(self) -> dict[int, str]:
         """Shards of this node whose log has lost something, and what; for people."""
-        return {shard: taking.lost for shard, taking in self._takings.items() if taking.lost}
+        return {shard: taking.lost for shard, taking in self._acquisitions.items() if taking.lost}
 
     @property
     def topic_lost(self) -> str:
@@ -125,85 +125,85 @@ class Shards:
 
     # What is heard.
 
-    def _share(self, event: ev.Share) -> None:
+    def _share(self, event: ev.ShardsAssigned) -> None:
         self._ground.deal = event.deal
-        for shard in sorted(self._takings.keys() - event.shards):
-            self._takings.pop(shard).end(DEALT)
-        for shard in sorted(event.shards - self._takings.keys()):
-            self._takings[shard] = Taking(shard, self._ground)
+        for shard in sorted(self._acquisitions.keys() - event.shards):
+            self._acquisitions.pop(shard).end(ASSIGNED_ELSEWHERE)
+        for shard in sorted(event.shards - self._acquisitions.keys()):
+            self._acquisitions[shard] = ShardAcquisition(shard, self._ground)
 
-    def _revoke(self, event: ev.Revoke) -> None:
+    def _revoke(self, event: ev.RevokeShards) -> None:
         self._revoking[event.token] = event
-        for shard in sorted(event.shards & self._takings.keys()):
-            if self._takings[shard].stage in SERVING:
-                self._takings[shard].leave()
+        for shard in sorted(event.shards & self._acquisitions.keys()):
+            if self._acquisitions[shard].stage in SERVING:
+                self._acquisitions[shard].leave()
             else:
-                self._takings.pop(shard).end(MOVES)
+                self._acquisitions.pop(shard).end(MOVED_AWAY)
 
-    def _lost_all(self, event: ev.LostAll) -> None:
+    def _lost_all(self, event: ev.MembershipLost) -> None:
         self._ground.lease.lost(self._ground.now_ms)
-        for taking in self._takings.values():
+        for taking in self._acquisitions.values():
             taking.end(event.why)
-        self._takings.clear()
+        self._acquisitions.clear()
 
-    def _fenced(self, event: ev.Fenced) -> None:
-        self._lost_all(ev.LostAll("another process has this node's id"))
+    def _fenced(self, event: ev.NodeFenced) -> None:
+        self._lost_all(ev.MembershipLost("another process has this node's id"))
         node = self._ground.settings.node
         where = f" at {event.address}" if event.address else ""
         self._ground.out.append(
-            Stop(f"another process{where} runs as node.id {node}: give each node of a cluster an id of its own")
+            StopProcess(f"another process{where} runs as node.id {node}: give each node of a cluster an id of its own")
         )
 
     def _topic_lost(self, event: ev.TopicLost) -> None:
         again, self._ground.topic_lost = bool(self._ground.topic_lost), event.why
-        for taking in self._takings.values() if not again else ():
-            taking.loses_topic()
+        for taking in self._acquisitions.values() if not again else ():
+            taking.lose_topic()
 
     def _topic_found(self, event: ev.TopicFound) -> None:
         self._ground.topic_lost = ""
         if event.another:
             self._ground.losses.forget()
 
-    def _answer(self, event: ev.Answer) -> None:
-        taking = self._takings.get(event.shard)
+    def _answer(self, event: ev.ShardAnswer) -> None:
+        taking = self._acquisitions.get(event.shard)
         if taking is not None:
             taking.heard(event)
 
-    def _decided(self, event: ev.Decided) -> None:
+    def _decided(self, event: ev.TurnDecided) -> None:
         """Of a shard that goes no more, or not yet, nothing is written."""
         for append in event.appends:
-            taking = self._takings.get(append.shard)
+            taking = self._acquisitions.get(append.shard)
             if taking is not None and taking.stage in SERVING:
                 self._ground.appends.append(*append)
 
-    def _produced(self, event: ev.Produced) -> None:
+    def _produced(self, event: ev.BatchesProduced) -> None:
         self._outcomes(self._ground.appends.produced(event.broker, event.request, event.results, self._ground.now_ms))
 
-    def _outcomes(self, outcomes: Sequence[Outcome]) -> None:
+    def _outcomes(self, outcomes: Sequence[AppendOutcome]) -> None:
         for outcome in outcomes:
-            shard = outcome.batch.shard if isinstance(outcome, Done) else outcome.shard
-            taking = self._takings.get(shard)
+            shard = outcome.batch.shard if isinstance(outcome, BatchAcknowledged) else outcome.shard
+            taking = self._acquisitions.get(shard)
             if taking is not None:
                 taking.outcome(outcome)
                 if self._touched is not None and taking.stage not in SERVING:
                     self._touched.add(shard)
 
-    def _append_txn(self, event: ev.AppendTxn) -> None:
+    def _append_txn(self, event: ev.AppendClientOffsets) -> None:
         """Of a shard that goes, or is not there yet, nothing is written: whoever asked hears `Unload`, or has."""
-        taking = self._takings.get(event.shard)
+        taking = self._acquisitions.get(event.shard)
         if taking is not None and taking.following is not None:
             taking.following.append(event)
 
-    def _tick(self, event: ev.Tick) -> None:
+    def _tick(self, event: ev.ShardsTick) -> None:
         """The moment that was wished for has come, or nearly: what is not due yet is wished for again."""
         self._wake_ms = None
 
     # What follows.
 
-    def _looked_at(self) -> list[Taking]:
+    def _looked_at(self) -> list[ShardAcquisition]:
         if self._touched is None:
-            return list(self._takings.values())
-        return [self._takings[shard] for shard in self._touched if shard in self._takings]
+            return list(self._acquisitions.values())
+        return [self._acquisitions[shard] for shard in self._touched if shard in self._acquisitions]
 
     def _go_on(self) -> None:
         ground = self._ground
@@ -223,57 +223,59 @@ class Shards:
         released in this step may tell it before the next."""
         if not self._revoking:
             return
-        told = {effect.shard for effect in self._ground.out if isinstance(effect, Released)}
+        told = {effect.shard for effect in self._ground.out if isinstance(effect, ReleaseAnswers)}
         for token, revoke in list(self._revoking.items()):
-            mine = sorted(revoke.shards & self._takings.keys())
+            mine = sorted(revoke.shards & self._acquisitions.keys())
             over = self._ground.now_ms >= revoke.deadline_ms
-            if over or all(self._takings[shard].may_go and shard not in told for shard in mine):
+            if over or all(self._acquisitions[shard].may_let_go and shard not in told for shard in mine):
                 for shard in mine:
-                    self._takings.pop(shard).end(MOVES)
+                    self._acquisitions.pop(shard).end(MOVED_AWAY)
                 del self._revoking[token]
-                self._ground.out.append(LetGo(token))
+                self._ground.out.append(ShardsLetGo(token))
 
     def _sleep(self) -> None:
         ground = self._ground
         wanted = [taking.wish() for taking in self._looked_at()]
         wanted += [revoke.deadline_ms for revoke in self._revoking.values()]
-        if self._revoking and any(isinstance(effect, Released) for effect in ground.out):
+        if self._revoking and any(isinstance(effect, ReleaseAnswers) for effect in ground.out):
             wanted.append(ground.now_ms)  # as soon as may be: see `_let_go`
         if ground.may_write:
             wanted.append(ground.appends.wish())
-            wanted.append(ground.lease.until_ms if self._takings else None)
+            wanted.append(ground.lease.until_ms if self._acquisitions else None)
         at_ms = min((each for each in wanted if each is not None), default=None)
         if at_ms is not None:
             at_ms = max(at_ms, ground.now_ms + 1)
             if self._wake_ms is None or self._wake_ms <= ground.now_ms or at_ms < self._wake_ms:
                 self._wake_ms = at_ms
-                ground.out.append(WakeAt(at_ms))
+                ground.out.append(WakeShardsAt(at_ms))
 
 
-BRIEF = (ev.Decided, ev.Produced)
+BRIEF = (ev.TurnDecided, ev.BatchesProduced)
 
-HANDLERS: dict[type, Callable[[Shards, Any], None]] = {
-    ev.Share: Shards._share,
-    ev.Revoke: Shards._revoke,
-    ev.LostAll: Shards._lost_all,
-    ev.Fenced: Shards._fenced,
-    ev.TopicLost: Shards._topic_lost,
-    ev.TopicFound: Shards._topic_found,
+HANDLERS: dict[type, Callable[[NodeShards, Any], None]] = {
+    ev.ShardsAssigned: NodeShards._share,
+    ev.RevokeShards: NodeShards._revoke,
+    ev.MembershipLost: NodeShards._lost_all,
+    ev.NodeFenced: NodeShards._fenced,
+    ev.TopicLost: NodeShards._topic_lost,
+    ev.TopicFound: NodeShards._topic_found,
     ev.Synced: lambda shards, event: shards._ground.lease.synced(event.sent_ms),
-    ev.HeartbeatAnswered: lambda shards, event: shards._ground.lease.heartbeat_answered(event.sent_ms, event.code),
-    ev.Failed: Shards._answer,
-    ev.ProducerGiven: Shards._answer,
-    ev.EndTold: Shards._answer,
-    ev.Fetched: Shards._answer,
-    ev.Applied: Shards._answer,
-    ev.Leaders: lambda shards, event: shards._ground.appends.led(event.request, event.leaders, shards._ground.now_ms),
-    ev.Produced: Shards._produced,
+    ev.LeaseHeartbeatAnswered: lambda shards, event: shards._ground.lease.heartbeat_answered(event.sent_ms, event.code),
+    ev.RequestWithoutAnswer: NodeShards._answer,
+    ev.ProducerInitialized: NodeShards._answer,
+    ev.LogEndFound: NodeShards._answer,
+    ev.LogFetched: NodeShards._answer,
+    ev.LoadFinished: NodeShards._answer,
+    ev.LeadersFound: lambda shards, event: shards._ground.appends.led(
+        event.request, event.leaders, shards._ground.now_ms
+    ),
+    ev.BatchesProduced: NodeShards._produced,
     ev.ProduceLost: lambda shards, event: shards._ground.appends.lost(
         event.broker, event.request, event.detail, shards._ground.now_ms
     ),
-    ev.Decided: Shards._decided,
-    ev.AppendTxn: Shards._append_txn,
-    ev.TxnAnswered: Shards._answer,
-    ev.ProducerTold: Shards._answer,
-    ev.Tick: Shards._tick,
+    ev.TurnDecided: NodeShards._decided,
+    ev.AppendClientOffsets: NodeShards._append_txn,
+    ev.ClientBatchAnswered: NodeShards._answer,
+    ev.ProducerDescribed: NodeShards._answer,
+    ev.ShardsTick: NodeShards._tick,
 }

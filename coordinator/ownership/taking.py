@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import Broken, Done, Why, back_off
+from muster.coordinator.ownership.appends import AppendFailure, AppendsBroken, BatchAcknowledged, back_off_ms
 from muster.coordinator.ownership.causes import cause_of
-from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, Owner, Trouble, owner_record
-from muster.coordinator.ownership.following import Following
-from muster.coordinator.ownership.ground import Ground
+from muster.coordinator.ownership.facts import KEPT_KEY, NEVER, NewRecord, OwnerRecord, RetryReason, encode_owner_record
+from muster.coordinator.ownership.following import OpenTransactions
+from muster.coordinator.ownership.ground import OwnershipContext
 from muster.coordinator.ownership.stages import READING, SERVING, Stage
-from muster.coordinator.ownership.voids import Replay, Truth
+from muster.coordinator.ownership.voids import RepairPass, ShardReplay
 
 OFFSET_OUT_OF_RANGE = 1
 LOOK_AGAIN_MS = 5_000
@@ -25,13 +25,13 @@ SHORT_GAP_MS = 2_000
 """CL-G6: for so long a shard is kept without a lease."""
 
 
-class Taking:
+class ShardAcquisition:
     """One shard. Its `stage` says where it stands."""
 
-    def __init__(self, shard: int, ground: Ground) -> None:
+    def __init__(self, shard: int, ground: OwnershipContext) -> None:
         self.shard = shard
         self.stage = Stage.READ
-        self.following: Following | None = None
+        self.following: OpenTransactions | None = None
         self._ground = ground
         self._dealt_ms = ground.now_ms
         self._deal = ground.deal
@@ -40,15 +40,15 @@ class Taking:
         self._begin()
 
     def _begin(self) -> None:
-        self._replay = Replay()
-        self._truth: Truth | None = None
-        self._owner: Owner | None = None
+        self._replay = ShardReplay()
+        self._truth: RepairPass | None = None
+        self._owner: OwnerRecord | None = None
         self._applied = False
         self._upto = 0
         self._request = 0
         self._tries = 0
         self._proof_ms = NEVER
-        self.trouble: Trouble | None = None
+        self.trouble: RetryReason | None = None
         """Why its step is tried again."""
         self._then: Callable[[], None] | None = None
         self._then_ms = NEVER
@@ -64,30 +64,30 @@ class Taking:
 
     # What is heard.
 
-    def heard(self, event: ev.Answer) -> None:
+    def heard(self, event: ev.ShardAnswer) -> None:
         """An answer; one that nobody waits for is dropped."""
         if self.following is not None:
-            self._heard_beside(self.following, event)
-        if event.request != self._request or isinstance(event, ev.ProducerTold | ev.TxnAnswered):
+            self._handle_transaction_answer(self.following, event)
+        if event.request != self._request or isinstance(event, ev.ProducerDescribed | ev.ClientBatchAnswered):
             return
         self._request = 0
-        self.trouble = ev.trouble_of(event)
-        if isinstance(event, ev.Fetched):
+        self.trouble = ev.retry_reason_of(event)
+        if isinstance(event, ev.LogFetched):
             self._fetched(event)
-        elif isinstance(event, ev.Applied):
+        elif isinstance(event, ev.LoadFinished):
             self._serve()
-        elif isinstance(event, ev.Failed) or event.code:
+        elif isinstance(event, ev.RequestWithoutAnswer) or event.code:
             self._again()
-        elif isinstance(event, ev.EndTold):
+        elif isinstance(event, ev.LogEndFound):
             self._tries, self._upto = 0, event.offset
             self._fetch()
         else:
             self._tries = 0
             self._own(event)
 
-    def outcome(self, outcome: Done | Broken) -> None:
+    def outcome(self, outcome: BatchAcknowledged | AppendsBroken) -> None:
         """What became of something that the shard wrote."""
-        if isinstance(outcome, Broken):
+        if isinstance(outcome, AppendsBroken):
             self._broken(outcome)
             return
         why = self._ground.losses.acked(self.shard, outcome.offset, len(outcome.batch.records), outcome.start)
@@ -97,15 +97,15 @@ class Taking:
         if self.stage is Stage.OWN:
             self._owned(outcome.offset)
         elif outcome.batch.position and self.stage in SERVING:
-            self._ground.out.append(ef.Released(self.shard, outcome.batch.position))
+            self._ground.out.append(ef.ReleaseAnswers(self.shard, outcome.batch.position))
         if self.following is not None and outcome.offset >= 0:
             self.following.acked(outcome.offset + len(outcome.batch.records))
         if self.stage is Stage.REPAIR and self._ground.appends.is_empty(self.shard):
             self._finish()
 
-    def _heard_beside(self, following: Following, event: ev.Answer) -> None:
+    def _handle_transaction_answer(self, following: OpenTransactions, event: ev.ShardAnswer) -> None:
         """KB-E3, KB-E4. Whoever reads on may find that somebody else owns the shard (KB-F5)."""
-        if isinstance(event, ev.ProducerGiven | ev.EndTold | ev.Applied):
+        if isinstance(event, ev.ProducerInitialized | ev.LogEndFound | ev.LoadFinished):
             return
         if why := following.heard(event):
             self._drop(why, again=True)
@@ -153,7 +153,7 @@ class Taking:
 
     def _ask_end(self) -> None:
         self._request = self._ground.number()
-        self._ground.out.append(ef.AskEnd(self.shard, self._request))
+        self._ground.out.append(ef.FindLogEnd(self.shard, self._request))
 
     def _fetch(self) -> None:
         """The next part of what is wanted; on to the next stage where there is nothing more."""
@@ -162,9 +162,9 @@ class Taking:
             self._read_all()
             return
         self._request = self._ground.number()
-        self._ground.out.append(ef.Fetch(self.shard, self._request, at, self._upto))
+        self._ground.out.append(ef.FetchLog(self.shard, self._request, at, self._upto))
 
-    def _fetched(self, event: ev.Fetched) -> None:
+    def _fetched(self, event: ev.LogFetched) -> None:
         if event.code == OFFSET_OUT_OF_RANGE:
             self._out_of_range(event.start_offset)
         elif event.code:
@@ -177,11 +177,11 @@ class Taking:
             before = self._replay.position
             records = self._replay.take_all(event.batches)
             if records:
-                self._ground.out.append(ef.Apply(self.shard, records, not self._applied))
+                self._ground.out.append(ef.ApplyRecords(self.shard, records, not self._applied))
                 self._applied = True
             self._goes_on(self._replay, before, event.next_offset)
 
-    def _goes_on(self, replay: Replay, before: int, next_offset: int) -> None:
+    def _goes_on(self, replay: ShardReplay, before: int, next_offset: int) -> None:
         replay.position = max(replay.position, next_offset)
         if replay.position > before:
             self._tries = 0
@@ -236,11 +236,11 @@ class Taking:
         self._request = self._ground.number()
         self._ground.out.append(ef.InitProducer(self.shard, self._request))
 
-    def _own(self, given: ev.ProducerGiven) -> None:
+    def _own(self, given: ev.ProducerInitialized) -> None:
         ground, before = self._ground, self._replay.owner
         settings = ground.settings
         self.stage = Stage.OWN
-        self._owner = Owner(
+        self._owner = OwnerRecord(
             before.turn + 1 if before is not None else 1,
             settings.node,
             given.producer,
@@ -249,7 +249,7 @@ class Taking:
             settings.kafka,
             settings.wall_ms + ground.now_ms,
         )
-        record = owner_record(self._owner)
+        record = encode_owner_record(self._owner)
         ground.appends.open(self.shard, given.producer)
         ground.appends.append(self.shard, [record], len(record[0]) + len(record[1] or b""))
 
@@ -281,7 +281,7 @@ class Taking:
             self._repair()
             return
         self.stage = Stage.TRUTH
-        self._truth = Truth(keys, 0, self._replay.position)
+        self._truth = RepairPass(keys, 0, self._replay.position)
         self._upto = self._replay.position
         self._fetch()
 
@@ -315,14 +315,14 @@ class Taking:
     def _finish(self) -> None:
         self.stage = Stage.FINISH
         self._request = self._ground.number()
-        self._ground.out.append(ef.Finish(self.shard, self._request))
+        self._ground.out.append(ef.FinishLoad(self.shard, self._request))
 
     def _serve(self) -> None:
         assert self._owner is not None
         ground, replay = self._ground, self._replay
         self.stage = Stage.SERVE
         self._refresh_ms = ground.now_ms + ground.settings.owner_refresh_ms
-        report = ef.Report(
+        report = ef.AcquisitionReport(
             self._owner,
             replay.before,
             cause_of(replay.before, ground.settings.node, ground.settings.instance, self._deal),
@@ -335,8 +335,8 @@ class Taking:
             tuple(replay.pending),
             ground.gave_up.pop(self.shard, ""),
         )
-        self.following = Following(self.shard, ground, replay)
-        ground.out.append(ef.Serve(self.shard, report))
+        self.following = OpenTransactions(self.shard, ground, replay)
+        ground.out.append(ef.ServeShard(self.shard, report))
 
     def _look_at_lease(self) -> None:
         ground = self._ground
@@ -354,11 +354,11 @@ class Taking:
     def leave(self) -> None:
         """KB-F8. `is_gone` tells when it is done."""
         if self.stage is Stage.SERVE:
-            self._ground.out.append(ef.Refuse(self.shard))
+            self._ground.out.append(ef.RefuseRequests(self.shard))
             self.stage = Stage.LEAVE
 
     @property
-    def may_go(self) -> bool:
+    def may_let_go(self) -> bool:
         """KB-F8: nothing is to be waited for any more before the shard is let go of."""
         if self.stage is not Stage.LEAVE or not self._ground.may_write:
             return True
@@ -369,8 +369,8 @@ class Taking:
         """The shard is not this node's any more."""
         self._forget(why, again=False, other=None)
 
-    def loses_topic(self) -> None:
-        """The whole topic is not what it was: `Ground.topic_lost`. Begins anew once it is."""
+    def lose_topic(self) -> None:
+        """The whole topic is not what it was: `OwnershipContext.topic_lost`. Begins anew once it is."""
         self._forget(self._ground.topic_lost, again=True, other=None)
         self._wait_for_operator(0)
 
@@ -386,10 +386,10 @@ class Taking:
         self.stage = Stage.LOST
         self._then, self._then_ms = self._anew, self._ground.now_ms + ms
 
-    def _broken(self, broken: Broken) -> None:
+    def _broken(self, broken: AppendsBroken) -> None:
         why = broken.why.value if not broken.code else f"{broken.why.value} (code {broken.code})"
-        fenced_ms = self._ground.now_ms if broken.why is Why.FENCED else NEVER
-        if self.stage in (Stage.OWN, Stage.REPAIR) and broken.why is not Why.TOO_LARGE:
+        fenced_ms = self._ground.now_ms if broken.why is AppendFailure.FENCED else NEVER
+        if self.stage in (Stage.OWN, Stage.REPAIR) and broken.why is not AppendFailure.TOO_LARGE:
             # Nobody was served: what was read holds, and the next turn begins.
             self._ground.appends.close(self.shard)
             self._later(self._catch_up)
@@ -402,7 +402,7 @@ class Taking:
         self._truth = None
         self._read()
 
-    def _drop(self, why: str, *, again: bool = True, other: Owner | None = None) -> None:
+    def _drop(self, why: str, *, again: bool = True, other: OwnerRecord | None = None) -> None:
         """KB-F5, KB-A4: the one path by which a shard that was served goes. It is taken anew while it is dealt to
         us."""
         leaving = self.stage is Stage.LEAVE
@@ -412,7 +412,7 @@ class Taking:
         self._tries += 1
         self._then, self._then_ms = (
             self._anew,
-            self._ground.now_ms + back_off(self._ground.settings.limits, self._tries),
+            self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries),
         )
 
     def _anew(self) -> None:
@@ -421,14 +421,14 @@ class Taking:
         self._begin()
         self._tries, self._proof_ms = tries, proof_ms
 
-    def _forget(self, why: str, *, again: bool, other: Owner | None) -> None:
+    def _forget(self, why: str, *, again: bool, other: OwnerRecord | None) -> None:
         self._ground.appends.close(self.shard)
         self.following = None
         self._request, self._then = 0, None
         if self.stage in SERVING:
             self._ground.gave_up[self.shard] = why
         if self._applied or self.stage in SERVING or self.stage is Stage.FINISH:
-            self._ground.out.append(ef.Unload(self.shard, why, again, other))
+            self._ground.out.append(ef.UnloadShard(self.shard, why, again, other))
         self._applied = False
         if self.stage in SERVING or self.stage is Stage.FINISH:
             self.stage = Stage.INIT
@@ -447,4 +447,4 @@ class Taking:
     def _later(self, step: Callable[[], None]) -> None:
         self._tries += 1
         self._then = step
-        self._then_ms = self._ground.now_ms + back_off(self._ground.settings.limits, self._tries)
+        self._then_ms = self._ground.now_ms + back_off_ms(self._ground.settings.limits, self._tries)

@@ -22,26 +22,26 @@ MOST_REMEMBERED = 8
 """Ids of a name that went."""
 
 
-class Topic(NamedTuple):
+class UpstreamTopic(NamedTuple):
     """id: 16 bytes, Kafka's. partitions: how many."""
 
     id: bytes
     partitions: int
 
 
-class Change(NamedTuple):
+class TopicChange(NamedTuple):
     """What became of topics. gone: with the ids that went. created, grown: as they are now; one whose id was not known
     has grown as well."""
 
-    created: Mapping[str, Topic]
-    grown: Mapping[str, Topic]
+    created: Mapping[str, UpstreamTopic]
+    grown: Mapping[str, UpstreamTopic]
     gone: Mapping[str, bytes]
 
     def __bool__(self) -> bool:
         return bool(self.created or self.grown or self.gone)
 
 
-class Question(NamedTuple):
+class TopicQuestion(NamedTuple):
     """Metadata is to be asked about a topic, by its name and by its id, of another broker than `besides` (-1: any)."""
 
     name: str
@@ -50,7 +50,7 @@ class Question(NamedTuple):
 
 
 @dataclass(slots=True)
-class Unseen:
+class TopicUnseen:
     """since_ms: when an answer first left it out. broker: the one that knew neither name nor id, at said_ms."""
 
     since_ms: int
@@ -60,32 +60,32 @@ class Unseen:
 
 
 @dataclass(slots=True)
-class _Known:
-    topic: Topic
-    unseen: Unseen | None = None
+class _KnownTopic:
+    topic: UpstreamTopic
+    unseen: TopicUnseen | None = None
 
 
 @dataclass(slots=True)
-class _Draft:
-    created: dict[str, Topic] = field(default_factory=dict)
-    grown: dict[str, Topic] = field(default_factory=dict)
+class _ChangeDraft:
+    created: dict[str, UpstreamTopic] = field(default_factory=dict)
+    grown: dict[str, UpstreamTopic] = field(default_factory=dict)
     gone: dict[str, bytes] = field(default_factory=dict)
 
-    def done(self) -> Change:
-        return Change(self.created, self.grown, self.gone)
+    def done(self) -> TopicChange:
+        return TopicChange(self.created, self.grown, self.gone)
 
 
-class TopicsSeen:
+class TopicPresence:
     """Moments are ms of the node's clock."""
 
     def __init__(self, gone_after_ms: int = 60_000) -> None:
         """gone_after_ms: `engine.kafka.topic.gone.after.ms`."""
         self._gone_after_ms = gone_after_ms
-        self._topics: dict[str, _Known] = {}
+        self._topics: dict[str, _KnownTopic] = {}
         self._former: dict[str, list[bytes]] = {}
 
     @property
-    def topics(self) -> dict[str, Topic]:
+    def topics(self) -> dict[str, UpstreamTopic]:
         """All that are, unseen ones too."""
         return {name: known.topic for name, known in self._topics.items()}
 
@@ -95,39 +95,39 @@ class TopicsSeen:
             name: now_ms - known.unseen.since_ms for name, known in self._topics.items() if known.unseen is not None
         }
 
-    def heard(self, topics: Mapping[str, Topic], now_ms: int) -> Change:
+    def heard(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicChange:
         """Metadata of all topics, as one broker told it; those with an error are to be left out."""
-        draft = _Draft()
+        draft = _ChangeDraft()
         for name, topic in topics.items():
             self._saw(name, topic, draft)
         for name, known in self._topics.items():
             if name not in topics and known.unseen is None:
-                known.unseen = Unseen(now_ms, now_ms)
+                known.unseen = TopicUnseen(now_ms, now_ms)
         return draft.done()
 
-    def heard_of(self, topics: Mapping[str, Topic]) -> Change:
+    def learn_some(self, topics: Mapping[str, UpstreamTopic]) -> TopicChange:
         """Metadata of some topics: says nothing of others."""
-        draft = _Draft()
+        draft = _ChangeDraft()
         for name, topic in topics.items():
             self._saw(name, topic, draft)
         return draft.done()
 
-    def recalled(self, topics: Mapping[str, Topic], now_ms: int) -> Change:
+    def recalled(self, topics: Mapping[str, UpstreamTopic], now_ms: int) -> TopicChange:
         """Topics in which groups have positions, as the state log has them. One that no answer has told of since this
         process began may be gone, or not shown to us: it is there, and unseen, until brokers say otherwise. Its
         partitions are at least those with positions; its id is NO_ID where no position has one."""
-        draft = _Draft()
+        draft = _ChangeDraft()
         for name, topic in topics.items():
             if name in self._topics:
                 continue
             if topic.id in self._former.get(name, ()):
                 draft.gone[name] = topic.id
             else:
-                self._topics[name] = _Known(topic, Unseen(now_ms, now_ms))
+                self._topics[name] = _KnownTopic(topic, TopicUnseen(now_ms, now_ms))
                 draft.created[name] = topic
         return draft.done()
 
-    def _saw(self, name: str, topic: Topic, draft: _Draft) -> None:
+    def _saw(self, name: str, topic: UpstreamTopic, draft: _ChangeDraft) -> None:
         if topic.id in self._former.get(name, ()):
             return
         known = self._topics.get(name)
@@ -135,35 +135,35 @@ class TopicsSeen:
             self._goes(name, draft)
             known = None
         if known is None:
-            self._topics[name] = _Known(topic)
+            self._topics[name] = _KnownTopic(topic)
             draft.created[name] = topic
             return
         known.unseen = None
         count = max(topic.partitions, known.topic.partitions)
         if (topic.id, count) != known.topic:
-            known.topic = draft.grown[name] = Topic(topic.id, count)
+            known.topic = draft.grown[name] = UpstreamTopic(topic.id, count)
 
-    def _goes(self, name: str, draft: _Draft) -> None:
+    def _goes(self, name: str, draft: _ChangeDraft) -> None:
         gone = self._topics.pop(name).topic.id
         draft.gone[name] = gone
         self._former[name] = [*self._former.get(name, ())[1 - MOST_REMEMBERED :], gone]
 
-    def questions(self, now_ms: int) -> list[Question]:
+    def questions(self, now_ms: int) -> list[TopicQuestion]:
         """What is to be asked now; each is asked again, later, if no answer comes."""
         found = []
         for name, known in self._topics.items():
             if known.unseen is not None and known.unseen.ask_ms <= now_ms:
                 known.unseen.ask_ms = now_ms + ASK_AGAIN_MS
-                found.append(Question(name, known.topic.id, known.unseen.broker))
+                found.append(TopicQuestion(name, known.topic.id, known.unseen.broker))
         return found
 
     def answered(
-        self, question: Question, broker: int, name_code: int, id_code: int, now_ms: int, *, only: bool = False
-    ) -> Change:
+        self, question: TopicQuestion, broker: int, name_code: int, id_code: int, now_ms: int, *, only: bool = False
+    ) -> TopicChange:
         """What a broker said of the name, and of the id. Who knows one of them ends the doubt for now: the next whole
         answer that leaves the topic out begins anew. Another error says nothing. only: there is no other broker, so
         that its own word counts a second time."""
-        draft = _Draft()
+        draft = _ChangeDraft()
         known = self._topics.get(question.name)
         if known is None or known.unseen is None or known.topic.id != question.id:
             return draft.done()
@@ -183,5 +183,5 @@ class TopicsSeen:
         return min(_moments(self._topics.values()), default=None)
 
 
-def _moments(topics: Iterable[_Known]) -> Iterable[int]:
+def _moments(topics: Iterable[_KnownTopic]) -> Iterable[int]:
     return (known.unseen.ask_ms for known in topics if known.unseen is not None)

@@ -14,11 +14,18 @@ Kafka's own coordinator (tests/integration/engine/test_pending_truth.py asks it)
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from muster.coordinator.ownership.facts import KEPT_KEY, OWN, Owner, Producer, Record, read_owner
-from muster.coordinator.ownership.losses import Accepted, read_accepted
+from muster.coordinator.ownership.facts import (
+    KEPT_KEY,
+    OWN_KEY,
+    OwnerRecord,
+    ProducerEpoch,
+    ShardRecord,
+    decode_owner_record,
+)
+from muster.coordinator.ownership.losses import AcceptedLoss, decode_accepted_loss
 
 
-class Seen(NamedTuple):
+class LogBatch(NamedTuple):
     """A batch as it was read. next_offset: where the next one may begin.
 
     marker: of a control batch: whether it commits; None: it holds records.
@@ -26,13 +33,13 @@ class Seen(NamedTuple):
 
     base_offset: int
     next_offset: int
-    producer: Producer
-    records: Sequence[Record] = ()
+    producer: ProducerEpoch
+    records: Sequence[ShardRecord] = ()
     transactional: bool = False
     marker: bool | None = None
 
 
-class Replay:
+class ShardReplay:
     """Where a pass over a shard's log stands.
 
     position: the next offset. owner: of the latest owner record; before: of the one before it. owners: all owner
@@ -47,18 +54,18 @@ class Replay:
 
     def __init__(self, position: int = 0) -> None:
         self.position = position
-        self.owner: Owner | None = None
-        self.before: Owner | None = None
+        self.owner: OwnerRecord | None = None
+        self.before: OwnerRecord | None = None
         self.owners: list[tuple[int, bytes]] = []
         self.unfenced = False
         self.voids = 0
         self.to_repair: dict[bytes, int] = {}
-        self.pending: dict[int, dict[bytes, Record]] = {}
+        self.pending: dict[int, dict[bytes, ShardRecord]] = {}
         self._waiting_for: dict[bytes, set[int]] = {}
         """The same by key: a log has many records, and at times many transactions at once."""
-        self.accepted: Accepted | None = None
+        self.accepted: AcceptedLoss | None = None
 
-    def take(self, batch: Seen) -> Sequence[Record]:
+    def take(self, batch: LogBatch) -> Sequence[ShardRecord]:
         """The records that count from here on, oldest first. A batch that was taken before is passed over."""
         if batch.next_offset <= self.position:
             return ()
@@ -83,15 +90,15 @@ class Replay:
             self._overtakes(records)
         return records
 
-    def take_all(self, batches: Iterable[Seen]) -> list[Record]:
+    def take_all(self, batches: Iterable[LogBatch]) -> list[ShardRecord]:
         return [record for batch in batches for record in self.take(batch)]
 
-    def _own(self, batch: Seen) -> Sequence[Record]:
+    def _own(self, batch: LogBatch) -> Sequence[ShardRecord]:
         """The engine's own records are nobody's state. An owner record counts when its turn is new; so of two that
         took the same turn the first did."""
         for record in batch.records:
-            self.accepted = read_accepted(record) or self.accepted
-            owner = read_owner(record)
+            self.accepted = decode_accepted_loss(record) or self.accepted
+            owner = decode_owner_record(record)
             if owner is not None:
                 assert record.key is not None
                 self.owners.append((owner.turn, record.key))
@@ -101,14 +108,14 @@ class Replay:
                     self.before, self.owner = self.owner, owner
             elif self.owner is not None and batch.producer == self.owner.producer and record.key == KEPT_KEY:
                 self.unfenced = False
-        return [record for record in batch.records if (record.key or b"")[:1] != bytes([OWN])]
+        return [record for record in batch.records if (record.key or b"")[:1] != bytes([OWN_KEY])]
 
-    def _void(self, records: Sequence[Record]) -> Sequence[Record]:
+    def _void(self, records: Sequence[ShardRecord]) -> Sequence[ShardRecord]:
         self.voids += len(records)
         self.to_repair.update((record.key, record.offset) for record in records if record.key is not None)
         return ()
 
-    def _ended(self, producer_id: int, *, committed: bool) -> Sequence[Record]:
+    def _ended(self, producer_id: int, *, committed: bool) -> Sequence[ShardRecord]:
         ended = self.pending.pop(producer_id, {})
         for key in ended:
             self._waits_no_more(key, producer_id)
@@ -118,7 +125,7 @@ class Replay:
         self._overtakes(records)
         return records
 
-    def _overtakes(self, records: Sequence[Record]) -> None:
+    def _overtakes(self, records: Sequence[ShardRecord]) -> None:
         """These count, and are the newest of their keys unless something with a higher offset is there."""
         for record in records:
             key = record.key
@@ -143,17 +150,17 @@ class Replay:
         return [key for key in self.to_repair if key not in self._waiting_for]
 
 
-class Truth:
+class RepairPass:
     """What counts for some keys: a pass of its own, over the same part of the log (KB-S7)."""
 
     __slots__ = ("replay", "upto", "values")
 
     def __init__(self, keys: Iterable[bytes], start: int, upto: int) -> None:
         self.values: dict[bytes, bytes | None] = dict.fromkeys(keys)
-        self.replay = Replay(start)
+        self.replay = ShardReplay(start)
         self.upto = upto
 
-    def take(self, batches: Iterable[Seen]) -> None:
+    def take(self, batches: Iterable[LogBatch]) -> None:
         for batch in batches:
             if batch.base_offset >= self.upto:
                 self.replay.position = max(self.replay.position, batch.next_offset)

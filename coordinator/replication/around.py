@@ -3,21 +3,21 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
 from muster.coordinator.cluster.image import ClusterState
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.copies.fetch_desk import ControllerDesk
 
 
-class Seated(NamedTuple):
+class CurrentController(NamedTuple):
     """Who holds `/controller`, as last seen, and where it is reached."""
 
     node: int
     address: Address
 
 
-class Around(NamedTuple):
+class ControllerSide(NamedTuple):
     """What the node's other half, the one at ZooKeeper, is to this one.
 
     controller: who it is, as last seen; None: nobody. node_epoch: of this node's registration, NO_EPOCH while it has
@@ -26,7 +26,7 @@ class Around(NamedTuple):
     heard: the controller has said how the cluster stands.
     """
 
-    controller: Callable[[], Seated | None]
+    controller: Callable[[], CurrentController | None]
     node_epoch: Callable[[], int]
     register_anew: Callable[[], None]
     broke: Callable[[int], None]
@@ -36,14 +36,14 @@ class Around(NamedTuple):
     heard: Callable[[], None] = lambda: None
 
 
-class NoController:
+class NoControllerDesk:
     """The desk of a node that is not the controller."""
 
-    async def alter_partition(self, node: Any, items: Any) -> IsrAltered:
-        return IsrAltered(ErrorCode.NOT_CONTROLLER)
+    async def alter_partition(self, node: Any, items: Any) -> AlterPartitionResult:
+        return AlterPartitionResult(ErrorCode.NOT_CONTROLLER)
 
-    async def controlled_shutdown(self, node: Any) -> ShutdownAnswered:
-        return ShutdownAnswered(ErrorCode.NOT_CONTROLLER)
+    async def controlled_shutdown(self, node: Any) -> ShutdownResult:
+        return ShutdownResult(ErrorCode.NOT_CONTROLLER)
 
     async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
         return ClusterState(ErrorCode.NOT_CONTROLLER)

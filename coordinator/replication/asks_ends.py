@@ -6,24 +6,24 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.ends import EARLIEST, Place
-from muster.coordinator.replication.wire.links import Calling, Links, address_in
+from muster.coordinator.replication.ends import EARLIEST, PartitionKey
+from muster.coordinator.replication.wire.links import LinkSettings, NodeLinks, address_in
 from muster.coordinator.replication.wire.reaching import LinkError
-from muster.coordinator.replication.wire.words import GroupsWithSettings, LogsAsked
+from muster.coordinator.replication.wire.words import GroupsWithSettings, LogEndsQuery
 
-PATIENCE_S: Final = 2.0
+CLIENT_PATIENCE_S: Final = 2.0
 
 log = structlog.get_logger("muster.cluster")
 
 
-class AsksByDoor:
+class LogEndsClient:
     """Questions have links of their own: an answer may take its time."""
 
-    def __init__(self, image: Image, calling: Calling) -> None:
+    def __init__(self, image: ClusterImage, calling: LinkSettings) -> None:
         self._image = image
-        self._links = Links(calling, lambda node: address_in(image, node))
+        self._links = NodeLinks(calling, lambda node: address_in(image, node))
 
     def close(self) -> None:
         self._links.close()
@@ -32,17 +32,17 @@ class AsksByDoor:
         """Of those that the node coordinates; COORDINATOR_NOT_AVAILABLE where it does not say."""
         try:
             link = await self._links.to(node)
-            return await link.groups_with_settings(deadline_s=PATIENCE_S)
+            return await link.groups_with_settings(deadline_s=CLIENT_PATIENCE_S)
         except LinkError as error:
             log.debug("a node does not say which groups have settings", node=node, why=str(error))
             return GroupsWithSettings(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
+    async def __call__(self, node: int, places: Sequence[PartitionKey], timestamp: int) -> Mapping[PartitionKey, int]:
         topics = self._image.topics
         known = tuple((topics[topic].topic_id, number) for topic, number in places if topic in topics)
         try:
             link = await self._links.to(node)
-            told = await link.log_ends(LogsAsked(timestamp == EARLIEST, known), deadline_s=PATIENCE_S)
+            told = await link.log_ends(LogEndsQuery(timestamp == EARLIEST, known), deadline_s=CLIENT_PATIENCE_S)
         except LinkError as error:
             log.debug("a node does not say where logs end", node=node, why=str(error))
             return {}

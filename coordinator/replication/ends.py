@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from muster.coordinator.cluster.facts import NOBODY
-from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.cluster.facts import NO_NODE_ID
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
 from muster.storage.errors import NotKnownYet
 
-Place: TypeAlias = tuple[str, int]
+PartitionKey: TypeAlias = tuple[str, int]
 
 PERIOD_MS: Final = 1_000
 STALE_MS: Final = 30_000
@@ -49,21 +49,23 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 
-class Span(NamedTuple):
+class LogSpan(NamedTuple):
     """The first offset of a log, and its high watermark."""
 
     start: int
     end: int
 
 
-class Ask(Protocol):
+class AskLogEnds(Protocol):
     """Asks the leader of partitions where they begin (EARLIEST) or end (LATEST). What it does not tell is left out,
     and all of it where it does not answer in time."""
 
-    def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Awaitable[Mapping[Place, int]]: ...
+    def __call__(
+        self, node: int, places: Sequence[PartitionKey], timestamp: int
+    ) -> Awaitable[Mapping[PartitionKey, int]]: ...
 
 
-class Wanted:
+class WantedEnds:
     """A partition that somebody asked about."""
 
     __slots__ = ("asked_ms", "end", "end_ms", "start", "start_ms", "tried")
@@ -74,25 +76,25 @@ class Wanted:
         self.start = self.end = -1
         self.start_ms = self.end_ms = -STALE_MS
 
-    def span(self, now_ms: int) -> Span | None:
+    def span(self, now_ms: int) -> LogSpan | None:
         if self.start < 0 or self.end < 0 or now_ms - self.end_ms >= STALE_MS:
             return None
-        return Span(min(self.start, self.end), self.end)
+        return LogSpan(min(self.start, self.end), self.end)
 
 
-class Questions(NamedTuple):
+class LeaderQuestions(NamedTuple):
     """For one leader."""
 
-    ends: list[Place]
-    starts: list[Place]
+    ends: list[PartitionKey]
+    starts: list[PartitionKey]
 
 
-class Book:
+class LogEndCache:
     """What is wanted, and what is known of it. Pure: moments in ms come as arguments."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._wanted: dict[Place, Wanted] = {}
+        self._wanted: dict[PartitionKey, WantedEnds] = {}
         self._untried = 0
 
     def __len__(self) -> int:
@@ -103,18 +105,18 @@ class Book:
         """Between two rounds about everything."""
         return max(PERIOD_MS, len(self._wanted) * 1_000 // A_SECOND)
 
-    def look(self, place: Place, now_ms: int) -> Span | None:
+    def look(self, place: PartitionKey, now_ms: int) -> LogSpan | None:
         """What is known of it now; it is asked for from here on."""
         wanted = self._wanted.get(place)
         if wanted is not None:
             wanted.asked_ms = now_ms
             return wanted.span(now_ms)
         if len(self._wanted) < self._most:
-            self._wanted[place] = Wanted(now_ms)
+            self._wanted[place] = WantedEnds(now_ms)
             self._untried += 1
         return None
 
-    def wanted(self) -> list[Place]:
+    def wanted(self) -> list[PartitionKey]:
         """All that no round was about yet."""
         return [place for place, wanted in self._wanted.items() if not wanted.tried] if self._untried else []
 
@@ -123,7 +125,7 @@ class Book:
         """Whether there is any such."""
         return self._untried > 0
 
-    def tried(self, places: Iterable[Place]) -> None:
+    def tried(self, places: Iterable[PartitionKey]) -> None:
         """A round about them is over, whoever has answered."""
         for place in places:
             wanted = self._wanted.get(place)
@@ -131,19 +133,19 @@ class Book:
                 wanted.tried = True
                 self._untried -= 1
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[PartitionKey]:
         """All that is wanted."""
         return list(self._wanted)
 
     def due(
         self,
-        leader_of: Callable[[Place], int],
+        leader_of: Callable[[PartitionKey], int],
         now_ms: int,
         *,
         everything: bool = True,
-        among: Iterable[Place] | None = None,
-        found: dict[int, Questions] | None = None,
-    ) -> dict[int, Questions]:
+        among: Iterable[PartitionKey] | None = None,
+        found: dict[int, LeaderQuestions] | None = None,
+    ) -> dict[int, LeaderQuestions]:
         """What to ask whom; only what is not known, unless `everything` is to be asked for.
 
         among: only of these; None: of all that is wanted. found: what others of this round are asked about, to which
@@ -157,14 +159,14 @@ class Book:
             if now_ms - wanted.asked_ms >= FORGET_MS:
                 del self._wanted[place]
                 self._untried -= not wanted.tried
-            elif (everything or wanted.span(now_ms) is None) and (leader := leader_of(place)) != NOBODY:
-                questions = found.setdefault(leader, Questions([], []))
+            elif (everything or wanted.span(now_ms) is None) and (leader := leader_of(place)) != NO_NODE_ID:
+                questions = found.setdefault(leader, LeaderQuestions([], []))
                 questions.ends.append(place)
                 if wanted.start < 0 or now_ms - wanted.start_ms >= STARTS_EVERY_MS:
                     questions.starts.append(place)
         return found
 
-    def told(self, timestamp: int, offsets: Mapping[Place, int], now_ms: int) -> None:
+    def told(self, timestamp: int, offsets: Mapping[PartitionKey, int], now_ms: int) -> None:
         for place, offset in offsets.items():
             wanted = self._wanted.get(place)
             if wanted is None:
@@ -175,15 +177,15 @@ class Book:
                 wanted.end, wanted.end_ms = offset, now_ms
 
 
-class EndsElsewhere:
+class RemoteLogEnds:
     """Made in the loop it lives in. `leader_of` is NOBODY where nobody leads; `failed` hears of mistakes."""
 
     def __init__(
         self,
-        leader_of: Callable[[Place], int],
-        ask: Ask,
+        leader_of: Callable[[PartitionKey], int],
+        ask: AskLogEnds,
         now_ms: Callable[[], int],
-        failed: Failed,
+        failed: TaskFailed,
         *,
         soon_s: float = SOON_S,
         patience_s: float = PATIENCE_S,
@@ -193,13 +195,13 @@ class EndsElsewhere:
         self._now_ms = now_ms
         self._soon_s = soon_s
         self._patience_s = patience_s
-        self._book = Book()
+        self._book = LogEndCache()
         self._lock = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._news = asyncio.Event()
         self._rounds: list[asyncio.Future[None]] = []
         self._next_ms = 0
-        self._tasks = Tasks(failed)
+        self._tasks = SupervisedTasks(failed)
 
     def start(self) -> None:
         self._tasks.start(self._run())
@@ -210,7 +212,7 @@ class EndsElsewhere:
         for each in self._rounds:
             each.cancel()
 
-    def spans(self, places: Iterable[Place]) -> list[Span | None]:
+    def spans(self, places: Iterable[PartitionKey]) -> list[LogSpan | None]:
         """What is known of each now; None: nothing yet, or nothing any more."""
         now_ms = self._now_ms()
         with self._lock:
@@ -221,7 +223,7 @@ class EndsElsewhere:
             self._loop.call_soon_threadsafe(self._news.set)
         return found
 
-    def span(self, place: Place) -> Span:
+    def span(self, place: PartitionKey) -> LogSpan:
         """Raises NotKnownYet, with which a thread may wait."""
         [found] = self.spans([place])
         if found is None:
@@ -273,9 +275,9 @@ class EndsElsewhere:
                 async with asyncio.timeout(max(0, self._next_ms - self._now_ms()) / 1_000):
                     await self._news.wait()
 
-    async def _due(self, now_ms: int, *, everything: bool) -> dict[int, Questions]:
+    async def _due(self, now_ms: int, *, everything: bool) -> dict[int, LeaderQuestions]:
         """In slices: others have their turn in between."""
-        found: dict[int, Questions] = {}
+        found: dict[int, LeaderQuestions] = {}
         with self._lock:
             places = self._book.places()
         for at in range(0, len(places), LOOKED_AT_ONCE):
@@ -286,7 +288,7 @@ class EndsElsewhere:
                 self._book.due(self._leader_of, now_ms, everything=everything, among=among, found=found)
         return found
 
-    async def _asked(self, leader: int, questions: Questions) -> None:
+    async def _asked(self, leader: int, questions: LeaderQuestions) -> None:
         for timestamp, places in ((EARLIEST, questions.starts), (LATEST, questions.ends)):
             for at in range(0, len(places), AT_ONCE):
                 told = await self._ask(leader, places[at : at + AT_ONCE], timestamp)

@@ -8,18 +8,18 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NoReturn, Protocol, TypeAlias
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
-from muster.coordinator.cluster.image import Changes, Image, TopicView
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges, TopicView
 from muster.coordinator.cluster.leader import ALL
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.ends import EndsElsewhere, Span
+from muster.coordinator.replication.ends import LogSpan, RemoteLogEnds
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
     InvalidPartitions,
-    InvalidTopic,
+    InvalidTopicName,
     NotEnoughReplicas,
     NotLeaderOrFollower,
     StorageError,
@@ -28,8 +28,8 @@ from muster.storage.errors import (
 )
 from muster.storage.logs.log import Log
 from muster.storage.producers.state import OnRecord
-from muster.storage.topics.catalog import PRIVATE_TOPICS, alike, check_name
-from muster.storage.topics.plans import Plans
+from muster.storage.topics.catalog import PRIVATE_TOPICS, check_topic_name, colliding_name
+from muster.storage.topics.plans import TopicPlans
 from muster.storage.types import Appended, Topic
 from muster.storage.types import TopicPartition as Place
 
@@ -40,21 +40,21 @@ MOST_PARTITIONS: Final = 100_000
 """Of one topic. A node's own bound, `max.partitions`, is about what it holds, whoever else has copies."""
 
 
-class Side(Protocol):
+class ReplicaSide(Protocol):
     """What is asked of a `ClusterSide`."""
 
     @property
-    def image(self) -> Image: ...
+    def image(self) -> ClusterImage: ...
 
     @property
-    def replicas(self) -> Replicas: ...
+    def replicas(self) -> NodeReplicas: ...
 
-    def on_learned(self, listener: Callable[[Changes], None]) -> None: ...
+    def on_learned(self, listener: Callable[[ImageChanges], None]) -> None: ...
 
     def on_moved(self, listener: Callable[[TopicPartition], None]) -> None: ...
 
 
-class LedBroker(Broker):
+class ReplicatedBroker(Broker):
     """A `Broker` for clients, over the one that holds this node's copies.
 
     What reads and writes records asks `log`; what is said of topics comes from the image, and is made anew for those
@@ -67,7 +67,7 @@ class LedBroker(Broker):
     def __init__(
         self,
         broker: Broker,
-        side: Side,
+        side: ReplicaSide,
         new_ids: NewIds | None = None,
         new_fence: Callable[[], int] | None = None,
     ) -> None:
@@ -85,7 +85,7 @@ class LedBroker(Broker):
         self._new_fence = new_fence or broker.next_fence_id
         self._image = side.image
         self._replicas = side.replicas
-        self._elsewhere: EndsElsewhere | None = None
+        self._elsewhere: RemoteLogEnds | None = None
         self._topic_listeners = []
         self._append_listeners = []
         self._known: dict[str, Topic] = {}
@@ -112,25 +112,25 @@ class LedBroker(Broker):
         name: str,
         partitions: int,
         configs: Mapping[str, str],
-        beside: Plans | None = None,
+        beside: TopicPlans | None = None,
         *,
         internal: bool = False,
     ) -> TopicSettings:
         """Refuse what no node of the cluster would take."""
-        plans = beside or Plans()
-        if alike(name) in PRIVATE_TOPICS:
-            raise InvalidTopic(f"'{name}' is a name that nodes keep for themselves; expected another one.")
-        check_name(name, self._names)
-        check_name(name, plans.alike)
-        if name in self._known or alike(name) in plans.alike:
+        plans = beside or TopicPlans()
+        if colliding_name(name) in PRIVATE_TOPICS:
+            raise InvalidTopicName(f"'{name}' is a name that nodes keep for themselves; expected another one.")
+        check_topic_name(name, self._names)
+        check_topic_name(name, plans.alike)
+        if name in self._known or colliding_name(name) in plans.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
-        check_count(name, 0, partitions)
+        check_partition_count(name, 0, partitions)
         return self.settings.for_topic(dict(configs))
 
     def check_more_partitions(self, name: str, total: int) -> None:
-        check_count(name, self.topic(name).partitions, total)
+        check_partition_count(name, self.topic(name).partitions, total)
 
-    def _learned(self, changes: Changes) -> None:
+    def _learned(self, changes: ImageChanges) -> None:
         """The image has changed, and the replicas have taken it in."""
         new = (moved.place.topic for moved in changes.partitions if moved.before is None)
         if self._take({*changes.configs, *changes.unknown, *changes.deleted.values(), *new}):
@@ -143,10 +143,10 @@ class LedBroker(Broker):
             view = self._image.topics.get(name)
             former = known.pop(name, None)
             if view is not None and name not in PRIVATE_TOPICS:
-                known[name] = topic_of(view)
-                self._names[alike(name)] = name
+                known[name] = topic_from_view(view)
+                self._names[colliding_name(name)] = name
             elif former is not None:
-                self._names.pop(alike(name), None)
+                self._names.pop(colliding_name(name), None)
         told = known.keys() != self._known.keys() or any(
             (topic.id, topic.partitions) != (self._known[name].id, self._known[name].partitions)
             for name, topic in known.items()
@@ -176,9 +176,9 @@ class LedBroker(Broker):
             return UnknownTopicOrPartition(
                 f"Topic '{topic}' has no partition {partition}; its partitions are 0 to {count - 1}."
             )
-        if view.leader == NOBODY:
+        if view.leader == NO_NODE_ID:
             return NotLeaderOrFollower(
-                f"Nobody leads partition {place} at present. Try again.", NOBODY, view.leader_epoch
+                f"Nobody leads partition {place} at present. Try again.", NO_NODE_ID, view.leader_epoch
             )
         if view.leader != self._replicas.me:
             return NotLeaderOrFollower(
@@ -193,10 +193,12 @@ class LedBroker(Broker):
             return NotLeaderOrFollower(
                 f"This node has led partition {place}, but reaches neither ZooKeeper nor any replica in sync: another "
                 "one may lead by now. Look its leader up at another node.",
-                NOBODY,
+                NO_NODE_ID,
                 NO_EPOCH,
             )
-        return NotLeaderOrFollower(f"This node leads partition {place} no more. Look its leader up.", NOBODY, NO_EPOCH)
+        return NotLeaderOrFollower(
+            f"This node leads partition {place} no more. Look its leader up.", NO_NODE_ID, NO_EPOCH
+        )
 
     def gone(self, place: TopicPartition) -> NotLeaderOrFollower:
         """The refusal of what waited here for the copies of others."""
@@ -252,7 +254,7 @@ class LedBroker(Broker):
             self.check_writable(topic)
         return log.append(batches, now_ms, trusted=trusted)
 
-    def asks_elsewhere(self, ends: EndsElsewhere) -> None:
+    def asks_elsewhere(self, ends: RemoteLogEnds) -> None:
         """From here on it is known where logs begin and end that are not here."""
         self._elsewhere = ends
         self.ahead = self._ask_ahead
@@ -292,7 +294,7 @@ class LedBroker(Broker):
         asked = list(places)
         return self._measured(asked, self._disk.starts(asked), lambda span: span.start)
 
-    def _measured(self, places: list[Place], here: list[int], of: Callable[[Span], int]) -> list[int]:
+    def _measured(self, places: list[Place], here: list[int], of: Callable[[LogSpan], int]) -> list[int]:
         """What is known here, and of the others what their leaders said; -1 where that is not known (yet)."""
         if self._elsewhere is None:
             return here
@@ -353,12 +355,12 @@ class LedBroker(Broker):
         self._disk.close()
 
 
-def topic_of(view: TopicView) -> Topic:
+def topic_from_view(view: TopicView) -> Topic:
     """A topic of the image, as the log's edges know topics."""
     return Topic(view.name, view.topic_id, max(view.partitions, default=-1) + 1, view.configs, view.internal)
 
 
-def check_count(name: str, present: int, total: int) -> None:
+def check_partition_count(name: str, present: int, total: int) -> None:
     if total <= present:
         raise InvalidPartitions(f"Topic '{name}' cannot have {total} partitions; expected more than {present}.")
     if total > MOST_PARTITIONS:

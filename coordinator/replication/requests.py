@@ -13,17 +13,17 @@ from typing import Final, Protocol, cast
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.leader import ALL
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
-from muster.coordinator.replication.led_broker import LedBroker, Side
-from muster.storage.broker.group_commit import Arrival, Arrived, GroupCommit, Promise, Waiting
+from muster.coordinator.replication.copies.committing import CommitWaits, LocalWaits, LogStartWaits
+from muster.coordinator.replication.led_broker import ReplicaSide, ReplicatedBroker
+from muster.storage.broker.group_commit import Arrived, GroupCommit, PendingAppend, Promise, Waiting
 from muster.storage.broker.requests import (
     ACKS_NONE,
     KNOWN_ACKS,
     Batches,
     GivenUp,
-    Listed,
     LogRequests,
-    failed,
+    OffsetByTime,
+    refused_partition,
     wall_clock_ms,
 )
 from muster.storage.disk.files import Buffer
@@ -42,17 +42,17 @@ TOGETHER: Final = 32
 """Appends of a partition that wait as one: followers may have the first of a long turn well before its last."""
 
 
-class CommittingSide(Side, Protocol):
+class CommitSide(ReplicaSide, Protocol):
     """What is asked of a `ClusterSide`."""
 
     @property
-    def committing(self) -> Committing: ...
+    def committing(self) -> CommitWaits: ...
 
     @property
-    def keeping(self) -> Keeping: ...
+    def keeping(self) -> LocalWaits: ...
 
     @property
-    def starting(self) -> Starting: ...
+    def starting(self) -> LogStartWaits: ...
 
     def grown(self, places: Iterable[TopicPartition]) -> None: ...
 
@@ -62,18 +62,18 @@ class CommittingSide(Side, Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Ordered(Arrival):
+class ReplicatedArrival(PendingAppend):
     """An arrival, and whose copies it waits for."""
 
     acks: int = ALL
 
 
-class ClusterCommit(GroupCommit):
+class ReplicatedCommit(GroupCommit):
     """Appends at the end of a turn as any group commit does, and leaves the flush to the side."""
 
-    _broker: LedBroker
+    _broker: ReplicatedBroker
 
-    def __init__(self, broker: LedBroker, side: CommittingSide, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, broker: ReplicatedBroker, side: CommitSide, clock_ms: Callable[[], int]) -> None:
         super().__init__(broker, clock_ms)
         self._side = side
         self._kept: Waiting = {}
@@ -85,7 +85,7 @@ class ClusterCommit(GroupCommit):
         """As `GroupCommit.append`. Durable is: committed, or with acks=1 kept here."""
         loop = self.loop
         done: asyncio.Future[Appended] = loop.create_future()
-        self._arrived.setdefault(partition, []).append(Ordered(batches, done, durable, acks=acks))
+        self._arrived.setdefault(partition, []).append(ReplicatedArrival(batches, done, durable, acks=acks))
         if not self._turn_due:
             self._turn_soon(loop)
         return done
@@ -121,10 +121,10 @@ class ClusterCommit(GroupCommit):
 
     def _past_a_disk(self, partition: Place, results: Sequence[Appended | Exception]) -> Sequence[Appended | Exception]:
         """Where the disk refuses, others may have room: they lead instead, and producers go there."""
-        refused = next((each for each in results if is_of_the_disk(each)), None)
+        refused = next((each for each in results if is_disk_failure(each)), None)
         if refused is None or not self._side.unwritable(place := TopicPartition(*partition), str(refused)):
             return results
-        return [self._broker.gone(place) if is_of_the_disk(each) else each for each in results]
+        return [self._broker.gone(place) if is_disk_failure(each) else each for each in results]
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Who waits is put down before the followers are told: they wait for what was appended in this leader epoch."""
@@ -138,7 +138,7 @@ class ClusterCommit(GroupCommit):
             self._wait(TopicPartition(*partition), promises, side.keeping)
         side.grown(places)
 
-    def _wait(self, place: TopicPartition, promises: Sequence[Promise], queue: Committing) -> None:
+    def _wait(self, place: TopicPartition, promises: Sequence[Promise], queue: CommitWaits) -> None:
         for start in range(0, len(promises), TOGETHER):
             some = promises[start : start + TOGETHER]
             queue.tell(place, max(self._end(place, result) for _, result in some), partial(self._told, place, some))
@@ -170,23 +170,25 @@ class ClusterCommit(GroupCommit):
         return self._broker.gone(place)
 
 
-def is_of_the_disk(result: Appended | Exception) -> bool:
+def is_disk_failure(result: Appended | Exception) -> bool:
     return isinstance(result, StorageError) and isinstance(result.__cause__, OSError)
 
 
-def waits_for_all(arrival: Arrival) -> bool:
-    return arrival.durable and cast(Ordered, arrival).acks == ALL
+def waits_for_all(arrival: PendingAppend) -> bool:
+    return arrival.durable and cast(ReplicatedArrival, arrival).acks == ALL
 
 
-class ClusterRequests(LogRequests):
+class ReplicatedRequests(LogRequests):
     """`LogRequests` of a node of a cluster."""
 
-    broker: LedBroker
-    commit: ClusterCommit
+    broker: ReplicatedBroker
+    commit: ReplicatedCommit
 
-    def __init__(self, broker: LedBroker, side: CommittingSide, *, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(
+        self, broker: ReplicatedBroker, side: CommitSide, *, clock_ms: Callable[[], int] = wall_clock_ms
+    ) -> None:
         """clock_ms: the wall clock, for timestamps."""
-        super().__init__(broker, commit=ClusterCommit(broker, side, clock_ms), clock_ms=clock_ms)
+        super().__init__(broker, commit=ReplicatedCommit(broker, side, clock_ms), clock_ms=clock_ms)
         self._side = side
 
     def begin_produce(self, parts: Sequence[Batches], acks: int, timeout_ms: int) -> "list[asyncio.Future[Appended]]":
@@ -194,7 +196,9 @@ class ClusterRequests(LogRequests):
         NotEnoughReplicas (19, nothing is written), NotEnoughReplicasAfterAppend (20), NotLeaderOrFollower (6) or
         RequestTimedOut (7)."""
         if acks not in KNOWN_ACKS:
-            return [failed(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
+            return [
+                refused_partition(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts
+            ]
         append, durable = self.commit.append, acks != ACKS_NONE
         begun = [append((topic, partition), batches, durable=durable, acks=acks) for topic, partition, batches in parts]
         if timeout_ms:
@@ -203,15 +207,15 @@ class ClusterRequests(LogRequests):
 
     # -- offsets ------------------------------------------------------------------------------------------
 
-    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> Listed:
+    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> OffsetByTime:
         """CL-L8: OffsetNotAvailable for the latest offset, and for a time that is not found, while this leader may not
         know yet of all that was committed before it led."""
         known = self.broker.knows_latest(topic, partition)
         if timestamp == LATEST and not known:
-            raise not_available(topic, partition)
+            raise offset_not_available(topic, partition)
         found = super().list_offset(topic, partition, timestamp, committed=committed)
         if timestamp != EARLIEST and found.offset < 0 and not known:
-            raise not_available(topic, partition)
+            raise offset_not_available(topic, partition)
         return found
 
     async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]:
@@ -236,7 +240,7 @@ class ClusterRequests(LogRequests):
         return start if wait.result() is ErrorCode.NONE else self.broker.gone(place)
 
 
-def not_available(topic: str, partition: int) -> OffsetNotAvailable:
+def offset_not_available(topic: str, partition: int) -> OffsetNotAvailable:
     return OffsetNotAvailable(
         f"The leader of {topic}-{partition} is new, and does not know yet how far its records are committed. Try again."
     )

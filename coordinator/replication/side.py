@@ -1,7 +1,7 @@
 """All that one node does for its replicas, and for what it knows of the cluster, put together.
 
-The rules are `cluster.replicas`'; here its calls are made in the order and for the reasons that `Replicas` names. What
-this node does as a candidate for controller, and as one, is not here: it comes in by `Around`.
+The rules are `cluster.replicas`'; here its calls are made in the order and for the reasons that `NodeReplicas` names.
+What this node does as a candidate for controller, and as one, is not here: it comes in by `ControllerSide`.
 """
 
 import asyncio
@@ -10,33 +10,33 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.cluster.controller.effects import ShutdownAnswered
-from muster.coordinator.cluster.facts import TopicPartition, halves
-from muster.coordinator.cluster.image import Changes, Image
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.controller.effects import ShutdownResult
+from muster.coordinator.cluster.facts import TopicPartition, halves_of
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.around import Around
-from muster.coordinator.replication.copies.altering import Altering
-from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
-from muster.coordinator.replication.copies.fetch_desk import FetchDesk
-from muster.coordinator.replication.copies.fetching import Fetching
-from muster.coordinator.replication.copies.flushing import Flushed, Flushing
+from muster.coordinator.replication.around import ControllerSide
+from muster.coordinator.replication.copies.altering import AlterPartitionClient
+from muster.coordinator.replication.copies.committing import CommitWaits, LocalWaits, LogStartWaits
+from muster.coordinator.replication.copies.fetch_desk import NodeDesk
+from muster.coordinator.replication.copies.fetching import ReplicaFetchClient
+from muster.coordinator.replication.copies.flushing import FlushRound, ReplicaFlusher
 from muster.coordinator.replication.copies.logs import StoredLogs
-from muster.coordinator.replication.copies.mending import Mending
-from muster.coordinator.replication.copies.polling import Polling
-from muster.coordinator.replication.elections.ledger import Ledger
-from muster.coordinator.replication.tasks import Tasks
-from muster.coordinator.replication.wire.door import NodeDoor
-from muster.coordinator.replication.wire.links import Calling, Links, address_in
+from muster.coordinator.replication.copies.mending import CopyRepair
+from muster.coordinator.replication.copies.polling import ImagePolling
+from muster.coordinator.replication.elections.ledger import ElectionLedger
+from muster.coordinator.replication.tasks import SupervisedTasks
+from muster.coordinator.replication.wire.door import NodeListener
+from muster.coordinator.replication.wire.links import LinkSettings, NodeLinks, address_in
 from muster.storage.broker.broker import Broker
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.transport.tls import Tls
-    from muster.coordinator.replication.wire.guard import Who
+    from muster.coordinator.edge.transport.tls import ListenerTls
+    from muster.coordinator.replication.wire.guard import PeerIdentity
 
 logger = structlog.get_logger("muster.replication")
 
@@ -67,19 +67,19 @@ def replica_settings(settings: ClusterSettings) -> ReplicaSettings:
     )
 
 
-class ClusterSide:
+class ReplicaManager:
     """Made with `open`, in the loop it lives in."""
 
     def __init__(
         self,
         broker: Broker,
-        door: NodeDoor,
+        door: NodeListener,
         settings: ClusterSettings,
-        calling: Calling,
-        around: Around,
+        calling: LinkSettings,
+        around: ControllerSide,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        self.image = Image()
+        self.image = ClusterImage()
         self._broker = broker
         self._door = door
         self._settings = settings
@@ -87,18 +87,18 @@ class ClusterSide:
         self._around = around
         self._now_ms = now_ms
         self.logs = StoredLogs(broker, self.image.topics.get, wall_ms)
-        self.replicas = Replicas(calling.me.node, self.logs, replica_settings(settings), now_ms())
+        self.replicas = NodeReplicas(calling.me.node, self.logs, replica_settings(settings), now_ms())
         self.set_rates(settings.leader_replication_throttled_rate, settings.follower_replication_throttled_rate)
-        self.committing = Committing(self.replicas)
-        self.keeping = Keeping(self.replicas)
-        self.starting = Starting(self.replicas)
-        self._mending = Mending(self.replicas, self.logs, PRIVATE_TOPICS)
+        self.committing = CommitWaits(self.replicas)
+        self.keeping = LocalWaits(self.replicas)
+        self.starting = LogStartWaits(self.replicas)
+        self._mending = CopyRepair(self.replicas, self.logs, PRIVATE_TOPICS)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Never done but with an error: a mistake of the program, by which the node may not go on (exit code 1)."""
-        self._flushing = Flushing(self.logs.get, self._flushed, self._failed)
-        self._fetching = Fetching(
+        self._flushing = ReplicaFlusher(self.logs.get, self._flushed, self._failed)
+        self._fetching = ReplicaFetchClient(
             self.replicas,
-            Links(calling, lambda node: address_in(self.image, node)),
+            NodeLinks(calling, lambda node: address_in(self.image, node)),
             self.image.names.get,
             max_wait_ms=settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
@@ -107,18 +107,18 @@ class ClusterSide:
             broke=around.broke,
             failed=self._failed,
         )
-        self._altering = Altering(
+        self._altering = AlterPartitionClient(
             self.replicas,
             self.image,
-            Links(calling, self._controller_at),
+            NodeLinks(calling, self._controller_at),
             self._controller,
             now_ms=now_ms,
             happened=self.settle,
             failed=self._failed,
         )
-        self._poll_links = Links(calling, self._controller_at)
-        self._shutdown_links = Links(calling, self._controller_at)
-        self._polling = Polling(
+        self._poll_links = NodeLinks(calling, self._controller_at)
+        self._shutdown_links = NodeLinks(calling, self._controller_at)
+        self._polling = ImagePolling(
             self.replicas,
             self.image,
             self._poll_links,
@@ -130,11 +130,11 @@ class ClusterSide:
             broke=around.broke,
             heard=around.heard,
         )
-        self.elections = Ledger(
+        self.elections = ElectionLedger(
             broker,
             self.replicas,
             self.image,
-            Links(calling, lambda node: address_in(self.image, node)),
+            NodeLinks(calling, lambda node: address_in(self.image, node)),
             appended=self.appended,
             now_ms=now_ms,
             wall_ms=wall_ms,
@@ -142,9 +142,9 @@ class ClusterSide:
         )
         """What the controller's `Note`s are told (see `Surroundings.note`)."""
         note = self.elections.append
-        self.desk = FetchDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle, note=note)
-        self._tasks = Tasks(self._failed)
-        self._learners: list[Callable[[Changes], None]] = []
+        self.desk = NodeDesk(self.replicas, self.image, around.desk, now_ms=now_ms, happened=self.settle, note=note)
+        self._tasks = SupervisedTasks(self._failed)
+        self._learners: list[Callable[[ImageChanges], None]] = []
         self._movers: list[Callable[[TopicPartition], None]] = []
         self._settlers: list[Callable[[], None]] = []
         self._settling: asyncio.Handle | None = None
@@ -154,13 +154,18 @@ class ClusterSide:
 
     @classmethod
     def open(
-        cls, broker: Broker, door: NodeDoor, settings: ClusterSettings, calling: Calling, around: Around
-    ) -> "ClusterSide":
+        cls,
+        broker: Broker,
+        door: NodeListener,
+        settings: ClusterSettings,
+        calling: LinkSettings,
+        around: ControllerSide,
+    ) -> "ReplicaManager":
         """door: bound. The broker's logs are recovered, and changed by this loop alone from now on."""
         return cls(broker, door, settings, calling, around)
 
-    async def start(self, *, tls: "Tls | None" = None, may: "Who | None" = None) -> None:
-        """Answer the other nodes, and ask them. See `NodeDoor.start`."""
+    async def start(self, *, tls: "ListenerTls | None" = None, may: "PeerIdentity | None" = None) -> None:
+        """Answer the other nodes, and ask them. See `NodeListener.start`."""
         await self._door.start(self.desk, self.calling.me.cluster_id, tls=tls, may=may)
         for work in (self._polling.run(), self._look(), self._checkpoint()):
             self._tasks.start(work)
@@ -185,7 +190,9 @@ class ClusterSide:
     # What others of this node tell and ask.
 
     def set_rates(self, leader: int, follower: int) -> None:
-        """CL-A9: bytes a second from now on; see `Replicas.set_rates`. What was put off is due with the next round."""
+        """CL-A9: bytes a second from now on; see `NodeReplicas.set_rates`. What was put off is due with the next
+        round.
+        """
         self.replicas.set_rates(leader=leader, follower=follower, now_ms=self._now_ms())
 
     def registered(self, node_epoch: int) -> None:
@@ -194,7 +201,7 @@ class ClusterSide:
         self.settle()
 
     def appended(self, place: TopicPartition, end: int) -> "asyncio.Future[ErrorCode]":
-        """A log that this node leads has grown; done when what lies below `end` is committed (see `Committing.wait`).
+        """A log that this node leads has grown; done when what lies below `end` is committed (see `CommitWaits.wait`).
         It is flushed with whatever else is to be flushed."""
         done = self.committing.wait(place, end)
         self.grown([place])
@@ -224,7 +231,7 @@ class ClusterSide:
         """Another node holds `/controller` than before."""
         self._polling.look_again()
 
-    def on_learned(self, listener: Callable[[Changes], None]) -> None:
+    def on_learned(self, listener: Callable[[ImageChanges], None]) -> None:
         """Call it with each change of the image, once the replicas have taken it in."""
         self._learners.append(listener)
 
@@ -255,16 +262,16 @@ class ClusterSide:
         self._settle_soon()
 
     def unwritable(self, place: TopicPartition, why: str) -> bool:
-        """See `Replicas.unwritable`."""
+        """See `NodeReplicas.unwritable`."""
         self._settle_soon()
         return self.replicas.unwritable(place, why)
 
-    async def ask_to_shut_down(self) -> ShutdownAnswered:
+    async def ask_to_shut_down(self) -> ShutdownResult:
         """CL-A7: the controller is to let others lead what this node leads. NOT_CONTROLLER where nobody is one. Raises
         LinkError."""
         controller = self._controller()
         if controller is None:
-            return ShutdownAnswered(ErrorCode.NOT_CONTROLLER)
+            return ShutdownResult(ErrorCode.NOT_CONTROLLER)
         links = self._shutdown_links
         link = await links.to(controller)
         return await link.controlled_shutdown(self._around.node_epoch(), deadline_s=SHUTDOWN_S)
@@ -282,7 +289,7 @@ class ClusterSide:
                 self._moved(place)
         self.starting.look()
         for unit in replicas.lost:
-            for half in halves(unit):
+            for half in halves_of(unit):
                 if (log := self.logs.get(half)) is not None:
                     log.rest()
         for listener in self._settlers:
@@ -332,7 +339,7 @@ class ClusterSide:
         self._armed_ms = at_ms
         self._timer = asyncio.get_running_loop().call_later((at_ms - now_ms) / 1000, self.settle)
 
-    async def _learned(self, changes: Changes) -> None:
+    async def _learned(self, changes: ImageChanges) -> None:
         """Take in what the image has changed. The next poll waits for it (CL-C1, CL-N3); others are served in
         between."""
         units = self.replicas.begin(self.image, changes)
@@ -354,7 +361,7 @@ class ClusterSide:
         for listener in self._learners:
             listener(changes)
 
-    def _flushed(self, flushed: Flushed) -> None:
+    def _flushed(self, flushed: FlushRound) -> None:
         for place, why in flushed.broken:
             self.replicas.broke(place, why)
         self.replicas.flushed(flushed.done, self._now_ms())

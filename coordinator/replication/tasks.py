@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
-Failed: TypeAlias = Callable[[BaseException], None]
+TaskFailed: TypeAlias = Callable[[BaseException], None]
 
 
-class Tasks:
+class SupervisedTasks:
     """They are kept until they end. `failed` is told of an exception that one of them ends with."""
 
-    def __init__(self, failed: Failed) -> None:
+    def __init__(self, failed: TaskFailed) -> None:
         self._failed = failed
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 
-from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.edge.cluster import Elsewhere, NodeAt
+from muster.coordinator.cluster.facts import NO_NODE_ID, OFFSETS, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.edge.cluster import NodeAddress, OtherNodes
 from muster.storage.topics.catalog import PRIVATE_TOPICS
 
 
-class Public(Mapping[str, TopicView]):
+class PublicTopics(Mapping[str, TopicView]):
     """The topics that somebody besides nodes may know of."""
 
     __slots__ = ("_topics",)
@@ -28,14 +28,14 @@ class Public(Mapping[str, TopicView]):
         return len(self._topics) - len(PRIVATE_TOPICS & self._topics.keys())
 
 
-class ImageView:
+class ClusterImageView:
     """Asked anew each time: the image changes under it."""
 
-    def __init__(self, me: int, image: Image, cut_off: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, me: int, image: ClusterImage, cut_off: Callable[[], bool] = lambda: False) -> None:
         self._me = me
         self._image = image
         self._cut_off = cut_off
-        self.elsewhere: Elsewhere | None = None
+        self.elsewhere: OtherNodes | None = None
 
     @property
     def me(self) -> int:
@@ -43,19 +43,19 @@ class ImageView:
 
     @property
     def controller(self) -> int:
-        return self._image.controller if self._lives(self._image.controller) else NOBODY
+        return self._image.controller if self._lives(self._image.controller) else NO_NODE_ID
 
     @property
     def cut_off(self) -> bool:
         return self._cut_off()
 
-    def nodes(self, listener: str) -> list[NodeAt]:
-        seen = (node_at(node, listener) for node in sorted(self._image.live(), key=lambda node: node.id))
+    def nodes(self, listener: str) -> list[NodeAddress]:
+        seen = (node_listening_on(node, listener) for node in sorted(self._image.live(), key=lambda node: node.id))
         return [node for node in seen if node is not None]
 
     def topics(self) -> Mapping[str, TopicView]:
         topics = self._image.topics
-        return topics if topics.keys().isdisjoint(PRIVATE_TOPICS) else Public(topics)
+        return topics if topics.keys().isdisjoint(PRIVATE_TOPICS) else PublicTopics(topics)
 
     def partition(self, topic: str, number: int) -> PartitionView | None:
         return None if topic in PRIVATE_TOPICS else self._image.partition(TopicPartition(topic, number))
@@ -63,18 +63,19 @@ class ImageView:
     def offline(self, view: PartitionView) -> list[int]:
         return [node for node in view.replicas if not self._lives(node)]
 
-    def coordinator(self, shard: int, listener: str) -> NodeAt | None:
+    def coordinator(self, shard: int, listener: str) -> NodeAddress | None:
         view = self.partition(OFFSETS, shard)
         node = None if view is None else self._image.nodes.get(view.leader)
-        return None if node is None or not self._lives(node.id) else node_at(node, listener)
+        return None if node is None or not self._lives(node.id) else node_listening_on(node, listener)
 
     def _lives(self, node_id: int) -> bool:
         node = self._image.nodes.get(node_id)
-        return node is not None and node.status is not NodeStatus.GONE
+        return node is not None and node.status is not ClusterNodeStatus.GONE
 
 
-def node_at(node: NodeView, listener: str) -> NodeAt | None:
+def node_listening_on(node: NodeView, listener: str) -> NodeAddress | None:
     """Where it listens for those who speak this; None where it does not."""
     return next(
-        (NodeAt(node.id, each.host, each.port, node.rack) for each in node.endpoints if each.listener == listener), None
+        (NodeAddress(node.id, each.host, each.port, node.rack) for each in node.endpoints if each.listener == listener),
+        None,
     )

@@ -10,15 +10,15 @@ from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import RequestId
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.metrics import FENCING, Metrics
-from muster.coordinator.runtime.refusals import refusal, while_loading
-from muster.coordinator.runtime.slot import Held, Notices, Replies, ShardStatus, Slot
+from muster.coordinator.runtime.refusals import refusal_of, refusal_while_loading
+from muster.coordinator.runtime.slot import HeldAnswers, Notices, Replies, ShardSlot, ShardStatus
 
 BY_INSTANCE = (JoinGroup, ConsumerHeartbeat)
 """Requests by which an instance id may change hands. A tuple: a union would be made anew for each answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class ShardWork:
     """Something a shard wants computed off the loop; its answer goes back with `Engine.answer_work`."""
 
     shard: int
@@ -27,7 +27,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class LoadWork:
+class LoadMeasurementWork:
     """A measurement that a shard wants taken; what comes of it goes back with `Engine.answer_work`, in pieces."""
 
     shard: int
@@ -36,13 +36,13 @@ class LoadWork:
 
 
 @dataclass(slots=True)
-class Released:
+class ReleasedAnswers:
     """What may be told now, in the order it was decided, and what is to be computed meanwhile."""
 
     replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
     notices: list[GroupChanged] = field(default_factory=list)
-    work: list[Work] = field(default_factory=list)
-    loads: list[LoadWork] = field(default_factory=list)
+    work: list[ShardWork] = field(default_factory=list)
+    loads: list[LoadMeasurementWork] = field(default_factory=list)
 
 
 class Answers:
@@ -50,39 +50,39 @@ class Answers:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._released = Released()
+        self._released = ReleasedAnswers()
 
-    def take(self) -> Released:
-        released, self._released = self._released, Released()
+    def take(self) -> ReleasedAnswers:
+        released, self._released = self._released, ReleasedAnswers()
         return released
 
-    def ask(self, slot: Slot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
+    def ask(self, slot: ShardSlot, request: PlanRequest | ResolveRegex | ShadowRequest) -> None:
         """Have something computed for a shard. It is no fact yet, so it waits for nothing."""
-        self._released.work.append(Work(slot.index, slot.life, request))
+        self._released.work.append(ShardWork(slot.index, slot.life, request))
 
-    def measure(self, slot: Slot, request: MeasureLoad) -> None:
+    def measure(self, slot: ShardSlot, request: MeasureLoad) -> None:
         """Have the load of one of its groups measured."""
-        self._released.loads.append(LoadWork(slot.index, slot.life, request))
+        self._released.loads.append(LoadMeasurementWork(slot.index, slot.life, request))
 
     def answer(self, kind: type[Event], request_id: RequestId, reply: Reply) -> None:
         self._metrics.requests[kind.__name__, reply.code] += 1
         self._released.replies.append((request_id, reply))
 
-    def refuse(self, slot: Slot, request_ids: Iterable[RequestId], why: str = "") -> None:
+    def refuse(self, slot: ShardSlot, request_ids: Iterable[RequestId], why: str = "") -> None:
         for request_id in request_ids:
             kind = type(slot.unanswered.pop(request_id))
-            self.answer(kind, request_id, refusal(kind, ErrorCode.NOT_COORDINATOR, why))
+            self.answer(kind, request_id, refusal_of(kind, ErrorCode.NOT_COORDINATOR, why))
 
-    def tell(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+    def tell(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
         """Release at once what rests on durable facts only; hold the rest."""
         position = slot.position
         if position <= slot.durable:
             self.release(slot, replies, notices)
         else:
-            slot.held.append(Held(position, replies, notices))
+            slot.held.append(HeldAnswers(position, replies, notices))
             self._metrics.held += len(replies)
 
-    def reached(self, slot: Slot, position: int) -> None:
+    def reached(self, slot: ShardSlot, position: int) -> None:
         """The shard's first `position` appends are durable: tell what rests on them."""
         slot.durable = max(slot.durable, position)
         while slot.held and slot.held[0].position <= slot.durable:
@@ -90,35 +90,35 @@ class Answers:
             self._metrics.held -= len(held.replies)
             self.release(slot, held.replies, held.notices)
 
-    def forget_held(self, slot: Slot) -> None:
+    def forget_held(self, slot: ShardSlot) -> None:
         """What was held back will never be durable."""
         self._metrics.held -= sum(len(held.replies) for held in slot.held)
         slot.held.clear()
 
-    def release(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+    def release(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
         anybody_refused = self._metrics.refused_commits
         for request_id, reply in replies:
             request = slot.unanswered.pop(request_id, None)
             if request is not None:  # None: its client is gone
                 self.answer(type(request), request_id, reply)
-                if reply.code in FENCING and knows(slot, group_id := getattr(request, "group_id", "")):
+                if reply.code in FENCING and knows_member(slot, group_id := getattr(request, "group_id", "")):
                     self._metrics.fence(group_id, reply.code)
                 if isinstance(request, BY_INSTANCE) and request.group_instance_id:
                     self._metrics.instance_answered(request, reply)
                 if isinstance(reply, OffsetCommitReply) and (reply.code or reply.partitions or anybody_refused):
                     assert isinstance(request, OffsetCommit), "this is what is answered to commits"
-                    if knows(slot, request.group_id, request.member_id):
+                    if knows_member(slot, request.group_id, request.member_id):
                         self._metrics.commit_answered(request, reply)
         self._released.notices += notices
 
 
-def knows(slot: Slot, group_id: str, member_id: str | None = None) -> bool:
+def knows_member(slot: ShardSlot, group_id: str, member_id: str | None = None) -> bool:
     """Strangers invent names: what is counted by name is counted of those who are there."""
     return slot.core is not None and slot.core.knows(group_id, member_id)
 
 
-def excuse(slot: Slot, kind: type[Event]) -> Reply:
+def loading_excuse(slot: ShardSlot, kind: type[Event]) -> Reply:
     """The answer of a shard that is not active."""
     if slot.status is ShardStatus.LOADING:
-        return while_loading(kind)
-    return refusal(kind, ErrorCode.NOT_COORDINATOR, slot.why if slot.status is ShardStatus.FAILED else "")
+        return refusal_while_loading(kind)
+    return refusal_of(kind, ErrorCode.NOT_COORDINATOR, slot.why if slot.status is ShardStatus.FAILED else "")

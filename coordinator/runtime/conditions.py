@@ -39,14 +39,14 @@ Listener: TypeAlias = Callable[[Condition, bool], None]
 """Gets a condition as it begins (True), and as it ends (False)."""
 
 
-def say_nothing(condition: Condition, begins: bool) -> None:
+def ignore_condition(condition: Condition, begins: bool) -> None:
     """The default listener."""
 
 
 class Conditions:
     """The registry of one node. All methods belong to one thread."""
 
-    def __init__(self, now_ms: Callable[[], int], listener: Listener = say_nothing) -> None:
+    def __init__(self, now_ms: Callable[[], int], listener: Listener = ignore_condition) -> None:
         self.now_ms = now_ms
         self._listener = listener
         self._known: dict[str, Condition] = {}

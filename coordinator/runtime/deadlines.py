@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from muster.coordinator.core.events import Event, TimerFired
 from muster.coordinator.core.types import TimerKey
-from muster.coordinator.runtime.slot import Slot
-from muster.coordinator.runtime.timers import Timers
+from muster.coordinator.runtime.slot import ShardSlot
+from muster.coordinator.runtime.timers import TimerQueue
 
 LONGEST_READING_MS = 5_000
 """After a stall, half of it, or this long, is for reading what came meanwhile: a node that has twice the power its load
@@ -21,9 +21,9 @@ class Deadlines:
     Timers that came due too early to be fired are kept by their slot (`patient`).
     """
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
+    def __init__(self, slots: Sequence[ShardSlot]) -> None:
         self._slots = slots
-        self._timers: Timers[tuple[int, TimerKey]] = Timers(self._deadline)
+        self._timers: TimerQueue[tuple[int, TimerKey]] = TimerQueue(self._deadline)
         self._unheard_ms = 0  # then answers went out behind which something may have waited that nobody has heard yet
 
     @property
@@ -38,14 +38,14 @@ class Deadlines:
             else:
                 self._timers.set((shard, key), at_ms)
 
-    def look_again(self, slot: Slot, keys: Iterable[TimerKey]) -> None:
+    def look_again(self, slot: ShardSlot, keys: Iterable[TimerKey]) -> None:
         """These were due and not fired: fire those that still are."""
         for key in keys:
             at_ms = self._deadline((slot.index, key))
             if at_ms is not None:
                 self._timers.set((slot.index, key), at_ms)
 
-    def fire(self, heard_ms: int, now_ms: int, step: Callable[[Slot, Event, int], None]) -> int:
+    def fire(self, heard_ms: int, now_ms: int, step: Callable[[ShardSlot, Event, int], None]) -> int:
         """Step what is due, as far as everything has been heard until `heard_ms`; how many came due.
 
         Those of members whose answers are held back for a flush wait for its end.
@@ -67,7 +67,7 @@ class Deadlines:
                 step(slot, TimerFired(key, deadline_ms), now_ms)
         return TIMERS_PER_TURN
 
-    def answered(self, slot: Slot, at_ms: int) -> None:
+    def answered(self, slot: ShardSlot, at_ms: int) -> None:
         """Answers have gone out: patience with those who waited ends when what came until then has been heard."""
         if not slot.patient:
             return
@@ -79,7 +79,7 @@ class Deadlines:
         """All come later by that much. Each core is told by itself."""
         self._timers.move(by_ms)
 
-    def forget(self, slot: Slot) -> None:
+    def forget(self, slot: ShardSlot) -> None:
         slot.patient.clear()
         self._timers.cancel_all(lambda key: key[0] == slot.index)
 
@@ -88,10 +88,10 @@ class Deadlines:
         return None if core is None else core.deadlines.get(key[1])
 
 
-def moved_by(stalled_ms: int) -> int:
+def deadline_shift_ms(stalled_ms: int) -> int:
     """How much later every deadline comes for a stall.
 
-    >>> moved_by(1_000), moved_by(60_000)
+    >>> deadline_shift_ms(1_000), deadline_shift_ms(60_000)
     (1500, 65000)
     """
     return stalled_ms + min(stalled_ms // 2, LONGEST_READING_MS)

@@ -11,14 +11,14 @@ from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.ports import Entry
 
 
-class Draft:
+class AppendDraft:
     """Records of one shard on their way into one append; `groups` is the log's place for them (`GroupLog.draft`)."""
 
     def __init__(self, records: Sequence[Record], at_once: int, groups: list[Entry]) -> None:
         self.records = records
         self.groups = groups
         self.ledger: list[Entry] = []
-        self._portions = portions(records, at_once)
+        self._portions = split_into_portions(records, at_once)
 
     def write_on(self) -> bool:
         """Make bytes of the next portion; False: there is none. Raises ValueError for what the format cannot hold."""
@@ -31,7 +31,7 @@ class Draft:
         return True
 
 
-def entries(records: Sequence[Record]) -> int:
+def count_entries(records: Sequence[Record]) -> int:
     """How many entries of the log they come to, about."""
     count = len(records)
     for record in records:
@@ -40,10 +40,10 @@ def entries(records: Sequence[Record]) -> int:
     return count
 
 
-def portions(records: Sequence[Record], at_once: int) -> Iterator[list[Record]]:
+def split_into_portions(records: Sequence[Record], at_once: int) -> Iterator[list[Record]]:
     """The records in their order, in lists of at most so many entries of the log."""
     portion, room = list[Record](), at_once
-    for record in pieces(records, at_once):
+    for record in split_commits(records, at_once):
         size = len(record.offsets) if isinstance(record, OffsetsStored) else 1
         if portion and size > room:
             yield portion
@@ -54,7 +54,7 @@ def portions(records: Sequence[Record], at_once: int) -> Iterator[list[Record]]:
         yield portion
 
 
-def pieces(records: Sequence[Record], at_once: int) -> Iterator[Record]:
+def split_commits(records: Sequence[Record], at_once: int) -> Iterator[Record]:
     """The records in their order; what one commit brought as several, where it is more than so many positions."""
     for record in records:
         if isinstance(record, OffsetsStored) and len(record.offsets) > at_once:

@@ -33,16 +33,16 @@ from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import LoadWork, Released, Work, excuse
-from muster.coordinator.runtime.deadlines import moved_by
+from muster.coordinator.runtime.answers import LoadMeasurementWork, ReleasedAnswers, ShardWork, loading_excuse
+from muster.coordinator.runtime.deadlines import deadline_shift_ms
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loading.loader import LoadReport
 from muster.coordinator.runtime.loading.loads import LoadJob
-from muster.coordinator.runtime.loading.orphans import made_anew
+from muster.coordinator.runtime.loading.orphans import recreated_topics
 from muster.coordinator.runtime.metrics import Metrics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
+from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus
 from muster.coordinator.runtime.stepper import BugReport, Reports, StatusReport, Stepper
 
 INBOX_LIMIT = 20_000
@@ -53,10 +53,10 @@ WRITTEN_SLICES = 4
 
 WELL = ("Heartbeat", ErrorCode.NONE)
 
-MakeShard: TypeAlias = Callable[[Limits, int], Core]
+MakeShard: TypeAlias = Callable[[Limits, int], ShardCore]
 
 
-def say_nothing(*_: object) -> None:
+def ignore_reports(*_: object) -> None:
     """The default of both reports."""
 
 
@@ -70,8 +70,8 @@ class Engine:
         limits: Limits,
         make_shard: MakeShard = Shard,
         *,
-        on_bug: BugReport = say_nothing,
-        on_status: StatusReport = say_nothing,
+        on_bug: BugReport = ignore_reports,
+        on_status: StatusReport = ignore_reports,
         inbox_limit: int = INBOX_LIMIT,
         loads_elsewhere: bool = False,
     ) -> None:
@@ -80,8 +80,8 @@ class Engine:
         self._make_shard = make_shard
         self._inbox_limit = inbox_limit
         self._loads_elsewhere = loads_elsewhere
-        self._slots = [Slot(index) for index in range(shards)]
-        self._inbox: deque[tuple[Slot, int, Event]] = deque()
+        self._slots = [ShardSlot(index) for index in range(shards)]
+        self._inbox: deque[tuple[ShardSlot, int, Event]] = deque()
         self._topics: TopicsChanged | None = None
         self._turned_ms = 0
         self.metrics = Metrics()
@@ -131,7 +131,7 @@ class Engine:
         """Whether the shard is served, or none of this node's: nothing is waited for."""
         return self._slots[shard].status in (ShardStatus.ACTIVE, ShardStatus.UNLOADED)
 
-    def core(self, shard: int) -> Core | None:
+    def core(self, shard: int) -> ShardCore | None:
         """The shard's core for read-only inspection; None while it has none."""
         return self._slots[shard].core
 
@@ -176,7 +176,7 @@ class Engine:
     def _load_of(self, shard: int) -> LoadJob:
         return LoadJob(shard, self.new_core(shard), self._log)
 
-    def new_core(self, shard: int) -> Core:
+    def new_core(self, shard: int) -> ShardCore:
         """One that knows nothing yet."""
         return self._make_shard(self._limits, shard)
 
@@ -249,14 +249,16 @@ class Engine:
         self.metrics.requests[WELL] += 1
         return True
 
-    def answer_work(self, work: Work | LoadWork, event: Planned | RegexResolved | Shadowed | LoadMeasured) -> None:
+    def answer_work(
+        self, work: ShardWork | LoadMeasurementWork, event: Planned | RegexResolved | Shadowed | LoadMeasured
+    ) -> None:
         """Queue what came of `work`. A shard that was dropped since has forgotten its question, so it is void then."""
         self._inbox.append((self._slots[work.shard], work.life, event))
 
     def submit_all(self, event: Event) -> None:
         """Queue an event for every shard. A shard that is not active hears of the topics when it is loaded."""
         if isinstance(event, TopicsChanged):
-            anew = () if self._topics is None else made_anew(self._topics.ids, event.ids)
+            anew = () if self._topics is None else recreated_topics(self._topics.ids, event.ids)
             event = TopicsChanged(event.partitions, (*event.deleted, *anew), event.ids)
             self._topics = TopicsChanged(event.partitions, ids=event.ids)
         for slot in self._slots:
@@ -267,7 +269,7 @@ class Engine:
         """For so long, until now, nobody could be heard: all deadlines move by it, and by the time reading takes."""
         self.metrics.stood_still(stalled_ms)
         self._flushing.stood_still(stalled_ms, now_ms)
-        self._move(StoodStill(stalled_ms, moved_by(stalled_ms)), now_ms)
+        self._move(StoodStill(stalled_ms, deadline_shift_ms(stalled_ms)), now_ms)
 
     def move_deadlines(self, by_ms: int, now_ms: int) -> None:
         """All deadlines come later by that much, though the node did not stand still: it starts, or its disk does."""
@@ -314,17 +316,17 @@ class Engine:
             else:
                 self._reached(self._slots[shard], position, now_ms)
 
-    def take_released(self) -> Released:
+    def take_released(self) -> ReleasedAnswers:
         return self._answers.take()
 
     def _make_stepper(
-        self, log: GroupLog, slots: list[Slot], reports: Reports, metrics: Metrics, written_at_once: int
+        self, log: GroupLog, slots: list[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int
     ) -> Stepper:
         return Stepper(log, slots, reports, metrics, written_at_once)
 
-    def _excuse(self, slot: Slot, kind: type[Event]) -> Reply:
+    def _excuse(self, slot: ShardSlot, kind: type[Event]) -> Reply:
         """The answer of a shard that is not active."""
-        return excuse(slot, kind)
+        return loading_excuse(slot, kind)
 
     def _finished(self, job: FlushJob, now_ms: int) -> None:
         """A flush has ended well: was it too slow for members who wait?"""
@@ -350,7 +352,7 @@ class Engine:
     def _fire_timers(self, now_ms: int, heard_ms: int) -> int:
         return self._deadlines.fire(heard_ms, now_ms, self._stepper.step)
 
-    def _reached(self, slot: Slot, position: int, now_ms: int) -> None:
+    def _reached(self, slot: ShardSlot, position: int, now_ms: int) -> None:
         """The shard's first `position` appends are durable: tell what rests on them, then let patience end."""
         self._answers.reached(slot, position)
         self._deadlines.answered(slot, max(now_ms, self._turned_ms))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from muster.coordinator.runtime.ports import GroupLog
-from muster.coordinator.runtime.slot import Slot
+from muster.coordinator.runtime.slot import ShardSlot
 
 SLOW_FLUSH_MS = 1_000
 """Answers that wait longer for a flush, and for the one before it, are held back so long that members who wait for
@@ -24,7 +24,7 @@ class FlushJob:
         self.log.flush(list(self.positions))
 
 
-class Flushing:
+class FlushQueue:
     """The job in flight, and the appends that the next one covers, each with the time of the first append."""
 
     def __init__(self, log: GroupLog) -> None:
@@ -34,14 +34,14 @@ class Flushing:
         self._job: FlushJob | None = None
         self._job_since_ms = 0  # when the first append that it covers was, less what deadlines have moved since
 
-    def wrote(self, slot: Slot, now_ms: int) -> None:
+    def wrote(self, slot: ShardSlot, now_ms: int) -> None:
         """The shard has one append more, or was replayed."""
         slot.appended += 1
         if not self._dirty:
             self._dirty_since_ms = now_ms
         self._dirty.add(slot.index)
 
-    def next_job(self, slots: Sequence[Slot]) -> FlushJob | None:
+    def next_job(self, slots: Sequence[ShardSlot]) -> FlushJob | None:
         """A job for every append so far. None while one is running or nothing is to flush."""
         if self._job is not None or not self._dirty:
             return None

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
 from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC, LEDGER_TOPIC
-from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
-from muster.storage.records.batch import BatchView, TurnBody, encode_turn, read_batches, wrong_checksum
+from muster.storage.records.batch import BatchView, TurnBody, checksum_error, encode_turn, read_batches
 from muster.storage.types import Fetched
 
 READ_BYTES = 4 << 20
@@ -29,7 +29,7 @@ class PartitionCountConflict(ValueError):
     """The data directory was made with another number of partitions than the settings say."""
 
 
-class Framed(list[Entry]):
+class FramedEntries(list[Entry]):
     """Records of one topic, and their bytes as a batch has them, made as they come by `extend`."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class BrokerGroupLog:
                 broker.create_topic(topic, partitions, configs, internal=True)
 
     def draft(self) -> list[Entry]:
-        return Framed()
+        return FramedEntries()
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
         # The ledger goes first: an explanation without its generation is harmless, the reverse is a gap.
@@ -87,11 +87,11 @@ class BrokerGroupLog:
         self._append(GROUPS_TOPIC, shard, groups, now_ms)
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
-        for batch in batches(records, now_ms, self._batch_bytes):
+        for batch in encode_batches(records, now_ms, self._batch_bytes):
             try:
                 self._broker.append(topic, shard, batch, now_ms, trusted=True)
             except (StorageError, OSError) as error:
-                raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_full(error)) from error
+                raise LogFailed(f"{topic}-{shard}: {error}", no_room=is_out_of_room(error)) from error
 
     def take_losses(self) -> list[str]:
         """What could not be written of the ledger since the last call, a sentence each. Any thread."""
@@ -102,40 +102,40 @@ class BrokerGroupLog:
 
     def flush(self, shards: Sequence[int]) -> None:
         try:
-            self._broker.flush(places(LEDGER_TOPIC, shards))
+            self._broker.flush(log_places(LEDGER_TOPIC, shards))
         except (StorageError, OSError):
             for shard in shards:
                 self._flush_ledger(shard)
         try:
-            self._broker.flush(places(GROUPS_TOPIC, shards))
+            self._broker.flush(log_places(GROUPS_TOPIC, shards))
         except (StorageError, OSError) as error:
             # One bad file must not take the others' shards along: find out which it is.
             failed = [shard for shard in shards if not self._can_flush(shard)]
             raise LogFailed(str(error), failed or shards) from error
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         for item in self._read(GROUPS_TOPIC, shard):
-            if isinstance(item, Damage) and not item.given_up:
+            if isinstance(item, LogDamage) and not item.given_up:
                 raise LogFailed(f"{GROUPS_TOPIC}-{shard}: {item.sentence}")
             yield item
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         return self._read(LEDGER_TOPIC, shard)
 
     def _flush_ledger(self, shard: int) -> None:
         try:
-            self._broker.flush(places(LEDGER_TOPIC, [shard]))
+            self._broker.flush(log_places(LEDGER_TOPIC, [shard]))
         except (StorageError, OSError) as error:
             self._losses.append(f"explanations of rebalances could not be flushed: {LEDGER_TOPIC}-{shard}: {error}")
 
     def _can_flush(self, shard: int) -> bool:
         try:
-            self._broker.flush(places(GROUPS_TOPIC, [shard]))
+            self._broker.flush(log_places(GROUPS_TOPIC, [shard]))
         except (StorageError, OSError):
             return False
         return True
 
-    def _read(self, topic: str, shard: int) -> Iterator[KeyValue | Damage]:
+    def _read(self, topic: str, shard: int) -> Iterator[KeyValue | LogDamage]:
         offset = end = 0
         try:
             # What is not durable cannot be fetched, and after a failure in this process there may be such records.
@@ -156,30 +156,30 @@ class BrokerGroupLog:
         except (StorageError, OSError) as error:
             if topic != LEDGER_TOPIC or not end:
                 raise LogFailed(f"{topic}-{shard}: {error}") from error
-            yield Damage(offset, str(error), end)
+            yield LogDamage(offset, str(error), end)
 
     def _fetch(self, topic: str, shard: int, offset: int) -> Fetched:
         return self._broker.fetch(topic, shard, offset, READ_BYTES, min_one=True)
 
 
-def records_from(offset: int, batches: Iterable[BatchView]) -> Iterator[KeyValue | Damage]:
+def records_from(offset: int, batches: Iterable[BatchView]) -> Iterator[KeyValue | LogDamage]:
     """What batches of an internal topic have from an offset on; of a damaged one that it is, and why."""
     for batch in batches:
         if not batch.crc_ok:
-            yield Damage(batch.base_offset, str(wrong_checksum(batch)), batch.next_offset)
+            yield LogDamage(batch.base_offset, str(checksum_error(batch)), batch.next_offset)
         elif batch.lost:
-            yield Damage(batch.base_offset, lost(batch), batch.next_offset, given_up=True)
+            yield LogDamage(batch.base_offset, describe_lost_batch(batch), batch.next_offset, given_up=True)
         elif not batch.control:
             for record in batch.records():
                 if record.offset >= offset:
                     yield KeyValue(record.key or b"", record.value, record.offset)
 
 
-def lost(batch: BatchView) -> str:
+def describe_lost_batch(batch: BatchView) -> str:
     return f"the records up to offset {batch.last_offset} could not be read and were given up ('muster log recover')"
 
 
-def is_full(error: BaseException | None) -> bool:
+def is_out_of_room(error: BaseException | None) -> bool:
     """Whether it is the disk, or the quota, that has no room."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -188,23 +188,23 @@ def is_full(error: BaseException | None) -> bool:
     return False
 
 
-def places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:
+def log_places(topic: str, shards: Sequence[int]) -> list[tuple[str, int]]:
     return [(topic, shard) for shard in shards]
 
 
-def batches(records: Sequence[Entry], now_ms: int, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
+def encode_batches(records: Sequence[Entry], now_ms: int, batch_bytes: int = BATCH_BYTES) -> Iterator[bytes]:
     """The records as one batch; as several where that would be too large."""
     if not records:
         return
-    whole = records.body.sealed(now_ms) if isinstance(records, Framed) else encode_turn(records, now_ms)
+    whole = records.body.sealed(now_ms) if isinstance(records, FramedEntries) else encode_turn(records, now_ms)
     if len(whole) <= batch_bytes:
         yield whole
         return
-    for part in parts(records, batch_bytes):
+    for part in split_by_size(records, batch_bytes):
         yield encode_turn(part, now_ms)
 
 
-def parts(records: Sequence[Entry], batch_bytes: int) -> Iterator[Sequence[Entry]]:
+def split_by_size(records: Sequence[Entry], batch_bytes: int) -> Iterator[Sequence[Entry]]:
     """The records in order, cut where a batch would take more than so many bytes."""
     start = size = 0
     for at, (key, value, _) in enumerate(records):

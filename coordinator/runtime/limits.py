@@ -2,12 +2,15 @@
 
 from muster.assignors.registry import BUILT_IN, known
 from muster.coordinator.config import Settings
-from muster.coordinator.config.values import offered
+from muster.coordinator.config.values import assignor_words_by_name
 from muster.coordinator.core.types import Limits
 
 
 def limits_of(settings: Settings) -> Limits:
-    consumer, remote = offered(settings.consumer_assignors), offered(settings.remote_assignors)
+    consumer, remote = (
+        assignor_words_by_name(settings.consumer_assignors),
+        assignor_words_by_name(settings.remote_assignors),
+    )
     return Limits(
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.core.classic.static import took_over
+from muster.coordinator.core.classic.static import takeover_sentence
 from muster.coordinator.core.effects import JoinReply, OffsetCommitReply, Reply
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, OffsetCommit
 from muster.coordinator.core.records import RebalanceDecided, Record
@@ -99,7 +99,7 @@ class Metrics:
         """
         instance_id = request.group_instance_id
         detail = reply.cause_detail if isinstance(reply, JoinReply) and not request.member_id else ""
-        took = took_over(instance_id or "") in detail
+        took = takeover_sentence(instance_id or "") in detail
         if instance_id and (took or reply.code is ErrorCode.UNRELEASED_INSTANCE_ID):
             key = (request.group_id, instance_id)
             times = self.takeovers.pop(key, None) or deque(maxlen=TIMES_KEPT)

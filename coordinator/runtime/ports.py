@@ -16,7 +16,7 @@ class LogFailed(Exception):
         self.no_room = no_room
 
 
-class NotYet(LogFailed):
+class LogNotReady(LogFailed):
     """What another node is asked for is not there yet. `wait`, for a thread, returns when it is, or takes too long."""
 
     def __init__(self, sentence: str, wait: Callable[[], None]) -> None:
@@ -24,7 +24,7 @@ class NotYet(LogFailed):
         self.wait = wait
 
 
-class LastKnown(NamedTuple):
+class LastKnownExtent(NamedTuple):
     """Where a log began and ended when its leader last said so: it does not answer now."""
 
     start: int
@@ -45,7 +45,7 @@ Entry: TypeAlias = tuple[bytes, bytes | None, int]
 make. Commits bring them by the dozen. Its offset means nothing."""
 
 
-class Damage(NamedTuple):
+class LogDamage(NamedTuple):
     """A part of an internal topic that cannot be read, and why."""
 
     offset: int
@@ -74,11 +74,11 @@ class GroupLog(Protocol):
     def flush(self, shards: Sequence[int]) -> None:
         """Return once all facts appended to these shards before the call are durable. Raises LogFailed. Any thread."""
 
-    def read_groups(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         """Every record of the shard's part of `__consumer_offsets`, oldest first, and which were given up.
 
         Raises LogFailed for what cannot be read and was not given up.
         """
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         """What can be read of the shard's part of `__rebalances`, oldest first, and what cannot."""

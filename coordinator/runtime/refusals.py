@@ -13,15 +13,15 @@ def is_request(event: Event) -> TypeGuard[Request]:
     return type(event) in REPLY_TYPES
 
 
-def refusal(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
+def refusal_of(kind: type[Event], code: ErrorCode, why: str = "") -> Reply:
     return REPLY_TYPES[kind](code=code, message=why or code.meaning)
 
 
-def while_loading(kind: type[Event]) -> Reply:
+def refusal_while_loading(kind: type[Event]) -> Reply:
     """The answer of a shard that is not yet replayed.
 
     A heartbeat is answered as if all were well: a failover must not send members into a rejoin.
     """
     if kind is events.Heartbeat:
         return effects.HeartbeatReply()
-    return refusal(kind, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return refusal_of(kind, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

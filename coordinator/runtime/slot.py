@@ -11,8 +11,8 @@ from muster.coordinator.core.events import Event, Request
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import RequestId, TimerKey
-from muster.coordinator.core.value import value
-from muster.coordinator.runtime.drafts import Draft
+from muster.coordinator.core.value import frozen_value
+from muster.coordinator.runtime.drafts import AppendDraft
 from muster.coordinator.runtime.loading.loader import LoadReport
 
 FIRST_PAUSE_MS = 100
@@ -25,12 +25,12 @@ Replies: TypeAlias = Sequence[tuple[RequestId, Reply]]
 Notices: TypeAlias = Sequence[GroupChanged]
 
 
-def not_served(shard: int, why: str) -> str:
+def not_served_sentence(shard: int, why: str) -> str:
     """What is told of a shard that failed: in the node's log, by its health, to whoever asks for one of its groups."""
     return f"the groups of shard {shard} are not served: {why}; the shard is loaded again after a pause"
 
 
-class Core(Protocol):
+class ShardCore(Protocol):
     """What the engine runs: `muster.coordinator.core.shard.Shard`, or a test's stand-in."""
 
     @property
@@ -65,8 +65,8 @@ class ShardStatus(Enum):
     """Given up on request; only `load_shard` brings it back."""
 
 
-@value
-class Held:
+@frozen_value
+class HeldAnswers:
     """What one step wants to say once the first `position` appends of its shard are durable."""
 
     position: int
@@ -75,18 +75,18 @@ class Held:
 
 
 @dataclass(slots=True)
-class Slot:
+class ShardSlot:
     index: int
     status: ShardStatus = ShardStatus.LOADING
-    core: Core | None = None
+    core: ShardCore | None = None
     life: int = 0
     """Counts the drops: events queued in an earlier life have been answered and are void."""
     unanswered: dict[RequestId, Request] = field(default_factory=dict)
     records: list[Record] = field(default_factory=list)
     """What this turn decided and has not appended yet; behind a draft, what later turns did."""
-    draft: Draft | None = None
+    draft: AppendDraft | None = None
     """What an earlier turn decided, and what is so long that its append is still being made."""
-    held: deque[Held] = field(default_factory=deque)
+    held: deque[HeldAnswers] = field(default_factory=deque)
     patient: set[TimerKey] = field(default_factory=set)
     """Timers that came due while their members' answers were held back."""
     appended: int = 0

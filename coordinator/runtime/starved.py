@@ -15,10 +15,10 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.codec import encode
-from muster.coordinator.runtime.codec.own import room_probe
+from muster.coordinator.runtime.codec.own import room_probe_record
 from muster.coordinator.runtime.ports import Entry
-from muster.coordinator.runtime.slot import Core, Notices, Replies
-from muster.coordinator.runtime.timers import Pauses
+from muster.coordinator.runtime.slot import Notices, Replies, ShardCore
+from muster.coordinator.runtime.timers import RetryPauses
 
 PROBE_MS = 1_000
 """How long between two looks whether there is room again."""
@@ -30,7 +30,7 @@ NO_ROOM = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 @dataclass(slots=True)
-class Starved:
+class StarvedShard:
     """What a shard keeps while its log takes nothing."""
 
     since_ms: int
@@ -43,7 +43,7 @@ class Starved:
     waiting: list[tuple[Replies, Notices]] = field(default_factory=list)
     """What may be told once the facts that are owed are durable."""
 
-    def takes(self, event: Event, group_id: str, core: Core) -> bool:
+    def takes(self, event: Event, group_id: str, core: ShardCore) -> bool:
         """Whether a request can be answered without a write, and without telling what is owed."""
         return group_id not in self.closed and core.writes_nothing(event)
 
@@ -55,7 +55,7 @@ class Starved:
         if not effects.records:
             return self._told_of_others(effects, unanswered) if effects.replies or effects.notices else effects
         self.owed += effects.records
-        self.closed.update(group_of(record) for record in effects.records)
+        self.closed.update(group_concerned(record) for record in effects.records)
         self.waiting.append((effects.replies, effects.notices))
         return Effects(
             timers=effects.timers,
@@ -68,7 +68,7 @@ class Starved:
     def _told_of_others(self, effects: Effects, unanswered: Mapping[RequestId, Event]) -> Effects:
         """Keep back what tells of groups that owe facts."""
         about = {
-            request_id: group_of(unanswered[request_id])
+            request_id: group_concerned(unanswered[request_id])
             for request_id, _ in effects.replies
             if request_id in unanswered
         }
@@ -93,15 +93,15 @@ class Starved:
     def probe(self) -> tuple[Sequence[Entry], Sequence[Entry]]:
         """What is owed, for both topics, and a record that asks for room even if nothing is."""
         encoded = encode(self.owed)
-        return [*encoded.groups, room_probe()], encoded.ledger
+        return [*encoded.groups, room_probe_record()], encoded.ledger
 
 
 class StarvedShards:
     """The shards whose log has no room, and when to look again."""
 
     def __init__(self) -> None:
-        self.by_shard: dict[int, Starved] = {}
-        self._probes = Pauses()
+        self.by_shard: dict[int, StarvedShard] = {}
+        self._probes = RetryPauses()
 
     @property
     def next_ms(self) -> int | None:
@@ -114,12 +114,12 @@ class StarvedShards:
 
     def refused(self, shard: int, why: str, now_ms: int) -> None:
         """The shard's log has refused records for want of room."""
-        self.by_shard.setdefault(shard, Starved(now_ms, why))
+        self.by_shard.setdefault(shard, StarvedShard(now_ms, why))
 
     def dropped(self, shard: int) -> None:
         """What it owes was never told, and is forgotten with its core; the log is as full. See `probe` once loaded."""
         if starved := self.by_shard.get(shard):
-            self.by_shard[shard] = Starved(starved.since_ms, starved.why)
+            self.by_shard[shard] = StarvedShard(starved.since_ms, starved.why)
             self._probes.cancel(shard)
 
     def forget(self, shard: int) -> None:
@@ -139,6 +139,6 @@ class StarvedShards:
         return self._probes.pop_due(now_ms)
 
 
-def group_of(said: Record | Event) -> str:
+def group_concerned(said: Record | Event) -> str:
     """Whose fact it is, or what a request is about; the node's own belong to nobody."""
     return str(getattr(said, "group_id", ""))

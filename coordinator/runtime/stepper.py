@@ -15,15 +15,15 @@ from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.runtime.answers import Answers
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.drafts import Draft, entries
-from muster.coordinator.runtime.flushing import Flushing
-from muster.coordinator.runtime.loading.loads import Loads
-from muster.coordinator.runtime.loading.orphans import orphans_dropped
+from muster.coordinator.runtime.drafts import AppendDraft, count_entries
+from muster.coordinator.runtime.flushing import FlushQueue
+from muster.coordinator.runtime.loading.loads import ShardLoads
+from muster.coordinator.runtime.loading.orphans import describe_dropped_orphans
 from muster.coordinator.runtime.metrics import Metrics
 from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import Core, ShardStatus, Slot, not_served
-from muster.coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, Starved, StarvedShards
+from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus, not_served_sentence
+from muster.coordinator.runtime.starved import NO_ROOM, OWED_LIMIT, StarvedShard, StarvedShards
 
 SCRIPT_LIMIT = 16_384
 """Characters of a broken event that are reported."""
@@ -49,7 +49,7 @@ class Stepper:
     """
 
     def __init__(
-        self, log: GroupLog, slots: Sequence[Slot], reports: Reports, metrics: Metrics, written_at_once: int
+        self, log: GroupLog, slots: Sequence[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int
     ) -> None:
         self._log = log
         self._at_once = written_at_once
@@ -57,15 +57,15 @@ class Stepper:
         self._metrics = metrics
         self.answers = Answers(metrics)
         self.deadlines = Deadlines(slots)
-        self.flushing = Flushing(log)
-        self.loads = Loads()
+        self.flushing = FlushQueue(log)
+        self.loads = ShardLoads()
         self.starved = StarvedShards()
-        self.chores: deque[tuple[Slot, int, Event]] = deque()
+        self.chores: deque[tuple[ShardSlot, int, Event]] = deque()
         """What is left of something long, a slice for a turn."""
-        self._written: dict[int, Slot] = {}  # have records of this turn
-        self._drafted: dict[int, Slot] = {}  # have a draft, whose turn is next comes first
+        self._written: dict[int, ShardSlot] = {}  # have records of this turn
+        self._drafted: dict[int, ShardSlot] = {}  # have a draft, whose turn is next comes first
 
-    def step(self, slot: Slot, event: Event, now_ms: int) -> None:
+    def step(self, slot: ShardSlot, event: Event, now_ms: int) -> None:
         if slot.core is None:
             if isinstance(event, Unload):
                 self._unload(slot)
@@ -96,7 +96,7 @@ class Stepper:
                 return 1
         return 0
 
-    def activate(self, slot: Slot, core: Core, topics: TopicsChanged | None, now_ms: int) -> None:
+    def activate(self, slot: ShardSlot, core: ShardCore, topics: TopicsChanged | None, now_ms: int) -> None:
         """The core was replayed: it takes its place, hears of the topics, and goes on."""
         slot.core = core
         slot.status = ShardStatus.ACTIVE
@@ -110,7 +110,7 @@ class Stepper:
             self.step(slot, topics, now_ms)
         loaded = Loaded(tuple(slot.report.damaged), slot.report.lost_until, frozenset(slot.report.committed_to))
         self.step(slot, loaded, now_ms)
-        if dropped := orphans_dropped(slot.report.committed_to, topics):
+        if dropped := describe_dropped_orphans(slot.report.committed_to, topics):
             slot.report.orphans = dropped
             self._reports.status(slot.index, slot.status, dropped)
         self.append_written(now_ms)
@@ -126,18 +126,18 @@ class Stepper:
             if slot.draft is None:
                 self._append(slot, now_ms)
 
-    def finish_drafts(self, slot: Slot, now_ms: int) -> None:
+    def finish_drafts(self, slot: ShardSlot, now_ms: int) -> None:
         """All that a shard has decided goes into its log now, however long it is."""
         while slot.draft is not None:
             self._write_on(slot, now_ms)
 
-    def _append(self, slot: Slot, now_ms: int) -> None:
+    def _append(self, slot: ShardSlot, now_ms: int) -> None:
         """What the shard has decided so far, if it is not long. What is decided later waits for the end of a draft."""
         records, slot.records = slot.records, []
         if not records:
             return  # the shard was dropped after it had decided something
-        if entries(records) > self._at_once:
-            slot.draft = Draft(records, self._at_once, self._log.draft())
+        if count_entries(records) > self._at_once:
+            slot.draft = AppendDraft(records, self._at_once, self._log.draft())
             self._drafted[slot.index] = slot
             return
         try:
@@ -147,7 +147,7 @@ class Stepper:
         else:
             self._keep(slot, records, encoded.groups, encoded.ledger, now_ms)
 
-    def _write_on(self, slot: Slot, now_ms: int) -> None:
+    def _write_on(self, slot: ShardSlot, now_ms: int) -> None:
         """A portion of the shard's draft; once there is none left, its append, and what was decided meanwhile."""
         draft = self._no_draft(slot)
         assert draft is not None, f"shard {slot.index} has no draft"
@@ -162,7 +162,7 @@ class Stepper:
         self._keep(slot, draft.records, draft.groups, draft.ledger, now_ms)
         self._append(slot, now_ms)
 
-    def _no_draft(self, slot: Slot) -> Draft | None:
+    def _no_draft(self, slot: ShardSlot) -> AppendDraft | None:
         """The shard's draft, which it has no longer."""
         draft, slot.draft = slot.draft, None
         self._drafted.pop(slot.index, None)
@@ -170,7 +170,7 @@ class Stepper:
 
     def _keep(
         self,
-        slot: Slot,
+        slot: ShardSlot,
         records: Sequence[Record],
         groups: Sequence[Entry],
         ledger: Sequence[Entry],
@@ -192,11 +192,11 @@ class Stepper:
                 self._metrics.decided(records)
             self.flushing.wrote(slot, now_ms)
 
-    def _unwritable(self, slot: Slot, error: Exception, now_ms: int) -> None:
+    def _unwritable(self, slot: ShardSlot, error: Exception, now_ms: int) -> None:
         self._reports.bug(f"shard {slot.index} at {now_ms}ms append", error)
         self.drop(slot, f"its records cannot be encoded: {error!r}")
 
-    def probe(self, slot: Slot, now_ms: int) -> None:
+    def probe(self, slot: ShardSlot, now_ms: int) -> None:
         """See whether the log takes what is owed. If it does, all goes on, and nobody was late meanwhile."""
         starved = self.starved.by_shard[slot.index]
         if slot.core is None:
@@ -213,7 +213,7 @@ class Stepper:
         del self.starved.by_shard[slot.index]
         self._make_good(slot, starved, now_ms)
 
-    def drop(self, slot: Slot, why: str) -> None:
+    def drop(self, slot: ShardSlot, why: str) -> None:
         """One path for every failure: forget the state, answer everyone, replay the log later."""
         self._metrics.failures += 1
         self.starved.dropped(slot.index)
@@ -223,14 +223,14 @@ class Stepper:
         self._no_draft(slot)
         self.answers.forget_held(slot)
         self.deadlines.forget(slot)
-        slot.why = not_served(slot.index, why)
+        slot.why = not_served_sentence(slot.index, why)
         self.answers.refuse(slot, list(slot.unanswered), slot.why)
         if slot.status is not ShardStatus.UNLOADED:
             slot.status = ShardStatus.FAILED
             self.loads.fallen.append(slot)
         self._reports.status(slot.index, slot.status, why)
 
-    def _unload(self, slot: Slot) -> None:
+    def _unload(self, slot: ShardSlot) -> None:
         """Take nothing more. Answers that wait for a flush still come; all other requests are refused."""
         self.loads.forget(slot.index)
         slot.life += 1
@@ -242,7 +242,7 @@ class Stepper:
         self.answers.refuse(slot, [request_id for request_id in slot.unanswered if request_id not in promised])
         self._reports.status(slot.index, slot.status, "it was asked to go")
 
-    def _goes_on(self, slot: Slot, core: Core, event: Event, now_ms: int) -> bool:
+    def _goes_on(self, slot: ShardSlot, core: ShardCore, event: Event, now_ms: int) -> bool:
         """Whether an event is stepped though the log has no room; otherwise it has been refused, or waits."""
         starved = self.starved.by_shard[slot.index]
         if isinstance(event, TimerFired):
@@ -255,7 +255,7 @@ class Stepper:
             self.step(slot, TurnedAway(event), now_ms)
         return False
 
-    def _make_good(self, slot: Slot, starved: Starved, now_ms: int) -> None:
+    def _make_good(self, slot: ShardSlot, starved: StarvedShard, now_ms: int) -> None:
         """The log has taken what was owed: tell what rested on it, and let timers run again."""
         for replies, notices in starved.waiting:
             self.answers.tell(slot, replies, notices)
@@ -263,7 +263,7 @@ class Stepper:
         self.deadlines.look_again(slot, starved.due)
         self._reports.status(slot.index, slot.status, "its log has room again")
 
-    def _take(self, slot: Slot, effects: Effects) -> None:
+    def _take(self, slot: ShardSlot, effects: Effects) -> None:
         if slot.index in self.starved.by_shard:
             starved = self.starved.by_shard[slot.index]
             effects = starved.owe(effects, slot.unanswered)

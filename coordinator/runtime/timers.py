@@ -10,7 +10,7 @@ SPARE_ENTRIES = 64
 """Heap entries that mean nothing any more and are never worth a clean-up."""
 
 
-class Timers(Generic[K]):
+class TimerQueue(Generic[K]):
     """A heap of keys by the time when to look at them; `deadline` says what holds then, None: nothing. Times in ms.
 
     No look is later than the key's deadline, so whoever moves one forward, or makes one, has to say so (`set`). A
@@ -94,7 +94,7 @@ class Timers(Generic[K]):
         heapify(self._heap)
 
 
-class Pauses:
+class RetryPauses:
     """When to try again, for each of a few shards: they are all looked at each time."""
 
     def __init__(self) -> None:

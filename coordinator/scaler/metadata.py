@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
 
-from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_FEW, MAX_NAME_CHARS
+from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_NAME_CHARS, MAX_SHORT_ENTRIES
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class BadMetadata(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class ScalerTrigger:
     """One trigger. `topic` empty: all topics in which the group has committed. `drain_target_s` 0: Kafka's rules."""
 
     group: str
@@ -72,7 +72,7 @@ KEYS = {
     "holdDuringRebalance": "hold_during_rebalance",
     "maxStep": "max_step",
 }
-"""Each key that says something, and the field of `Trigger` that it fills."""
+"""Each key that says something, and the field of `ScalerTrigger` that it fills."""
 
 NOT_USED = frozenset({
     "scalerAddress", "enableTLS", "unsafeSsl", "caCert", "tlsCertFile", "tlsClientCert", "tlsClientKey", "metricType",
@@ -82,10 +82,10 @@ NOT_USED = frozenset({
 """How KEDA comes to a scaler, or its Kafka scaler to a broker. Nothing to this side: a trigger may be taken over."""
 
 
-def read(metadata: Mapping[str, str]) -> Trigger:
+def parse_metadata(metadata: Mapping[str, str]) -> ScalerTrigger:
     """The trigger. Raises BadMetadata with the first key that is wrong."""
-    if len(metadata) > MAX_FEW:
-        raise BadMetadata("scalerMetadata", f"{len(metadata)} keys", f"at most {MAX_FEW}")
+    if len(metadata) > MAX_SHORT_ENTRIES:
+        raise BadMetadata("scalerMetadata", f"{len(metadata)} keys", f"at most {MAX_SHORT_ENTRIES}")
     given: dict[str, object] = {}
     for key, value in sorted(metadata.items()):
         name = key.removesuffix(FROM_ENV)
@@ -99,10 +99,10 @@ def read(metadata: Mapping[str, str]) -> Trigger:
             raise BadMetadata(key, value, f"one of the keys {', '.join(KEYS)}{meant}")
     if not given.get("group"):
         raise BadMetadata("consumerGroup", "", "the id of the group whose consumers are scaled")
-    return _checked(Trigger(**given), metadata)  # type: ignore[arg-type]
+    return _checked(ScalerTrigger(**given), metadata)  # type: ignore[arg-type]
 
 
-def _checked(trigger: Trigger, metadata: Mapping[str, str]) -> Trigger:
+def _checked(trigger: ScalerTrigger, metadata: Mapping[str, str]) -> ScalerTrigger:
     """What KEDA refuses of keys together."""
     for key, set_ in (
         ("limitToPartitionsWithLag", trigger.limit_to_partitions_with_lag),

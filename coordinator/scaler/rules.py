@@ -14,7 +14,7 @@ from math import ceil, isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from muster.coordinator.scaler.metadata import Trigger
+from muster.coordinator.scaler.metadata import ScalerTrigger
 
 Ints = NDArray[np.int64]
 
@@ -41,7 +41,7 @@ SPARE = 1.1
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class GroupSample:
     """A group at one moment: columns of one length, a row for each partition that counts.
 
     `produced` is what is written to them a second, None while that is not known.
@@ -62,7 +62,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
+class ScaledLag:
     """`counted` is what is scaled by, `all` what makes the group active: what is stuck may be left out of the first."""
 
     counted: int
@@ -72,16 +72,16 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class ReplicaFigure:
     """What is answered: `value` over lagThreshold, rounded up, replicas. `held` says why it is that of before."""
 
     value: float
-    lag: Lag
+    lag: ScaledLag
     held: str = ""
 
 
 @dataclass(slots=True)
-class Memory:
+class ScalerMemory:
     """What was decided before, for one ScaledObject."""
 
     value: float | None = None
@@ -97,20 +97,20 @@ class Memory:
     """When how many replicas were needed: falling, as only the most of what is left counts."""
 
 
-def decide(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> Figure:
+def decide_replicas(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory, now_ms: int) -> ReplicaFigure:
     """The figure of now. The memory takes in what was seen."""
     lag = lag_of(trigger, seen, memory, now_ms)
     _measure(seen, lag, memory, now_ms)
     if is_held(trigger, seen, memory, now_ms):
         assert memory.value is not None
-        return Figure(memory.value, lag, "the group rebalances" if seen.rebalancing else "a deploy is on")
+        return ReplicaFigure(memory.value, lag, "the group rebalances" if seen.rebalancing else "a deploy is on")
     wanted = _by_rates(trigger, seen, lag, memory, now_ms)
-    value = by_lag(trigger, lag) if wanted is None else float(wanted * trigger.lag_threshold)
+    value = figure_by_lag(trigger, lag) if wanted is None else float(wanted * trigger.lag_threshold)
     memory.value = _stepped(trigger, seen, value, memory, now_ms)
-    return Figure(memory.value, lag)
+    return ReplicaFigure(memory.value, lag)
 
 
-def is_held(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> bool:
+def is_held(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory, now_ms: int) -> bool:
     """Whether the figure of before counts, because the group rebalances, or is being deployed."""
     if not (seen.rebalancing or seen.deploying):
         memory.held_since_ms = None
@@ -124,13 +124,15 @@ def is_held(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> bool:
     return now_ms - memory.held_since_ms < HELD_AT_MOST_MS
 
 
-def is_active(trigger: Trigger, seen: Seen, memory: Memory, now_ms: int) -> bool:
-    """Whether there is work, or a figure is held. Nothing is remembered but since when it is: only `decide` decides."""
+def is_active(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory, now_ms: int) -> bool:
+    """Whether there is work, or a figure is held. Nothing is remembered but since when it is: only `decide_replicas`
+    decides.
+    """
     lag = lag_of(trigger, seen, None, now_ms)
     return lag.all > trigger.activation_lag_threshold or is_held(trigger, seen, memory, now_ms)
 
 
-def lag_of(trigger: Trigger, seen: Seen, memory: Memory | None, now_ms: int) -> Lag:
+def lag_of(trigger: ScalerTrigger, seen: GroupSample, memory: ScalerMemory | None, now_ms: int) -> ScaledLag:
     """By the rules of KEDA's Kafka scaler, but that a lag is never below none, and that where nothing is committed and
     consumers begin at the start (`earliest`) what is no longer in the log does not count.
     """
@@ -144,32 +146,32 @@ def lag_of(trigger: Trigger, seen: Seen, memory: Memory | None, now_ms: int) -> 
     counted = everything
     if trigger.exclude_persistent_lag and memory is not None:
         counted = np.where(_stuck(seen, memory, now_ms) & ~absent, 0, everything)
-    return Lag(int(counted.sum()), int(everything.sum()), len(counted), int((counted > 0).sum()))
+    return ScaledLag(int(counted.sum()), int(everything.sum()), len(counted), int((counted > 0).sum()))
 
 
-def by_lag(trigger: Trigger, lag: Lag) -> float:
+def figure_by_lag(trigger: ScalerTrigger, lag: ScaledLag) -> float:
     """KEDA's figure: the lag itself, bounded so that there are not more replicas than partitions.
 
     KEDA cuts the quotient off before it compares, and may end up with one more: 22 over 7 on three partitions.
     """
     counted, threshold = lag.counted, trigger.lag_threshold
     if trigger.ensure_even_distribution:
-        counted = even(-(-counted // threshold), lag.partitions) * threshold
-    most = bound(trigger, lag)
+        counted = round_to_even_share(-(-counted // threshold), lag.partitions) * threshold
+    most = bound_replicas(trigger, lag)
     return float(counted if most is None else min(counted, most * threshold))
 
 
-def bound(trigger: Trigger, lag: Lag) -> int | None:
+def bound_replicas(trigger: ScalerTrigger, lag: ScaledLag) -> int | None:
     """The most replicas that have something to do; None: as many as one likes."""
     if trigger.limit_to_partitions_with_lag:
         return lag.with_lag
     return None if trigger.allow_idle_consumers and not trigger.ensure_even_distribution else lag.partitions
 
 
-def even(wanted: int, partitions: int) -> int:
+def round_to_even_share(wanted: int, partitions: int) -> int:
     """The fewest replicas, at least `wanted`, to which the partitions can be dealt out evenly.
 
-    >>> [even(wanted, 12) for wanted in (0, 1, 5, 7, 13)]
+    >>> [round_to_even_share(wanted, 12) for wanted in (0, 1, 5, 7, 13)]
     [1, 1, 6, 12, 12]
     """
     below = [number for number in range(1, isqrt(partitions) + 1) if partitions % number == 0]
@@ -177,7 +179,7 @@ def even(wanted: int, partitions: int) -> int:
     return next((factor for factor in factors if factor >= wanted), partitions)
 
 
-def _stuck(seen: Seen, memory: Memory, now_ms: int) -> NDArray[np.bool_]:
+def _stuck(seen: GroupSample, memory: ScalerMemory, now_ms: int) -> NDArray[np.bool_]:
     """Partitions whose offset has not moved for a while, however often that is asked."""
     offsets, since = seen.committed, np.full(len(seen.committed), now_ms)
     if memory.moved is not None and len(memory.moved[0]) == len(offsets):
@@ -187,7 +189,7 @@ def _stuck(seen: Seen, memory: Memory, now_ms: int) -> NDArray[np.bool_]:
     return found
 
 
-def _measure(seen: Seen, lag: Lag, memory: Memory, now_ms: int) -> None:
+def _measure(seen: GroupSample, lag: ScaledLag, memory: ScalerMemory, now_ms: int) -> None:
     """What one consumer can do: from a stretch in which as many were there all the time, none of them short of work."""
     read, workers = int(np.maximum(seen.committed, 0).sum()), min(seen.members, lag.partitions)
     before = memory.measured
@@ -211,7 +213,9 @@ def _measure(seen: Seen, lag: Lag, memory: Memory, now_ms: int) -> None:
         memory.capacity = max(memory.capacity, each)
 
 
-def _by_rates(trigger: Trigger, seen: Seen, lag: Lag, memory: Memory, now_ms: int) -> int | None:
+def _by_rates(
+    trigger: ScalerTrigger, seen: GroupSample, lag: ScaledLag, memory: ScalerMemory, now_ms: int
+) -> int | None:
     """None: not asked for, or nothing to go by."""
     if not trigger.drain_target_s:
         return None
@@ -225,12 +229,12 @@ def _by_rates(trigger: Trigger, seen: Seen, lag: Lag, memory: Memory, now_ms: in
     before = 0 if memory.value is None else round(memory.value / trigger.lag_threshold)
     wanted = _calm(wanted, before, memory, now_ms)
     if trigger.ensure_even_distribution:
-        wanted = even(wanted, lag.partitions)
-    most = bound(trigger, lag)
+        wanted = round_to_even_share(wanted, lag.partitions)
+    most = bound_replicas(trigger, lag)
     return wanted if most is None else min(wanted, most)
 
 
-def _calm(wanted: int, before: int, memory: Memory, now_ms: int) -> int:
+def _calm(wanted: int, before: int, memory: ScalerMemory, now_ms: int) -> int:
     """What is wanted, or what was wanted before as far as the last half hour gives reason for it."""
     needs = memory.needs
     while needs and needs[-1][1] <= wanted:
@@ -241,7 +245,7 @@ def _calm(wanted: int, before: int, memory: Memory, now_ms: int) -> int:
     return max(wanted, min(before, round(needs[0][1] * ABOVE)))
 
 
-def _stepped(trigger: Trigger, seen: Seen, value: float, memory: Memory, now_ms: int) -> float:
+def _stepped(trigger: ScalerTrigger, seen: GroupSample, value: float, memory: ScalerMemory, now_ms: int) -> float:
     """Not further from the figure of before than `maxStep` allows, and that not more often than once a minute."""
     before = memory.value
     if not trigger.max_step:

@@ -13,10 +13,10 @@ from time import perf_counter
 from typing import Protocol, TypeAlias
 
 from muster.coordinator.edge.limits import MAX_NAME_CHARS
-from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.errors import NodeShuttingDown, Overloaded
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
-from muster.coordinator.scaler.metadata import BadMetadata, Trigger, read
-from muster.coordinator.scaler.rules import Memory, Seen, decide, is_active
+from muster.coordinator.scaler.metadata import BadMetadata, ScalerTrigger, parse_metadata
+from muster.coordinator.scaler.rules import GroupSample, ScalerMemory, decide_replicas, is_active
 
 MAX_OBJECTS = 1_000
 """ScaledObjects whose last figures are remembered; beyond that who was not heard of for longest begins anew."""
@@ -29,20 +29,20 @@ LOOK_SHARE = 100
 Key: TypeAlias = tuple[str, str, frozenset[tuple[str, str]]]
 
 
-class Groups(Protocol):
+class GroupSource(Protocol):
     """How a group is looked at."""
 
-    async def look(self, trigger: Trigger) -> Seen:
+    async def look(self, trigger: ScalerTrigger) -> GroupSample:
         """Raises NotThere for a group or topic that is not there, NotNow for one that cannot be told of yet."""
 
 
 class ExternalScaler:
     """The handlers. `clock_ms` is monotonic."""
 
-    def __init__(self, groups: Groups, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, groups: GroupSource, clock_ms: Callable[[], int]) -> None:
         self._groups = groups
         self._clock_ms = clock_ms
-        self._memories: OrderedDict[Key, Memory] = OrderedDict()
+        self._memories: OrderedDict[Key, ScalerMemory] = OrderedDict()
         self._streams = 0
         self._closed = asyncio.Event()
 
@@ -74,7 +74,7 @@ class ExternalScaler:
 
     async def get_metric_spec(self, request: pb.ScaledObjectRef, call: object) -> pb.GetMetricSpecResponse:
         """Of the metadata alone: it is answered while the group is away, too."""
-        trigger = read(_metadata(request))
+        trigger = parse_metadata(_metadata(request))
         target = trigger.lag_threshold
         spec = pb.MetricSpec(metricName=trigger.metric_name, targetSize=target, targetSizeFloat=target)
         return pb.GetMetricSpecResponse(metricSpecs=[spec])
@@ -84,13 +84,13 @@ class ExternalScaler:
         if request.metricName not in ("", trigger.metric_name):
             raise BadMetadata("metricName", request.metricName, f"{trigger.metric_name}, as GetMetricSpec named it")
         seen = await self._groups.look(trigger)
-        figure = decide(trigger, seen, memory, self._clock_ms())
+        figure = decide_replicas(trigger, seen, memory, self._clock_ms())
         value = pb.MetricValue(
             metricName=trigger.metric_name, metricValue=ceil(figure.value), metricValueFloat=figure.value
         )
         return pb.GetMetricsResponse(metricValues=[value])
 
-    async def _active(self, trigger: Trigger, memory: Memory) -> bool:
+    async def _active(self, trigger: ScalerTrigger, memory: ScalerMemory) -> bool:
         return is_active(trigger, await self._groups.look(trigger), memory, self._clock_ms())
 
     async def _pause(self, seconds: float) -> None:
@@ -100,14 +100,14 @@ class ExternalScaler:
                 await self._closed.wait()
         except TimeoutError:
             return
-        raise Draining
+        raise NodeShuttingDown
 
-    def _known(self, ref: pb.ScaledObjectRef) -> tuple[Trigger, Memory]:
+    def _known(self, ref: pb.ScaledObjectRef) -> tuple[ScalerTrigger, ScalerMemory]:
         """The trigger, and what was decided for it before."""
         metadata = _metadata(ref)
-        trigger = read(metadata)
+        trigger = parse_metadata(metadata)
         key = (ref.namespace, ref.name, frozenset(metadata.items()))
-        memory = self._memories.setdefault(key, Memory())
+        memory = self._memories.setdefault(key, ScalerMemory())
         self._memories.move_to_end(key)
         if len(self._memories) > MAX_OBJECTS:
             self._memories.popitem(last=False)

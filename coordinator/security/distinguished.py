@@ -26,41 +26,41 @@ replacement character, by which two subjects would be one: such a name is refuse
 ESCAPED: Final = frozenset(',=+<>#;"\\')
 
 
-class NoName(ValueError):
+class MalformedName(ValueError):
     """These bytes are no distinguished name."""
 
 
-def rfc2253(der: bytes) -> str:
+def format_rfc2253(der: bytes) -> str:
     """The text of an X.501 Name in DER. Raises NoName.
 
-    >>> rfc2253(bytes.fromhex("301d310b3009060355040613024445310e300c06035504030c05612c622b63"))
+    >>> format_rfc2253(bytes.fromhex("301d310b3009060355040613024445310e300c06035504030c05612c622b63"))
     'CN=a\\\\,b\\\\+c,C=DE'
     """
     parts = []
-    for tag, content in elements(whole(der, SEQUENCE)):
+    for tag, content in read_elements(read_single_element(der, SEQUENCE)):
         if tag != SET:
-            raise NoName("a part of the name is no set")
-        parts.append("+".join(attribute(pair) for _, pair in elements(content)))
+            raise MalformedName("a part of the name is no set")
+        parts.append("+".join(format_attribute(pair) for _, pair in read_elements(content)))
     return ",".join(reversed(parts))
 
 
-def attribute(pair: bytes) -> str:
+def format_attribute(pair: bytes) -> str:
     """One KEYWORD=value, or OID=#bytes."""
-    read = list(elements(pair))
+    read = list(read_elements(pair))
     if len(read) != 2 or read[0][0] != OBJECT_IDENTIFIER:
-        raise NoName("an attribute of the name is no pair of an identifier and a value")
+        raise MalformedName("an attribute of the name is no pair of an identifier and a value")
     (_, identifier), (tag, content) = read
-    number = dotted(identifier)
+    number = format_object_identifier(identifier)
     name = KEYWORDS.get(number, number)
     if number not in KEYWORDS or tag not in STRINGS:
-        return f"{name}=#{encoded(tag, content).hex()}"
+        return f"{name}=#{encode_element(tag, content).hex()}"
     try:
-        return f"{name}={escaped(content.decode())}"
+        return f"{name}={escape_value(content.decode())}"
     except UnicodeDecodeError as error:
-        raise NoName(f"the value of {name} is no text: {error.reason}") from error
+        raise MalformedName(f"the value of {name} is no text: {error.reason}") from error
 
 
-def escaped(text: str) -> str:
+def escape_value(text: str) -> str:
     """Backslashes before what has a meaning, and before spaces at both ends."""
     inner = text.strip(" ")
     before = len(text) - len(text.lstrip(" "))
@@ -69,33 +69,33 @@ def escaped(text: str) -> str:
     return "\\ " * before + middle + "\\ " * after
 
 
-def elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+def read_elements(data: bytes) -> Iterator[tuple[int, bytes]]:
     """Tag and content of each element, one after the other."""
     at = 0
     while at < len(data):
-        tag, begin, at = element(data, at)
+        tag, begin, at = read_element(data, at)
         yield tag, data[begin:at]
 
 
-def element(data: bytes, at: int) -> tuple[int, int, int]:
+def read_element(data: bytes, at: int) -> tuple[int, int, int]:
     """Tag, where the content begins, and where it ends."""
     try:
         tag, size = data[at], data[at + 1]
     except IndexError:
-        raise NoName("the name ends in the middle of an element") from None
+        raise MalformedName("the name ends in the middle of an element") from None
     begin = at + 2
     if size & 0x80:
         digits = size & 0x7F
         if not 0 < digits <= 4:
-            raise NoName("an element of the name has no length")
+            raise MalformedName("an element of the name has no length")
         size = int.from_bytes(data[begin : begin + digits])
         begin += digits
     if begin + size > len(data):
-        raise NoName("an element of the name is longer than the name")
+        raise MalformedName("an element of the name is longer than the name")
     return tag, begin, begin + size
 
 
-def encoded(tag: int, content: bytes) -> bytes:
+def encode_element(tag: int, content: bytes) -> bytes:
     size = len(content)
     if size < 0x80:
         return bytes((tag, size)) + content
@@ -103,17 +103,17 @@ def encoded(tag: int, content: bytes) -> bytes:
     return bytes((tag, 0x80 | digits)) + size.to_bytes(digits) + content
 
 
-def whole(data: bytes, wanted: int) -> bytes:
+def read_single_element(data: bytes, wanted: int) -> bytes:
     """The content of the one element that these bytes are."""
-    tag, begin, end = element(data, 0)
+    tag, begin, end = read_element(data, 0)
     if tag != wanted or end != len(data):
-        raise NoName("these bytes are no name")
+        raise MalformedName("these bytes are no name")
     return data[begin:end]
 
 
-def dotted(identifier: bytes) -> str:
+def format_object_identifier(identifier: bytes) -> str:
     """
-    >>> dotted(bytes.fromhex("2a864886f70d010901")), dotted(bytes.fromhex("550403"))
+    >>> format_object_identifier(bytes.fromhex("2a864886f70d010901")), format_object_identifier(bytes.fromhex("550403"))
     ('1.2.840.113549.1.9.1', '2.5.4.3')
     """
     numbers, number = [], 0
@@ -123,6 +123,6 @@ def dotted(identifier: bytes) -> str:
             numbers.append(number)
             number = 0
     if not numbers or identifier[-1] & 0x80:
-        raise NoName("an attribute of the name has no identifier")
+        raise MalformedName("an attribute of the name has no identifier")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))

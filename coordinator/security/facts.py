@@ -91,13 +91,13 @@ class TopicOwner:
     id: bytes
 
 
-Key: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey | SecretKey | TopicKey
-Value: TypeAlias = User | ApiToken | Acl | Mapping[str, float] | bytes | TopicOwner
+SecurityKey: TypeAlias = UserKey | TokenKey | AclKey | QuotaKey | SecretKey | TopicKey
+SecurityValue: TypeAlias = User | ApiToken | Acl | Mapping[str, float] | bytes | TopicOwner
 """Of a QuotaKey: figures by the quota's name, such as `producer_byte_rate`; of a SecretKey: bytes."""
 
 
-class Change(NamedTuple):
+class SecurityRecord(NamedTuple):
     """What a record says: this is so from now on; None: no longer."""
 
-    key: Key
-    value: Value | None
+    key: SecurityKey
+    value: SecurityValue | None

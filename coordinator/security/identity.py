@@ -52,7 +52,7 @@ def check_principal(text: str) -> str:
 
 
 @dataclass(slots=True)
-class Told:
+class KnownTopicRights:
     """What somebody's rights to topics were when they were asked for last, and in which moment of the lists."""
 
     moment: object = None
@@ -75,7 +75,7 @@ class Identity:
     """Of the API token by which it came, to be looked up when tokens are revoked."""
     cleared: dict[tuple[int, str], object] = field(default_factory=dict, init=False, repr=False, compare=False)
     """What it was found to have a right to, and in which moment of the lists; the doors' judges'."""
-    told: Told = field(default_factory=Told, init=False, repr=False, compare=False)
+    told: KnownTopicRights = field(default_factory=KnownTopicRights, init=False, repr=False, compare=False)
     """Of this one only: whoever is made from it is asked for anew (`edge/rights.py`)."""
 
     @property
@@ -83,5 +83,5 @@ class Identity:
         return self.principal == ANONYMOUS
 
 
-SOMEBODY = Identity(ANONYMOUS, "")
+UNAUTHENTICATED = Identity(ANONYMOUS, "")
 """Whoever asks, where nobody is asked who they are."""

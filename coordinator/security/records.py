@@ -13,18 +13,18 @@ from muster.coordinator.security.acl.model import Acl, Operation, PatternType, P
 from muster.coordinator.security.facts import (
     AclKey,
     ApiToken,
-    Change,
-    Key,
     PasswordHash,
     QuotaKey,
     ScramCredential,
     SecretKey,
+    SecurityKey,
+    SecurityRecord,
+    SecurityValue,
     TokenKey,
     TopicKey,
     TopicOwner,
     User,
     UserKey,
-    Value,
 )
 
 VERSION: Final = 1
@@ -32,40 +32,42 @@ MOST_BYTES: Final = 64 << 10
 """Of one value; checked before it is written."""
 
 
-class Unreadable(ValueError):
+class UnreadableSecurityRecord(ValueError):
     """A record that this version cannot read. Whoever starts with it would not know who may do what."""
 
 
-def encode(change: Change) -> tuple[bytes, bytes | None]:
+def encode_security_record(change: SecurityRecord) -> tuple[bytes, bytes | None]:
     """Key and value; a value of None takes the key away. Raises ValueError for one that is too large."""
-    key = as_json(key_out(change.key))
+    key = as_json(encode_key(change.key))
     if change.value is None:
         return key, None
-    value = as_json({"version": VERSION, **value_out(change.value)})
+    value = as_json({"version": VERSION, **encode_value(change.value)})
     if len(value) > MOST_BYTES:
         raise ValueError(f"{key.decode()} takes {len(value)} bytes; expected at most {MOST_BYTES}")
     return key, value
 
 
-def decode(key: bytes, value: bytes | None) -> Change:
+def decode_security_record(key: bytes, value: bytes | None) -> SecurityRecord:
     """Raises Unreadable."""
     try:
         kind, *rest = json.loads(key)
         found, reader = KINDS[kind]
         made = found(rest)
         if value is None:
-            return Change(made, None)
+            return SecurityRecord(made, None)
         fields = json.loads(value)
         if fields["version"] > VERSION:
-            raise Unreadable(f"{key!r} is of version {fields['version']}; this node reads up to {VERSION}")
-        return Change(made, reader(made, fields))
-    except Unreadable:
+            raise UnreadableSecurityRecord(
+                f"{key!r} is of version {fields['version']}; this node reads up to {VERSION}"
+            )
+        return SecurityRecord(made, reader(made, fields))
+    except UnreadableSecurityRecord:
         raise
     except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise Unreadable(f"{key!r}: {error!r}") from error
+        raise UnreadableSecurityRecord(f"{key!r}: {error!r}") from error
 
 
-def key_out(key: Key) -> list[Any]:
+def encode_key(key: SecurityKey) -> list[Any]:
     match key:
         case UserKey(name):
             return ["user", name]
@@ -81,77 +83,82 @@ def key_out(key: Key) -> list[Any]:
             return ["quota", *map(list, entity)]
 
 
-def value_out(value: Value) -> dict[str, Any]:
+def encode_value(value: SecurityValue) -> dict[str, Any]:
     match value:
         case User():
-            scram = {name: scram_out(each) for name, each in value.scram.items()}
-            return {"scram": scram, **({"password": hash_out(value.password)} if value.password else {})}
+            scram = {name: encode_scram(each) for name, each in value.scram.items()}
+            return {"scram": scram, **({"password": encode_password_hash(value.password)} if value.password else {})}
         case ApiToken():
             return {
                 "name": value.name,
                 "principal": value.principal,
-                "hash": text(value.hash),
+                "hash": to_base64(value.hash),
                 "made_ms": value.made_ms,
                 "until_ms": value.until_ms,
             }
         case Acl():
             return {}
         case TopicOwner():
-            return {"user": value.user, "id": text(value.id)}
+            return {"user": value.user, "id": to_base64(value.id)}
         case bytes():
-            return {"secret": text(value)}
+            return {"secret": to_base64(value)}
         case _:
             return {"quotas": dict(value)}
 
 
-def scram_out(one: ScramCredential) -> dict[str, Any]:
+def encode_scram(one: ScramCredential) -> dict[str, Any]:
     return {
-        "salt": text(one.salt),
+        "salt": to_base64(one.salt),
         "iterations": one.iterations,
-        "stored_key": text(one.stored_key),
-        "server_key": text(one.server_key),
+        "stored_key": to_base64(one.stored_key),
+        "server_key": to_base64(one.server_key),
     }
 
 
-def hash_out(one: PasswordHash) -> dict[str, Any]:
-    return {"salt": text(one.salt), "hash": text(one.hash), "n": one.n, "r": one.r, "p": one.p}
+def encode_password_hash(one: PasswordHash) -> dict[str, Any]:
+    return {"salt": to_base64(one.salt), "hash": to_base64(one.hash), "n": one.n, "r": one.r, "p": one.p}
 
 
-def user_in(key: Any, fields: Mapping[str, Any]) -> User:
+def decode_user(key: Any, fields: Mapping[str, Any]) -> User:
     scram = {
-        name: ScramCredential(raw(one["salt"]), int(one["iterations"]), raw(one["stored_key"]), raw(one["server_key"]))
+        name: ScramCredential(
+            from_base64(one["salt"]),
+            int(one["iterations"]),
+            from_base64(one["stored_key"]),
+            from_base64(one["server_key"]),
+        )
         for name, one in fields["scram"].items()
     }
     found = fields.get("password")
     password = None
     if found is not None:
         password = PasswordHash(
-            raw(found["salt"]), raw(found["hash"]), int(found["n"]), int(found["r"]), int(found["p"])
+            from_base64(found["salt"]), from_base64(found["hash"]), int(found["n"]), int(found["r"]), int(found["p"])
         )
     return User(key.name, scram, password)
 
 
-def token_in(key: Any, fields: Mapping[str, Any]) -> ApiToken:
+def decode_token(key: Any, fields: Mapping[str, Any]) -> ApiToken:
     return ApiToken(
         key.id,
         str(fields["name"]),
         str(fields["principal"]),
-        raw(fields["hash"]),
+        from_base64(fields["hash"]),
         int(fields["made_ms"]),
         int(fields["until_ms"]),
     )
 
 
-def acl_in(key: Any, fields: Mapping[str, Any]) -> Acl:
+def decode_acl(key: Any, fields: Mapping[str, Any]) -> Acl:
     acl: Acl = key.acl
     return acl
 
 
-def quotas_in(key: Any, fields: Mapping[str, Any]) -> dict[str, float]:
+def decode_quotas(key: Any, fields: Mapping[str, Any]) -> dict[str, float]:
     return {str(name): float(value) for name, value in fields["quotas"].items()}
 
 
-def acl_key(rest: list[Any]) -> AclKey:
+def decode_acl_key(rest: list[Any]) -> AclKey:
     kind, pattern, name, principal, host, operation, permission = rest
     return AclKey(
         Acl(
@@ -166,20 +173,20 @@ def acl_key(rest: list[Any]) -> AclKey:
     )
 
 
-def quota_key(rest: list[Any]) -> QuotaKey:
+def decode_quota_key(rest: list[Any]) -> QuotaKey:
     return QuotaKey(tuple((str(kind), None if name is None else str(name)) for kind, name in rest))
 
 
-KINDS: Final[Mapping[str, tuple[Callable[[list[Any]], Any], Callable[[Any, Mapping[str, Any]], Value]]]] = {
-    "user": (lambda rest: UserKey(str(rest[0])), user_in),
-    "token": (lambda rest: TokenKey(str(rest[0])), token_in),
-    "acl": (acl_key, acl_in),
-    "quota": (quota_key, quotas_in),
+KINDS: Final[Mapping[str, tuple[Callable[[list[Any]], Any], Callable[[Any, Mapping[str, Any]], SecurityValue]]]] = {
+    "user": (lambda rest: UserKey(str(rest[0])), decode_user),
+    "token": (lambda rest: TokenKey(str(rest[0])), decode_token),
+    "acl": (decode_acl_key, decode_acl),
+    "quota": (decode_quota_key, decode_quotas),
     "topic": (
         lambda rest: TopicKey(str(rest[0])),
-        lambda key, fields: TopicOwner(str(fields["user"]), raw(fields["id"])),
+        lambda key, fields: TopicOwner(str(fields["user"]), from_base64(fields["id"])),
     ),
-    "secret": (lambda rest: SecretKey(str(rest[0])), lambda key, fields: raw(fields["secret"])),
+    "secret": (lambda rest: SecretKey(str(rest[0])), lambda key, fields: from_base64(fields["secret"])),
 }
 
 
@@ -187,9 +194,9 @@ def as_json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def text(data: bytes) -> str:
+def to_base64(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def raw(data: str) -> bytes:
+def from_base64(data: str) -> bytes:
     return b64decode(data, validate=True)

@@ -7,10 +7,10 @@ from muster.coordinator.security.acl.model import Acl
 from muster.coordinator.security.facts import (
     AclKey,
     ApiToken,
-    Change,
     QuotaEntity,
     QuotaKey,
     SecretKey,
+    SecurityRecord,
     TokenKey,
     TopicKey,
     TopicOwner,
@@ -18,14 +18,14 @@ from muster.coordinator.security.facts import (
     UserKey,
 )
 from muster.coordinator.security.facts import (
-    Key as AnyKey,
+    SecurityKey as AnyKey,
 )
 from muster.coordinator.security.facts import (
-    Value as AnyValue,
+    SecurityValue as AnyValue,
 )
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+StoredKey = TypeVar("StoredKey")
+StoredValue = TypeVar("StoredValue")
 
 
 class SecurityState:
@@ -66,33 +66,35 @@ class SecurityState:
         yield from map(TopicKey, self.topic_owners)
         yield from map(QuotaKey, self.quotas)
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, changes: Iterable[SecurityRecord]) -> None:
         for key, value in changes:
             self.version += 1
             match key:
                 case UserKey(name):
-                    put(self.users, name, cast(User | None, value))
+                    put_or_remove(self.users, name, cast(User | None, value))
                 case TokenKey(id):
-                    put(self.tokens, id, cast(ApiToken | None, value))
+                    put_or_remove(self.tokens, id, cast(ApiToken | None, value))
                 case AclKey(acl):
                     (self.acls.discard if value is None else self.acls.add)(acl)
                 case SecretKey(name):
-                    put(self.secrets, name, cast(bytes | None, value))
+                    put_or_remove(self.secrets, name, cast(bytes | None, value))
                 case TopicKey(name):
-                    put(self.topic_owners, name, cast(TopicOwner | None, value))
+                    put_or_remove(self.topic_owners, name, cast(TopicOwner | None, value))
                 case QuotaKey(entity):
-                    put(self.quotas, entity, cast(dict[str, float] | None, value))
+                    put_or_remove(self.quotas, entity, cast(dict[str, float] | None, value))
 
 
-def put(table: dict[Key, Value], key: Key, value: Value | None) -> None:
+def put_or_remove(table: dict[StoredKey, StoredValue], key: StoredKey, value: StoredValue | None) -> None:
     if value is None:
         table.pop(key, None)
     else:
         table[key] = value
 
 
-def between(before: SecurityState, after: SecurityState, *, only_come: bool = False) -> list[Change]:
+def diff_states(before: SecurityState, after: SecurityState, *, only_come: bool = False) -> list[SecurityRecord]:
     """What makes the one of the other; or, of both together, what the other has."""
-    gone = [Change(key, None) for key in before.known_keys() if after.value(key) is None and not only_come]
-    come = [Change(key, value) for key in after.known_keys() if (value := after.value(key)) != before.value(key)]
+    gone = [SecurityRecord(key, None) for key in before.known_keys() if after.value(key) is None and not only_come]
+    come = [
+        SecurityRecord(key, value) for key in after.known_keys() if (value := after.value(key)) != before.value(key)
+    ]
     return gone + come

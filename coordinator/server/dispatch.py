@@ -2,7 +2,7 @@
 
 A handler is `async def heartbeat(self, request, call) -> HeartbeatResponse`, named like its method in snake_case; a
 stream's handler is an async generator. One with an answer may have a sister `heartbeat_well(self, request, call)`, see
-`Short`. The table is built from the service descriptor, so that a method without a
+`FastPathHandler`. The table is built from the service descriptor, so that a method without a
 handler is found when the node starts, not when somebody calls it.
 """
 
@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from muster.coordinator.security.identity import Identity
 
 
-class Call(Protocol):
+class RpcCall(Protocol):
     """What a handler may know of the call besides its request."""
 
     @property
@@ -42,24 +42,24 @@ class Call(Protocol):
         """True once nobody waits for the answer any more."""
 
 
-class Kind(Enum):
+class MethodKind(Enum):
     UNARY = "unary"
     SERVER_STREAM = "server stream"
     BOTH_STREAM = "streams both ways"
 
 
-UnaryHandler: TypeAlias = Callable[[Any, Call], Awaitable[Message | bytes]]
+UnaryHandler: TypeAlias = Callable[[Any, RpcCall], Awaitable[Message | bytes]]
 """Bytes are an answer that the handler encoded itself."""
 
-StreamHandler: TypeAlias = Callable[[Any, Call], AsyncIterator[Message]]
+StreamHandler: TypeAlias = Callable[[Any, RpcCall], AsyncIterator[Message]]
 """Of both kinds of streams: the first argument is one request, or an async iterator of them."""
 
 
-Well: TypeAlias = Callable[[Any, Call], bool]
-"""A short way, see `Short`."""
+FastPath: TypeAlias = Callable[[Any, RpcCall], bool]
+"""A short way, see `FastPathHandler`."""
 
 
-class Short:
+class FastPathHandler:
     """A handler that has a short way, for what comes so often that a coroutine more is felt.
 
     `well` does all there is to do and returns True where the answer is a message without any field set; False: it has
@@ -69,36 +69,38 @@ class Short:
 
     __slots__ = ("_handler", "well")
 
-    def __init__(self, handler: UnaryHandler, well: Well) -> None:
+    def __init__(self, handler: UnaryHandler, well: FastPath) -> None:
         self._handler = handler
         self.well = well
 
-    def __call__(self, request: Any, call: Call) -> Awaitable[Message | bytes]:
+    def __call__(self, request: Any, call: RpcCall) -> Awaitable[Message | bytes]:
         return self._handler(request, call)
 
 
-def well_of(handler: Callable[[Any, Call], Any]) -> Well | None:
+def fast_path_of(handler: Callable[[Any, RpcCall], Any]) -> FastPath | None:
     """The short way, if it has one."""
-    return handler.well if isinstance(handler, Short) else None
+    return handler.well if isinstance(handler, FastPathHandler) else None
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class ServiceMethod:
     """One row of the table. `handler` is a UnaryHandler or a StreamHandler, as `kind` says."""
 
     full_name: str
-    kind: Kind
+    kind: MethodKind
     request_type: type[Message]
     response_type: type[Message]
-    handler: Callable[[Any, Call], Any]
+    handler: Callable[[Any, RpcCall], Any]
 
 
-def methods_of(service: ServiceDescriptor, handlers: object, only: Collection[str] | None = None) -> dict[str, Method]:
+def methods_of(
+    service: ServiceDescriptor, handlers: object, only: Collection[str] | None = None
+) -> dict[str, ServiceMethod]:
     """Rows for every method of the service, or those named, by full name (`/package.Service/Method`).
 
     Raises LookupError when `handlers` lacks one.
     """
-    table: dict[str, Method] = {}
+    table: dict[str, ServiceMethod] = {}
     for method in service.methods:
         if only is not None and method.name not in only:
             continue
@@ -109,9 +111,9 @@ def methods_of(service: ServiceDescriptor, handlers: object, only: Collection[st
                 f"{type(handlers).__name__} needs a method {snake_case(method.name)}(request, call)"
             )
         if (well := f"{snake_case(method.name)}_well") in dir(type(handlers)):
-            handler = Short(handler, getattr(handlers, well))
+            handler = FastPathHandler(handler, getattr(handlers, well))
         full_name = f"/{service.full_name}/{method.name}"
-        table[full_name] = Method(
+        table[full_name] = ServiceMethod(
             full_name,
             kind_of(method),
             message_factory.GetMessageClass(method.input_type),
@@ -121,11 +123,11 @@ def methods_of(service: ServiceDescriptor, handlers: object, only: Collection[st
     return table
 
 
-def kind_of(method: MethodDescriptor) -> Kind:
+def kind_of(method: MethodDescriptor) -> MethodKind:
     if method.client_streaming:
         assert method.server_streaming, f"{method.full_name} streams requests only; the table has no such kind"
-        return Kind.BOTH_STREAM
-    return Kind.SERVER_STREAM if method.server_streaming else Kind.UNARY
+        return MethodKind.BOTH_STREAM
+    return MethodKind.SERVER_STREAM if method.server_streaming else MethodKind.UNARY
 
 
 def snake_case(name: str) -> str:

@@ -4,33 +4,33 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from muster.coordinator.config import Settings
-from muster.coordinator.server.doors.kafka import KafkaDoor
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.node.ground import Ground
+from muster.coordinator.server.doors.kafka import NodeKafkaListener
+from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.node.ground import NodeBackend
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.doors.proxy import ProxyDoor
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.doors.proxy import NodeProxyListener
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
 
-def kafka_door_of(settings: Settings) -> "KafkaDoor | ProxyDoor | None":
+def make_kafka_listener(settings: Settings) -> "NodeKafkaListener | NodeProxyListener | None":
     """What serves Kafka's protocol, if anything does."""
     if not settings.kafka_listeners:
         return None
     if not settings.upstream:
-        return KafkaDoor(settings)
-    from muster.coordinator.server.doors.proxy import ProxyDoor
+        return NodeKafkaListener(settings)
+    from muster.coordinator.server.doors.proxy import NodeProxyListener
 
-    return ProxyDoor(settings)
+    return NodeProxyListener(settings)
 
 
-def ground_of(
-    settings: Settings, clock: Clock, certificates: "Certificates | None", doors: Callable[[], Doors]
-) -> Ground:
+def make_backend(
+    settings: Settings, clock: NodeClock, certificates: "NodeCertificates | None", doors: Callable[[], ClientAddresses]
+) -> NodeBackend:
     """That of a node with these settings. Raises AddressTaken."""
     if not settings.upstream:
-        return Ground(settings, clock, certificates, doors)
-    from muster.coordinator.server.engined.ground import KafkaGround
+        return NodeBackend(settings, clock, certificates, doors)
+    from muster.coordinator.server.engined.ground import KafkaNodeBackend
 
-    return KafkaGround(settings, clock, certificates, doors)
+    return KafkaNodeBackend(settings, clock, certificates, doors)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.dispatch import Method
+from muster.coordinator.server.dispatch import ServiceMethod
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
@@ -12,11 +12,11 @@ from muster.storage.rpc.v1 import staging_service_pb2 as pb
 from muster.storage.service.broker import BrokerService
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.driver.drive import Driver
-    from muster.coordinator.server.service.session import Sessions
+    from muster.coordinator.server.driver.drive import EngineDriver
+    from muster.coordinator.server.service.session import ServerSessions
 
 
-class Part(Protocol):
+class SharedBackend(Protocol):
     """`Joined`, or a node's side over somebody's Kafka."""
 
     shards: int
@@ -43,10 +43,10 @@ class Part(Protocol):
     def coordinate(
         self,
         engine: Engine,
-        driver: "Driver",
+        driver: "EngineDriver",
         clock_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
-        sessions: "Sessions",
+        sessions: "ServerSessions",
     ) -> None:
         """From now on have the groups of the shards that are this node's in the engine."""
 
@@ -57,14 +57,14 @@ class Part(Protocol):
         self, advertised: Callable[[], tuple[str, int]], room: Callable[[Any], int]
     ) -> BrokerService: ...
 
-    def table(self) -> dict[str, Method]:
+    def table(self) -> dict[str, ServiceMethod]:
         """The calls that a node on its own has not."""
 
     async def let_go(self) -> None:
         """Give up what is this node's, in good order, as far as that can be."""
 
 
-class Stages(Protocol):
+class StagingHandlers(Protocol):
     """The Staging service, or its refusal."""
 
     async def topics_of(self, request: pb.CommitStagedRequest | pb.AbortStagedRequest) -> set[str]: ...
@@ -72,7 +72,7 @@ class Stages(Protocol):
     async def close(self) -> None: ...
 
 
-class Stops(Protocol):
+class Stoppable(Protocol):
     """What is done by the clock."""
 
     def stop(self) -> None: ...

@@ -29,7 +29,7 @@ class ClusterFailed(RuntimeError):
     """The cluster did not come up; the text names the log that says why."""
 
 
-class Cluster:
+class LocalSparkCluster:
     """A standalone cluster with its logs below `folder`; `address` is what a session takes as its master."""
 
     def __init__(self, folder: Path, workers: int = 2) -> None:
@@ -142,9 +142,9 @@ class Cluster:
 
 
 @contextmanager
-def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+def running_cluster(folder: Path, workers: int = 2) -> Iterator[LocalSparkCluster]:
     """A cluster for the length of the block."""
-    cluster = Cluster(folder, workers)
+    cluster = LocalSparkCluster(folder, workers)
     try:
         cluster.start()
         yield cluster

@@ -1,10 +1,10 @@
 """Assignors of other people, with a deadline: one that hangs must not hold up a query or a backtest for ever."""
 
 from muster.assignors.api import Assignment, Assignor, Snapshot
-from muster.assignors.isolation.pool import DEADLINE_MS, shared
-from muster.assignors.isolation.process import Overran
+from muster.assignors.isolation.pool import DEADLINE_MS, shared_isolation
+from muster.assignors.isolation.process import PluginOverran
 
-__all__ = ["DEADLINE_MS", "MAX_DEADLINE_MS", "Overran", "run_in_time"]
+__all__ = ["DEADLINE_MS", "MAX_DEADLINE_MS", "PluginOverran", "run_in_time"]
 
 MAX_DEADLINE_MS = 3_600_000
 
@@ -17,4 +17,4 @@ def run_in_time(
     Ours are not timed. A plugin runs in a process of its own, which this one keeps for its next plan and does not
     leave behind.
     """
-    return shared().run(assignor, snapshot, deadline_ms, withhold=withhold, remedy=remedy)
+    return shared_isolation().run(assignor, snapshot, deadline_ms, withhold=withhold, remedy=remedy)

@@ -15,20 +15,20 @@ LOOK_AGAIN_S = 0.05
 
 
 def main() -> None:
-    end({int(line) for line in sys.stdin})
+    end_processes({int(line) for line in sys.stdin})
 
 
-def end(pids: Iterable[int]) -> None:
-    there = [pid for pid in pids if told(pid, signal.SIGTERM)]
+def end_processes(pids: Iterable[int]) -> None:
+    there = [pid for pid in pids if signal_process(pid, signal.SIGTERM)]
     deadline = time.monotonic() + GRACE_S
     while there and time.monotonic() < deadline:
         time.sleep(LOOK_AGAIN_S)
-        there = [pid for pid in there if told(pid, 0)]
+        there = [pid for pid in there if signal_process(pid, 0)]
     for pid in there:
-        told(pid, signal.SIGKILL)
+        signal_process(pid, signal.SIGKILL)
 
 
-def told(pid: int, number: int) -> bool:
+def signal_process(pid: int, number: int) -> bool:
     """Whether there was such a process."""
     try:
         os.kill(pid, number)

@@ -15,10 +15,10 @@ log = logging.getLogger("muster.spark")
 KAFKA_PREFIX = "kafka."
 SECURITY = "security.protocol"
 PLAINTEXT = "PLAINTEXT"
-KAFKA_S_STORES = (
+KAFKA_KEYSTORES = (
     "certificates and keys come as PEM here, in the file that ssl.truststore.location or ssl.keystore.location names"
 )
-KAFKA_S_LOGINS = "a login over gRPC is a token: set token.file (on driver and executors) or token"
+KAFKA_LOGINS = "a login over gRPC is a token: set token.file (on driver and executors) or token"
 SECRETS = ("ssl.", "sasl.", "security.providers")
 
 CATALOG = "provider"
@@ -103,7 +103,7 @@ IGNORED_WRITING = {
 }
 
 
-class Ignored:
+class IgnoredOptions:
     """What was taken and means nothing, found by lower-case names; `notes` says each with its reason."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -114,7 +114,7 @@ class Ignored:
     def take(self, given: str, value: str) -> bool:
         """Whether this option is one of them. What belongs to a secured connection is `secured`'s.
 
-        >>> found = Ignored({"fetch.min.bytes": "nothing waits"})
+        >>> found = IgnoredOptions({"fetch.min.bytes": "nothing waits"})
         >>> found.take("kafka.fetch.min.bytes", "1"), found.take("subscribe", "t"), found.notes
         (True, False, ['kafka.fetch.min.bytes (nothing waits)'])
         """
@@ -138,7 +138,7 @@ class Ignored:
                 del client[name]
         elif self._secrets:
             given = self._secrets[0]
-            why = KAFKA_S_LOGINS if given.lower().removeprefix(KAFKA_PREFIX).startswith("sasl.") else KAFKA_S_STORES
+            why = KAFKA_LOGINS if given.lower().removeprefix(KAFKA_PREFIX).startswith("sasl.") else KAFKA_KEYSTORES
             raise OptionError(f"{given} cannot be set here: {why}")
 
 
@@ -147,7 +147,7 @@ def _warn(what: str) -> None:
     log.warning("taken, but without effect here: %s", what)
 
 
-def tell(notes: Iterable[str]) -> None:
+def warn_of_ignored(notes: Iterable[str]) -> None:
     """One warning for all of them, and one only: Spark makes sources again and again in the same process."""
     if notes := tuple(notes):
         _warn("; ".join(notes))

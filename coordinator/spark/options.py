@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from muster.coordinator.client.config import ClientConfig, WorkerConfig, load
 from muster.coordinator.client.errors import ConfigError
-from muster.coordinator.client.group_protocols import dotted
-from muster.coordinator.client.security_config import shown
+from muster.coordinator.client.group_protocols import to_dotted
+from muster.coordinator.client.security_config import show_property
 from muster.coordinator.spark.errors import OptionError
 from muster.coordinator.spark.foreign import DEADLINE_MS, MAX_DEADLINE_MS
 from muster.coordinator.spark.kafka_options import (
@@ -26,12 +26,12 @@ from muster.coordinator.spark.kafka_options import (
     NO_TABLE,
     REFUSED_READING,
     STREAM_ONLY,
-    Ignored,
+    IgnoredOptions,
 )
-from muster.coordinator.spark.planning import ONE_TO_ONE, WAYS, check_assignor
+from muster.coordinator.spark.planning import ONE_TO_ONE, PLANNING_WAYS, check_assignor
 from muster.coordinator.spark.reading.options import ReadOptions, Strategy
 from muster.coordinator.spark.starting import parse_assign, read_json
-from muster.storage.wording import expected
+from muster.storage.wording import describe_allowed
 
 DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
 MAX_TASKS = 10_000
@@ -43,9 +43,9 @@ _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def camel(name: str) -> str:
+def to_camel_case(name: str) -> str:
     """
-    >>> camel("max_offsets_per_trigger")
+    >>> to_camel_case("max_offsets_per_trigger")
     'maxOffsetsPerTrigger'
     """
     first, *rest = name.split("_")
@@ -55,7 +55,7 @@ def camel(name: str) -> str:
 class GivenOptions(BaseModel):
     """What may be given for a read, each by itself; `ReadOptions` is what all of it means together."""
 
-    model_config = ConfigDict(alias_generator=camel, populate_by_name=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(alias_generator=to_camel_case, populate_by_name=True, extra="forbid", frozen=True)
 
     subscribe: str | None = Field(None, description="Topics by name, separated by commas.")
     subscribe_pattern: str | None = Field(None, description="A regular expression; topics whose whole names match it.")
@@ -143,35 +143,35 @@ class GivenOptions(BaseModel):
         return int(value)
 
 
-OF_EVERY_CLIENT = {dotted(name) for name in ClientConfig.model_fields}
+OF_EVERY_CLIENT = {to_dotted(name) for name in ClientConfig.model_fields}
 KNOWN_CLIENT = {
-    dotted(name).lower(): dotted(name)
+    to_dotted(name).lower(): to_dotted(name)
     for name in WorkerConfig.model_fields
     if not name.startswith("scheduled_rebalance")
 }
 """Names in lower case, as Spark hands them over, and as the client knows them."""
 
-REFUSED = {name.lower(): why for name, why in REFUSED_READING.items()}
+REFUSED_READING_LOWER = {name.lower(): why for name, why in REFUSED_READING.items()}
 
 KNOWN = {
-    (field.alias or camel(name)).lower(): field.alias or camel(name)
+    (field.alias or to_camel_case(name)).lower(): field.alias or to_camel_case(name)
     for name, field in GivenOptions.model_fields.items()
 }
 
 SPELLINGS = {name.lower(): name for name in (*REFUSED_READING, *KNOWN.values(), *KNOWN_CLIENT.values())}
 
 
-def spelled(given: str) -> str:
+def spell_option(given: str) -> str:
     """The name as it is documented: Spark hands it over in lower case.
 
-    >>> spelled("kafka.pollTimeoutMs"), spelled("kafka.STARTINGOFFSETS")
+    >>> spell_option("kafka.pollTimeoutMs"), spell_option("kafka.STARTINGOFFSETS")
     ('kafka.pollTimeoutMs', 'kafka.startingOffsets')
     """
     bare = given.lower().removeprefix(KAFKA_PREFIX)
     return given[: len(given) - len(bare)] + SPELLINGS.get(bare, given[len(given) - len(bare) :])
 
 
-def possible_kinds(options: Mapping[str, str]) -> dict[bool, ReadOptions]:
+def check_read_kinds(options: Mapping[str, str]) -> dict[bool, ReadOptions]:
     """The checked options of each kind of read that they could be meant for, by whether it is a stream.
 
     Spark does not say which until later. OptionError when neither could be meant.
@@ -181,7 +181,7 @@ def possible_kinds(options: Mapping[str, str]) -> dict[bool, ReadOptions]:
     kinds, wrong = {}, {}
     for streaming in (False, True):
         try:
-            kinds[streaming] = read_options(options, streaming=streaming)
+            kinds[streaming] = check_read_options(options, streaming=streaming)
         except OptionError as error:
             wrong[streaming] = error
     if not kinds:
@@ -190,13 +190,13 @@ def possible_kinds(options: Mapping[str, str]) -> dict[bool, ReadOptions]:
     return kinds
 
 
-def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+def check_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     """The checked options; OptionError names each wrong one, what was expected, and what to do."""
     if not options:
         raise OptionError(NO_OPTIONS)
     own: dict[str, Any] = {}
     client: dict[str, str] = {}
-    ignored = Ignored(IGNORED_READING)
+    ignored = IgnoredOptions(IGNORED_READING)
     for given, value in options.items():
         name = given.lower()
         bare = name.removeprefix(KAFKA_PREFIX)
@@ -206,33 +206,33 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         elif bare in KNOWN and "." in bare:
             own[KNOWN[bare]] = value
         elif bare == "endpoints":
-            _put(client, "bootstrap.servers", value, given)
+            _put_read_option(client, "bootstrap.servers", value, given)
         elif bare in KNOWN_CLIENT:
-            _put(client, KNOWN_CLIENT[bare], value, given)
+            _put_read_option(client, KNOWN_CLIENT[bare], value, given)
         elif not ignored.take(given, value):
-            raise OptionError(_unknown(given))
+            raise OptionError(_unknown_read_option(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
     ignored.secured(client)
     no_triggers = [] if streaming else [f"{name} ({IN_A_BATCH})" for name in STREAM_ONLY if name in own]
-    return _checked(own, client, (*ignored.notes, *no_triggers), streaming)
+    return _check_read(own, client, (*ignored.notes, *no_triggers), streaming)
 
 
-def _put(client: dict[str, str], name: str, value: str, given: str) -> None:
+def _put_read_option(client: dict[str, str], name: str, value: str, given: str) -> None:
     if client.setdefault(name, value) != value:
-        both = f"{shown(name, client[name])} and {shown(name, value)}"
-        raise OptionError(f"{spelled(given)} is given twice: {both}; keep one")
+        both = f"{show_property(name, client[name])} and {show_property(name, value)}"
+        raise OptionError(f"{spell_option(given)} is given twice: {both}; keep one")
 
 
 def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:
-    if (why := REFUSED.get(name) or REFUSED.get(bare)) is not None:
-        raise OptionError(f"{spelled(given)} cannot be set here: {why}")
+    if (why := REFUSED_READING_LOWER.get(name) or REFUSED_READING_LOWER.get(bare)) is not None:
+        raise OptionError(f"{spell_option(given)} cannot be set here: {why}")
     for other in BATCH_ONLY if streaming else ():
         if name == other.lower():
             raise OptionError(f"{other} means nothing in a streaming query; leave it out")
 
 
-def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> ReadOptions:
+def _check_read(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> ReadOptions:
     try:
         given = GivenOptions.model_validate(own)
         of_client = {name: value for name, value in client.items() if name in OF_EVERY_CLIENT}
@@ -246,7 +246,7 @@ def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ..
         _check(options, given.model_fields_set)
         _check_group(options)
     except ValidationError as error:
-        raise OptionError(_explained(error)) from None
+        raise OptionError(_explain_read_error(error)) from None
     except ValueError as error:
         raise OptionError(str(error)) from None
     if "group.instance.id" in client and options.group_id is None:
@@ -274,9 +274,9 @@ def _check(options: ReadOptions, given: Collection[str]) -> None:
 def _check_assignor(options: ReadOptions, given: Collection[str]) -> None:
     assignor = options.assignor
     check_assignor(assignor)
-    if assignor in WAYS and options.assignor_options:
+    if assignor in PLANNING_WAYS and options.assignor_options:
         raise ValueError(f"assignorOptions mean nothing with assignor={assignor}; leave them out")
-    if assignor in WAYS and "assignor_deadline_ms" in given:
+    if assignor in PLANNING_WAYS and "assignor_deadline_ms" in given:
         raise ValueError(f"assignorDeadlineMs means nothing with assignor={assignor}; leave it out")
     if assignor == ONE_TO_ONE and "tasks" in given:
         raise ValueError(
@@ -314,15 +314,15 @@ def _check_group(options: ReadOptions) -> None:
         raise OptionError(f"partition.assignment.strategy: {error}") from None
 
 
-def _unknown(given: str) -> str:
+def _unknown_read_option(given: str) -> str:
     names = {**KNOWN, **KNOWN_CLIENT}
     near = difflib.get_close_matches(given.lower().removeprefix(KAFKA_PREFIX), names, n=1, cutoff=0.6)
     hint = f"did you mean {names[near[0]]!r}?" if near else f"known here: {', '.join(sorted(names.values()))}"
     return f"{given!r} is not an option for reading; {hint}"
 
 
-def _explained(error: ValidationError) -> str:
-    fields = {field.alias or camel(name): field for name, field in GivenOptions.model_fields.items()}
+def _explain_read_error(error: ValidationError) -> str:
+    fields = {field.alias or to_camel_case(name): field for name, field in GivenOptions.model_fields.items()}
     told = []
     for problem in error.errors(include_url=False):
         what = problem["msg"].removeprefix("Value error, ")
@@ -330,6 +330,6 @@ def _explained(error: ValidationError) -> str:
             told.append(what)
             continue
         name = str(problem["loc"][0])
-        wanted = what if problem["type"] == "value_error" else f"expected {expected(fields[name])}"
+        wanted = what if problem["type"] == "value_error" else f"expected {describe_allowed(fields[name])}"
         told.append(f"{name}={problem['input']!r}: {wanted}")
     return "; ".join(dict.fromkeys(told))

@@ -1,7 +1,7 @@
 """Who reads what: pending ranges of offsets dealt out to task slots. The same plan every time.
 
-Three ways: `split` cuts the backlog into slots of equal length; `one-to-one` gives each partition a task of its own, as
-Spark's source for Kafka does; any registered assignor deals whole partitions to slots as if those were members.
+Three ways: `split_ranges` cuts the backlog into slots of equal length; `one-to-one` gives each partition a task of its
+own, as Spark's source for Kafka does; any registered assignor deals whole partitions to slots as if those were members.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 SPLIT, ONE_TO_ONE = "split", "one-to-one"
-WAYS = (SPLIT, ONE_TO_ONE)
+PLANNING_WAYS = (SPLIT, ONE_TO_ONE)
 REMEDY = f"mend it, or let another one deal: assignor={SPLIT} needs none"
 LONGER = "give it longer by assignorDeadlineMs"
 
@@ -36,8 +36,10 @@ Slots = list[list[OffsetRange]]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How to deal. `split` fills exactly `tasks` slots if there are so many records, assignors at most so many."""
+class TaskPlan:
+    """How to deal. `split_ranges` fills exactly `tasks` slots if there are so many records, assignors at most so
+    many.
+    """
 
     assignor: str = SPLIT
     tasks: int = 1
@@ -53,26 +55,26 @@ class NotPlanned(ValueError):
 
 def check_assignor(word: str) -> None:
     """Raise AssignorError when `word` is no way to plan; it lists those there are."""
-    if word not in WAYS:
+    if word not in PLANNING_WAYS:
         from muster.assignors.registry import resolve
 
         try:
             resolve(word)
         except ValueError as error:
-            raise ValueError(f"assignor={word!r}: {error}; and for tasks: {', '.join(WAYS)}") from None
+            raise ValueError(f"assignor={word!r}: {error}; and for tasks: {', '.join(PLANNING_WAYS)}") from None
 
 
-def ways() -> list[str]:
+def list_ways() -> list[str]:
     """All words for `assignor`."""
     from muster.assignors.registry import known
 
-    return [*WAYS, *known()]
+    return [*PLANNING_WAYS, *known()]
 
 
-def plan_tasks(ranges: Sequence[OffsetRange], plan: Plan) -> Slots:
+def plan_tasks(ranges: Sequence[OffsetRange], plan: TaskPlan) -> Slots:
     """Slots that together hold each record of `ranges` once; empty when there is none.
 
-    >>> plan_tasks([OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 5, 15)], Plan(tasks=2))
+    >>> plan_tasks([OffsetRange("t", 0, 0, 90), OffsetRange("t", 1, 5, 15)], TaskPlan(tasks=2))
     [[OffsetRange(topic='t', partition=0, start=0, end=50)], [OffsetRange(topic='t', partition=0, start=50, end=90), \
 OffsetRange(topic='t', partition=1, start=5, end=15)]]
     """
@@ -80,17 +82,17 @@ OffsetRange(topic='t', partition=1, start=5, end=15)]]
     if not pending:
         return []
     if plan.assignor == ONE_TO_ONE:
-        return [[piece] for piece in spread(pending, plan.min_partitions, plan.max_records)]
+        return [[piece] for piece in spread_ranges(pending, plan.min_partitions, plan.max_records)]
     tasks = max(plan.tasks, plan.min_partitions or 1)
     if plan.assignor == SPLIT:
         total = sum(wanted.size for wanted in pending)
         if plan.max_records is not None:
             tasks = max(tasks, -(-total // plan.max_records))
-        return split(pending, tasks)
-    return [part for slot in deal(pending, plan, tasks) for part in cut(slot, plan.max_records)]
+        return split_ranges(pending, tasks)
+    return [part for slot in assign_ranges_to_slots(pending, plan, tasks) for part in cut_slot(slot, plan.max_records)]
 
 
-def split(pending: Sequence[OffsetRange], tasks: int) -> Slots:
+def split_ranges(pending: Sequence[OffsetRange], tasks: int) -> Slots:
     """Cut the ranges, laid end to end, into `tasks` pieces whose lengths differ by at most one record."""
     total = sum(wanted.size for wanted in pending)
     tasks = min(tasks, total)
@@ -108,27 +110,31 @@ def split(pending: Sequence[OffsetRange], tasks: int) -> Slots:
     return slots
 
 
-def spread(pending: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
+def spread_ranges(
+    pending: Sequence[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
     """One piece per partition, or more where asked for: the algorithm of Spark's KafkaOffsetRangeCalculator."""
     if max_records is not None:
-        pending = [piece for wanted in pending for piece in pieces(wanted, -(-wanted.size // max_records))]
+        pending = [piece for wanted in pending for piece in cut_into_pieces(wanted, -(-wanted.size // max_records))]
     if min_partitions is None or min_partitions <= len(pending):
         return list(pending)
     total = sum(wanted.size for wanted in pending)
     # Those that would get one piece anyway are set aside; the others share the pieces that are left.
-    small = {wanted for wanted in pending if rounded(wanted.size * min_partitions, total) <= 1}
+    small = {wanted for wanted in pending if round_half_up(wanted.size * min_partitions, total) <= 1}
     shared = sum(wanted.size for wanted in pending if wanted not in small)
     parts = min_partitions - len(small)
-    counts = {wanted: 1 if wanted in small else max(1, rounded(wanted.size * parts, shared)) for wanted in pending}
-    return [piece for wanted in pending for piece in pieces(wanted, counts[wanted])]
+    counts = {
+        wanted: 1 if wanted in small else max(1, round_half_up(wanted.size * parts, shared)) for wanted in pending
+    }
+    return [piece for wanted in pending for piece in cut_into_pieces(wanted, counts[wanted])]
 
 
-def rounded(numerator: int, denominator: int) -> int:
+def round_half_up(numerator: int, denominator: int) -> int:
     """Half up, as Java's Math.round; in whole numbers, for offsets are larger than floats are exact."""
     return (2 * numerator + denominator) // (2 * denominator)
 
 
-def pieces(wanted: OffsetRange, count: int) -> list[OffsetRange]:
+def cut_into_pieces(wanted: OffsetRange, count: int) -> list[OffsetRange]:
     """The range in `count` pieces by integer division, the last of which takes the rest; none is empty."""
     topic, partition, at, end = wanted
     found = []
@@ -140,7 +146,7 @@ def pieces(wanted: OffsetRange, count: int) -> list[OffsetRange]:
     return found
 
 
-def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
+def assign_ranges_to_slots(pending: Sequence[OffsetRange], plan: TaskPlan, tasks: int) -> Slots:
     """Ask an assignor. Slots are its members, partitions with something pending its partitions, numbered from 0 on.
 
     Raises NotPlanned.
@@ -176,7 +182,7 @@ def deal(pending: Sequence[OffsetRange], plan: Plan, tasks: int) -> Slots:
     return [slot for slot in [*found, *([wanted] for wanted in sorted(left))] if slot]
 
 
-def cut(slot: Sequence[OffsetRange], max_records: int | None) -> Slots:
+def cut_slot(slot: Sequence[OffsetRange], max_records: int | None) -> Slots:
     """A slot in as many as it needs so that none has more than `max_records`."""
     total = sum(wanted.size for wanted in slot)
-    return [list(slot)] if max_records is None or total <= max_records else split(slot, -(-total // max_records))
+    return [list(slot)] if max_records is None or total <= max_records else split_ranges(slot, -(-total // max_records))

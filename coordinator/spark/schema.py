@@ -20,15 +20,15 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 """The values of timestampType."""
 
 
-def ddl(names: Sequence[str]) -> str:
+def build_ddl(names: Sequence[str]) -> str:
     """
-    >>> ddl(["value", "offset"])
+    >>> build_ddl(["value", "offset"])
     'value binary, offset bigint'
     """
     return ", ".join(f"{name} {SQL_TYPES[name]}" for name in names)
 
 
-def chosen_columns(columns: str | None, include_headers: bool) -> tuple[str, ...]:
+def choose_columns(columns: str | None, include_headers: bool) -> tuple[str, ...]:
     """The columns of a row, in order: those that are named, else all; ValueError names one that does not exist."""
     if columns is None:
         return tuple(SQL_TYPES) if include_headers else COLUMNS
@@ -45,17 +45,20 @@ def chosen_columns(columns: str | None, include_headers: bool) -> tuple[str, ...
     return names
 
 
-def wanted_columns(schema: Any) -> tuple[str, ...]:
+def read_columns(schema: Any) -> tuple[str, ...]:
     """The columns of a Spark schema; ValueError names one that is unknown or of another type."""
     names = []
-    for field in schema.fields:
-        expected = SQL_TYPES.get(field.name)
+    for given_column in schema.fields:
+        expected = SQL_TYPES.get(given_column.name)
         if expected is None:
-            raise ValueError(f"the schema has column {field.name!r}; columns of this source: {ddl(list(SQL_TYPES))}")
-        if field.dataType.simpleString() != expected:
             raise ValueError(
-                f"the schema has {field.name} as {field.dataType.simpleString()}; this source gives {expected}: "
+                f"the schema has column {given_column.name!r}; columns of this source: {build_ddl(list(SQL_TYPES))}"
+            )
+        if given_column.dataType.simpleString() != expected:
+            raise ValueError(
+                f"the schema has {given_column.name} as {given_column.dataType.simpleString()}; this source "
+                f"gives {expected}: "
                 "read that, and cast in the query"
             )
-        names.append(field.name)
+        names.append(given_column.name)
     return tuple(names)

@@ -36,17 +36,17 @@ class MusterDataSource(DataSource):
 
     def schema(self) -> str:
         from muster.coordinator.spark.kept import settle_in
-        from muster.coordinator.spark.options import possible_kinds
-        from muster.coordinator.spark.schema import ddl
+        from muster.coordinator.spark.options import check_read_kinds
+        from muster.coordinator.spark.schema import build_ddl
 
         settle_in()
-        self.checked = kinds = possible_kinds(dict(self.options))
-        return ddl(next(iter(kinds.values())).column_names)
+        self.checked = kinds = check_read_kinds(dict(self.options))
+        return build_ddl(next(iter(kinds.values())).column_names)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from muster.coordinator.spark.reading.batch import batch_reader
+        from muster.coordinator.spark.reading.batch import make_batch_reader
 
-        return batch_reader(self._read_options(streaming=False), schema, self.cores)
+        return make_batch_reader(self._read_options(streaming=False), schema, self.cores)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from muster.coordinator.spark.streaming.stream import MusterStreamReader, RefusedStreamReader
@@ -58,21 +58,21 @@ class MusterDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from muster.coordinator.spark.writing.sink import batch_writer
+        from muster.coordinator.spark.writing.sink import make_batch_writer
 
-        return batch_writer(dict(self.options), schema, overwrite)
+        return make_batch_writer(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        from muster.coordinator.spark.writing.sink import stream_writer
+        from muster.coordinator.spark.writing.sink import make_stream_writer
 
-        return stream_writer(dict(self.options), schema, overwrite)
+        return make_stream_writer(dict(self.options), schema, overwrite)
 
     def _read_options(self, *, streaming: bool) -> "ReadOptions":
         if (known := (self.checked or {}).get(streaming)) is not None:
             return known
-        from muster.coordinator.spark.options import read_options
+        from muster.coordinator.spark.options import check_read_options
 
-        return read_options(dict(self.options), streaming=streaming)
+        return check_read_options(dict(self.options), streaming=streaming)
 
 
 def for_cores(cores: int) -> type[MusterDataSource]:

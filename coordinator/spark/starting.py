@@ -15,7 +15,7 @@ class StartError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class ReadPosition:
     """One way to say it, and by which option. `offsets` may hold LATEST and EARLIEST.
 
     `strategy` is for where no record is so young.
@@ -28,25 +28,25 @@ class Where:
     time_ms: int = -1
     strategy: str = "error"
 
-    def among(self, partitions: Collection[tuple[str, int]]) -> "Where":
+    def among(self, partitions: Collection[tuple[str, int]]) -> "ReadPosition":
         """The same for some of the partitions alone.
 
-        >>> Where("offsets", offsets={"t": {0: 5, 1: 7}}).among([("t", 1)]).offsets
+        >>> ReadPosition("offsets", offsets={"t": {0: 5, 1: 7}}).among([("t", 1)]).offsets
         {'t': {1: 7}}
         """
-        return replace(self, offsets=limited(self.offsets, partitions), times=limited(self.times, partitions))
+        return replace(self, offsets=restrict_to(self.offsets, partitions), times=restrict_to(self.times, partitions))
 
     def names(self, partition: tuple[str, int]) -> bool:
         """Whether it says something of this partition itself.
 
-        >>> Where("offsets", offsets={"t": {0: 5}}).names(("t", 1))
+        >>> ReadPosition("offsets", offsets={"t": {0: 5}}).names(("t", 1))
         False
         """
         topic, number = partition
         return number in self.offsets.get(topic, ()) or number in self.times.get(topic, ())
 
 
-def limited(numbers: PartitionNumbers, partitions: Collection[tuple[str, int]]) -> PartitionNumbers:
+def restrict_to(numbers: PartitionNumbers, partitions: Collection[tuple[str, int]]) -> PartitionNumbers:
     rows = {
         topic: {number: value for number, value in row.items() if (topic, number) in partitions}
         for topic, row in numbers.items()
@@ -54,16 +54,16 @@ def limited(numbers: PartitionNumbers, partitions: Collection[tuple[str, int]]) 
     return {topic: row for topic, row in rows.items() if row}
 
 
-def parse_offsets(name: str, text: str, words: Sequence[str], group_id: str | None) -> Where:
+def parse_offsets(name: str, text: str, words: Sequence[str], group_id: str | None) -> ReadPosition:
     """A word of `words`, or JSON {topic: {partition: offset}}."""
     word = text.strip().lower()
     if word in words:
         if word == "committed" and group_id is None:
             raise StartError(f"{name}=committed needs a group.id: the group whose offsets are meant")
-        return Where(word, name)  # type: ignore[arg-type]  # the words are kinds
+        return ReadPosition(word, name)  # type: ignore[arg-type]  # the words are kinds
     choices = f"{', '.join(words)} or JSON such as " + '{"orders": {"0": 23, "1": -1}}'
     lowest = LATEST if "earliest" not in words else EARLIEST
-    return Where("offsets", name, offsets=_numbers(name, text, choices, lowest))
+    return ReadPosition("offsets", name, offsets=_numbers(name, text, choices, lowest))
 
 
 def parse_times(name: str, text: str) -> PartitionNumbers:

@@ -10,17 +10,17 @@ from muster.coordinator.core.types import Cause, RebalanceEntry
 
 Key = TypeVar("Key", tuple[str, str], tuple[str, int])
 
-MOST: Final = 10_000
+MAX_REMEMBERED: Final = 10_000
 """Requests that are remembered; the oldest go first."""
 
-LONGEST: Final = 64
+MAX_TRACEPARENT_CHARS: Final = 64
 """Characters of a `traceparent` of version 00, and some."""
 
-LONGEST_NAME: Final = 1_024
+MAX_NAME_CHARS: Final = 1_024
 """Characters of a group's and a culprit's name, together: what is longer is refused anyway, or nobody's name."""
 
 
-BY_NOBODY: Final = frozenset(
+CAUSES_WITHOUT_REQUEST: Final = frozenset(
     {
         *(Cause.SESSION_EXPIRED, Cause.SYNC_TIMEOUT, Cause.REBALANCE_TIMEOUT, Cause.HANDOFF_TIMEOUT),
         *(Cause.PARTITIONS_CHANGED, Cause.BROKERS_CHANGED, Cause.COORDINATOR_FAILOVER, Cause.LAG_IMBALANCE),
@@ -30,14 +30,14 @@ BY_NOBODY: Final = frozenset(
 """What no request of the culprit's sets off: the clock does, or somebody whom the ledger does not name."""
 
 
-class Causes:
+class RequestTraces:
     """The last `traceparent` of each culprit of a group: whoever asked for something that may start a rebalance.
 
     An entry is told of when it is decided and again when it is whole. The request belongs to it that was there when it
     was decided: by the time it is whole, the same member may have set the next one off.
     """
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_REMEMBERED) -> None:
         self._most = most
         self._known: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._late: OrderedDict[tuple[str, str], str] = OrderedDict()
@@ -49,7 +49,7 @@ class Causes:
         One without a `traceparent` counts as well: what the same one sent before belongs to something else. `late`: the
         member has its id by the answer only, which may come after the decision.
         """
-        if not culprit or len(traceparent) > LONGEST or len(group_id) + len(culprit) > LONGEST_NAME:
+        if not culprit or len(traceparent) > MAX_TRACEPARENT_CHARS or len(group_id) + len(culprit) > MAX_NAME_CHARS:
             return
         known, key = self._late if late else self._known, (group_id, culprit)
         known.pop(key, None)
@@ -69,7 +69,7 @@ class Causes:
 
     def _take(self, known: "OrderedDict[tuple[str, str], str]", group_id: str, entry: RebalanceEntry) -> str:
         found = known.pop((group_id, entry.culprit), "")
-        return "" if entry.cause in BY_NOBODY else found
+        return "" if entry.cause in CAUSES_WITHOUT_REQUEST else found
 
     def _put(self, known: "OrderedDict[Key, str]", key: Key, traceparent: str) -> None:
         known[key] = traceparent

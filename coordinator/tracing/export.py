@@ -20,7 +20,7 @@ from opentelemetry.trace import Link, SpanContext, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from muster.coordinator.core.types import RebalanceEntry
-from muster.coordinator.tracing.spans import SpanPlan, spans_of
+from muster.coordinator.tracing.spans import SpanPlan, plan_spans
 
 QUEUE: Final = 1_000
 """Rebalances that wait to be made into spans."""
@@ -30,13 +30,13 @@ BATCH: Final = 512
 """Of them in one request."""
 EVERY_MS: Final = 1_000
 TIMEOUT_S: Final = 5.0
-LAST_WORDS_S: Final = 2.0
+FLUSH_TIMEOUT_S: Final = 2.0
 """How long the end of the node waits for what is still to be sent."""
 
 log = structlog.get_logger("muster.tracing")
 
 
-class Rebalanced(NamedTuple):
+class CompletedRebalance(NamedTuple):
     """An entry that is whole, and the `traceparent` of the request that set it off, if it had one."""
 
     group_id: str
@@ -44,7 +44,7 @@ class Rebalanced(NamedTuple):
     traceparent: str
 
 
-class Room:
+class SpanQueueRoom:
     """For spans on their way to a collector, which may be slow: a rebalance for whose spans there is none is left out
     whole. That is told once when it begins, and once when everything was sent. Any thread."""
 
@@ -81,13 +81,13 @@ class Room:
             log.info("all rebalances are told as traces again", left_out=over)
 
 
-class SaidOnce(SpanExporter):
+class OutageLoggingExporter(SpanExporter):
     """Sends by another exporter; that the collector is away, or there again, is told once."""
 
-    def __init__(self, inner: SpanExporter, endpoint: str, room: Room | None = None) -> None:
+    def __init__(self, inner: SpanExporter, endpoint: str, room: SpanQueueRoom | None = None) -> None:
         self._inner = inner
         self._endpoint = endpoint
-        self._room = room or Room()
+        self._room = room or SpanQueueRoom()
         self._lost = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
@@ -115,16 +115,16 @@ class SaidOnce(SpanExporter):
         return self._inner.force_flush(timeout_millis)
 
 
-class Export:
+class RebalanceExport:
     """One node's. `tell` may be called from its loop: it never waits, and throws away what there is no room for."""
 
     def __init__(self, endpoint: str, node_id: int, version: str) -> None:
         # Whatever is wrong is said by us, once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         exporter = OTLPSpanExporter(endpoint=endpoint, insecure=endpoint.startswith("http://"), timeout=TIMEOUT_S)
-        self._room = Room(SPANS)
+        self._room = SpanQueueRoom(SPANS)
         self._processor = BatchSpanProcessor(
-            SaidOnce(exporter, endpoint, self._room),
+            OutageLoggingExporter(exporter, endpoint, self._room),
             max_queue_size=SPANS,
             max_export_batch_size=min(BATCH, SPANS),
             schedule_delay_millis=EVERY_MS,
@@ -135,14 +135,14 @@ class Export:
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(self._processor)
         self._tracer = self._provider.get_tracer("muster", version)
-        self._queue: Queue[Rebalanced | None] = Queue(QUEUE)
+        self._queue: Queue[CompletedRebalance | None] = Queue(QUEUE)
         self._thread = Thread(target=self._run, name="muster-traces", daemon=True)
         self._thread.start()
 
     def tell(self, group_id: str, entry: RebalanceEntry, traceparent: str) -> None:
         """An entry that is whole, and what the request that set it off was part of, if anything."""
         try:
-            self._queue.put_nowait(Rebalanced(group_id, entry, traceparent))
+            self._queue.put_nowait(CompletedRebalance(group_id, entry, traceparent))
         except Full:
             self._room.left_out()
 
@@ -152,7 +152,7 @@ class Export:
         self._queue.put(None)
         ending = Thread(target=self._end, name="muster-traces-end", daemon=True)
         ending.start()
-        ending.join(LAST_WORDS_S)
+        ending.join(FLUSH_TIMEOUT_S)
 
     def _make_room(self) -> None:
         while self._queue.full():
@@ -172,24 +172,24 @@ class Export:
             except Exception as error:  # one entry's, whatever is wrong with it
                 log.error("a rebalance could not be told as a trace", group=rebalanced.group_id, exc_info=error)
 
-    def _make(self, rebalanced: Rebalanced) -> None:
-        plan = spans_of(rebalanced.group_id, rebalanced.entry)
-        if self._room.takes(count_of(plan)):
+    def _make(self, rebalanced: CompletedRebalance) -> None:
+        plan = plan_spans(rebalanced.group_id, rebalanced.entry)
+        if self._room.takes(count_spans(plan)):
             make_spans(self._tracer, plan, rebalanced.traceparent)
 
 
-def count_of(plan: SpanPlan) -> int:
+def count_spans(plan: SpanPlan) -> int:
     """How many spans it is."""
-    return 1 + sum(map(count_of, plan.children))
+    return 1 + sum(map(count_spans, plan.children))
 
 
 def make_spans(tracer: Tracer, plan: SpanPlan, traceparent: str) -> None:
     """Begin and end the spans of one rebalance, at the times that its entry tells of."""
-    context = linked(traceparent)
-    begin(tracer, plan, [] if context is None else [Link(context)], None)
+    context = parse_traceparent(traceparent)
+    start_span(tracer, plan, [] if context is None else [Link(context)], None)
 
 
-def begin(tracer: Tracer, plan: SpanPlan, links: Sequence[Link], parent: trace.Span | None) -> None:
+def start_span(tracer: Tracer, plan: SpanPlan, links: Sequence[Link], parent: trace.Span | None) -> None:
     span = tracer.start_span(
         plan.name,
         # What sets it off has a trace of its own; this one is linked to it.
@@ -201,11 +201,11 @@ def begin(tracer: Tracer, plan: SpanPlan, links: Sequence[Link], parent: trace.S
     for word, at_ms in plan.events:
         span.add_event(word, timestamp=at_ms * 1_000_000)
     for child in plan.children:
-        begin(tracer, child, (), span)
+        start_span(tracer, child, (), span)
     span.end(plan.end_ms * 1_000_000)
 
 
-def linked(traceparent: str) -> SpanContext | None:
+def parse_traceparent(traceparent: str) -> SpanContext | None:
     """The span that a `traceparent` names; None for what is none."""
     if not traceparent:
         return None

@@ -26,17 +26,17 @@ class SpanPlan:
     """(what happened within it, when)"""
 
 
-def is_whole(entry: RebalanceEntry) -> bool:
+def is_complete(entry: RebalanceEntry) -> bool:
     """Whether it is a rebalance that was completed, and all that will be known of it is."""
     return entry.outcome is Outcome.COMPLETED and entry.unowned_partition_ms >= 0
 
 
-def spans_of(group_id: str, entry: RebalanceEntry) -> SpanPlan:
+def plan_spans(group_id: str, entry: RebalanceEntry) -> SpanPlan:
     """The root span and its children. It ends when the last member had its share."""
-    phases = tuple(phases_of(entry))
+    phases = tuple(phase_spans(entry))
     end_ms = max((phase.end_ms for phase in phases), default=entry.started_at_ms)
     end_ms = max(end_ms, entry.ended_at_ms, entry.started_at_ms)
-    members = tuple(members_of(entry, end_ms))
+    members = tuple(member_spans(entry, end_ms))
     attributes: dict[str, Value] = {
         "messaging.consumer.group.name": group_id,
         "muster.rebalance.number": entry.number,
@@ -55,7 +55,7 @@ def spans_of(group_id: str, entry: RebalanceEntry) -> SpanPlan:
     return SpanPlan(f"rebalance {group_id}", entry.started_at_ms, end_ms, attributes, (*phases, *members))
 
 
-def phases_of(entry: RebalanceEntry) -> Iterator[SpanPlan]:
+def phase_spans(entry: RebalanceEntry) -> Iterator[SpanPlan]:
     """One after the other, from the beginning."""
     at_ms = entry.started_at_ms
     for phase in entry.phases:
@@ -65,7 +65,7 @@ def phases_of(entry: RebalanceEntry) -> Iterator[SpanPlan]:
         at_ms = end_ms
 
 
-def members_of(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
+def member_spans(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
     """What the rebalance was to each member: when it joined, and when it had its share, which ends its part.
 
     Where the ledger does not know the latter (the member was gone before, or an older version wrote the entry), who was
@@ -94,7 +94,7 @@ def members_of(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
             "muster.member.waited_for": name in waited,
             "muster.member.revoked": revoked[name],
             "muster.member.gained": gained[name],
-            "muster.member.owned": owned(member),
+            "muster.member.owned": count_owned(member),
         }
         last_ms = ends.get(name, entry.ended_at_ms) if member.synced_at_ms < 0 else member.synced_at_ms
         last_ms = max(entry.started_at_ms, min(last_ms, end_ms))
@@ -103,5 +103,5 @@ def members_of(entry: RebalanceEntry, end_ms: int) -> Iterator[SpanPlan]:
         yield SpanPlan(f"member {member.client_id or name}", entry.started_at_ms, last_ms, attributes, events=events)
 
 
-def owned(member: MemberPlan) -> int:
+def count_owned(member: MemberPlan) -> int:
     return sum(len(partitions) for _, partitions in member.assigned)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.views.topics import CopiedRow, PartitionRow
+from muster.coordinator.views.topics import PartitionRow, ReplicatedPartitionRow
 from muster.coordinator.views.words import duration, host_and_port, moment, plural
 
 NOBODY = -1
@@ -88,15 +88,20 @@ def partition_row(row: pb.ClusterPartitionState) -> dict[str, Any]:
     }
 
 
-COPIES = ("leader", "replicas", "isr", "elr", "offline")
+REPLICA_FIELDS = ("leader", "replicas", "isr", "elr", "offline")
 
 
-def with_copies(rows: Iterable[PartitionRow], copies: Iterable[pb.ClusterPartitionState]) -> list[CopiedRow]:
+def add_replicas(
+    rows: Iterable[PartitionRow], copies: Iterable[pb.ClusterPartitionState]
+) -> list[ReplicatedPartitionRow]:
     """Rows of a topic's partitions, and who leads them and has copies."""
     found = {each.partition: partition_row(each) for each in copies}
-    unknown = dict.fromkeys(COPIES)
+    unknown = dict.fromkeys(REPLICA_FIELDS)
     return [
-        cast(CopiedRow, {**row, **{name: found.get(row["partition"], unknown)[name] for name in COPIES}})
+        cast(
+            ReplicatedPartitionRow,
+            {**row, **{name: found.get(row["partition"], unknown)[name] for name in REPLICA_FIELDS}},
+        )
         for row in rows
     ]
 

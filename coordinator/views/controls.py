@@ -7,8 +7,8 @@ from typing import Protocol
 from typing_extensions import TypedDict
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.views.holds import minute
-from muster.coordinator.views.trials import SeenCanary, Trial, seen_canary, sentence
+from muster.coordinator.views.holds import format_minute
+from muster.coordinator.views.trials import CanaryViewState, SeenCanary, seen_canary, sentence
 from muster.coordinator.views.words import plural
 
 
@@ -31,7 +31,7 @@ class BalanceState(Protocol):
     def resting(self) -> int: ...
 
 
-class Fence(Protocol):
+class FenceState(Protocol):
     """As `muster.coordinator.client.described.GroupFence`."""
 
     @property
@@ -50,17 +50,17 @@ class Fence(Protocol):
     def claimed_at_ms(self) -> int: ...
 
 
-class Controlled(Protocol):
+class ControlState(Protocol):
     """The part of a group's description that operators have a hand in."""
 
     @property
-    def canary(self) -> Trial | None: ...
+    def canary(self) -> CanaryViewState | None: ...
     @property
     def balance(self) -> BalanceState | None: ...
     @property
     def fences(self) -> int: ...
     @property
-    def newest_fences(self) -> Sequence[Fence]: ...
+    def newest_fences(self) -> Sequence[FenceState]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def seen_controls(group: pb.DescribedGroup) -> SeenControls:
     )
 
 
-class CanaryRow(TypedDict):
+class CanaryStateRow(TypedDict):
     state: str
     assignor: str
     former: str
@@ -162,7 +162,7 @@ class FencesRow(TypedDict):
     newest: list[FenceRow]
 
 
-def canary_row(found: Trial | None) -> CanaryRow | None:
+def canary_row(found: CanaryViewState | None) -> CanaryStateRow | None:
     if found is None:
         return None
     return {
@@ -189,7 +189,7 @@ def balance_row(found: BalanceState | None) -> BalanceRow | None:
     }
 
 
-def fences_row(found: Controlled) -> FencesRow | None:
+def fences_row(found: ControlState) -> FencesRow | None:
     if not found.fences:
         return None
     newest: list[FenceRow] = [
@@ -207,7 +207,7 @@ def fences_row(found: Controlled) -> FencesRow | None:
     return {"count": found.fences, "newest": newest}
 
 
-def control_lines(found: Controlled) -> Iterator[str]:
+def control_lines(found: ControlState) -> Iterator[str]:
     """As `muster groups describe` says it: `FENCES: 3 partitions claimed, last orders-0 by web-1 at 12:31 (...)`."""
     if found.canary is not None:
         yield f"CANARY: {sentence(found.canary).removeprefix('Canary ')}"
@@ -233,11 +233,11 @@ def balance_words(found: BalanceState) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def fence_words(found: Controlled) -> str:
+def fence_words(found: ControlState) -> str:
     words = f"{plural(found.fences, 'partition')} claimed"
     for last in found.newest_fences[:1]:
         words += (
-            f", last {last.topic}-{last.partition} by {last.member_id} at {minute(last.claimed_at_ms)} "
+            f", last {last.topic}-{last.partition} by {last.member_id} at {format_minute(last.claimed_at_ms)} "
             f"(producer id {last.producer_id}, epoch {last.producer_epoch})"
         )
     return words

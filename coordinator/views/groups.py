@@ -7,20 +7,20 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.views.controls import (
     BalanceRow,
-    CanaryRow,
-    Controlled,
+    CanaryStateRow,
+    ControlState,
     FencesRow,
     balance_row,
     canary_row,
     fences_row,
 )
-from muster.coordinator.views.holds import Held, HoldRow, hold_rows
+from muster.coordinator.views.holds import HoldRow, OverrideState, hold_rows
 from muster.coordinator.views.words import duration, moment, plural
 
 Place = tuple[str, int]
 
 
-class Listing(Protocol):
+class ListedGroupState(Protocol):
     @property
     def group_id(self) -> str: ...
     @property
@@ -30,10 +30,10 @@ class Listing(Protocol):
     @property
     def protocol_type(self) -> str: ...
     @property
-    def progress(self) -> "Progress | None": ...
+    def progress(self) -> "ProgressViewState | None": ...
 
 
-class Member(Protocol):
+class MemberViewState(Protocol):
     @property
     def member_id(self) -> str: ...
     @property
@@ -48,7 +48,7 @@ class Member(Protocol):
     def assignment(self) -> Sequence[Place]: ...
 
 
-class Progress(Protocol):
+class ProgressViewState(Protocol):
     @property
     def lag(self) -> int: ...
     @property
@@ -61,7 +61,7 @@ class Progress(Protocol):
     def reason(self) -> str: ...
 
 
-class Group(Protocol):
+class GroupViewState(Protocol):
     @property
     def group_id(self) -> str: ...
     @property
@@ -75,13 +75,13 @@ class Group(Protocol):
     @property
     def coordinator(self) -> str: ...
     @property
-    def members(self) -> Sequence[Member]: ...
+    def members(self) -> Sequence[MemberViewState]: ...
     @property
     def waiting_for(self) -> Sequence[str]: ...
     @property
     def waiting_until_ms(self) -> int: ...
     @property
-    def progress(self) -> Progress | None: ...
+    def progress(self) -> ProgressViewState | None: ...
     @property
     def planned_there(self) -> str: ...
     @property
@@ -89,10 +89,10 @@ class Group(Protocol):
     @property
     def kept_out(self) -> str: ...
     @property
-    def controls(self) -> Controlled: ...
+    def controls(self) -> ControlState: ...
 
 
-class Lag(Protocol):
+class LagViewState(Protocol):
     @property
     def partition(self) -> Place: ...
     @property
@@ -133,7 +133,7 @@ class StateRow(TypedDict):
     health: str | None
     health_reason: str | None
     held: list[HoldRow]
-    canary: CanaryRow | None
+    canary: CanaryStateRow | None
     balance: BalanceRow | None
     fences: FencesRow | None
 
@@ -161,7 +161,7 @@ class OffsetRow(TypedDict):
     client_id: str | None
 
 
-def group_row(group: Listing) -> GroupRow:
+def group_row(group: ListedGroupState) -> GroupRow:
     """What the node's samples say of it is None where there are none."""
     told = group.progress
     return {
@@ -175,7 +175,7 @@ def group_row(group: Listing) -> GroupRow:
     }
 
 
-def state_row(group: Group, holds: Held) -> StateRow:
+def state_row(group: GroupViewState, holds: OverrideState) -> StateRow:
     """What the node's samples say of it is None where there are none. `holds`: what operators hold of the group."""
     told = group.progress
     return {
@@ -202,14 +202,14 @@ def state_row(group: Group, holds: Held) -> StateRow:
     }
 
 
-def planner_words(group: Group) -> str | None:
+def planner_words(group: GroupViewState) -> str | None:
     """Who makes the plans; None where nobody does, or it is not known."""
     if group.planned_there:
         return f"the coordinator by {group.planned_there}, {'as set' if group.assignor_is_set else 'as members ask'}"
     return "a member" if group.leader else None
 
 
-def progress_words(progress: Progress) -> str:
+def progress_words(progress: ProgressViewState) -> str:
     """How far behind a group is, and where that leads."""
     if not progress.lag:
         return "everything is read"
@@ -225,7 +225,7 @@ def progress_words(progress: Progress) -> str:
     return f"{behind}, {progress.trend:,.1f} more each second: it does not catch up at this pace"
 
 
-def member_row(group_id: str, member: Member) -> MemberRow:
+def member_row(group_id: str, member: MemberViewState) -> MemberRow:
     return {
         "group": group_id,
         "consumer_id": member.member_id,
@@ -238,7 +238,7 @@ def member_row(group_id: str, member: Member) -> MemberRow:
     }
 
 
-def offset_row(group_id: str, lag: Lag, owner: Member | None, *, known: bool = True) -> OffsetRow:
+def offset_row(group_id: str, lag: LagViewState, owner: MemberViewState | None, *, known: bool = True) -> OffsetRow:
     """Not `known`: the position lies in a ZooKeeper that is away."""
     topic, partition = lag.partition
     return {

@@ -21,7 +21,7 @@ ORPHANS = {pb.ORPHANS_UNSPECIFIED: "", pb.ORPHANS_GIVE: "give", pb.ORPHANS_KEEP:
 ORPHANS_OF = {word: number for number, word in ORPHANS.items()}
 
 
-class Drained(Protocol):
+class DrainState(Protocol):
     @property
     def by(self) -> str: ...
     @property
@@ -32,7 +32,7 @@ class Drained(Protocol):
     def left(self) -> int: ...
 
 
-class Pinned(Protocol):
+class PinState(Protocol):
     @property
     def topic(self) -> str: ...
     @property
@@ -43,7 +43,7 @@ class Pinned(Protocol):
     def until_ms(self) -> int | None: ...
 
 
-class Waiting(Protocol):
+class WaitingShareState(Protocol):
     @property
     def member_id(self) -> str: ...
     @property
@@ -54,7 +54,7 @@ class Waiting(Protocol):
     def until_ms(self) -> int | None: ...
 
 
-class Held(Protocol):
+class OverrideState(Protocol):
     """As `muster.coordinator.client.described.GroupHolds`."""
 
     @property
@@ -70,11 +70,11 @@ class Held(Protocol):
     @property
     def back(self) -> int: ...
     @property
-    def drains(self) -> Sequence[Drained]: ...
+    def drains(self) -> Sequence[DrainState]: ...
     @property
-    def pins(self) -> Sequence[Pinned]: ...
+    def pins(self) -> Sequence[PinState]: ...
     @property
-    def shares(self) -> Sequence[Waiting]: ...
+    def shares(self) -> Sequence[WaitingShareState]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,16 +125,18 @@ def seen_holds(found: pb.Holds) -> SeenHolds:
         deploy_until_ms=found.deploy_until_ms if found.HasField("deploy_until_ms") else None,
         back=found.back,
         drains=tuple(
-            SeenDrain(NAMED_BY[each.drain.by], each.drain.name, until_ms(each), each.left) for each in found.drains
+            SeenDrain(NAMED_BY[each.drain.by], each.drain.name, read_until_ms(each), each.left) for each in found.drains
         ),
-        pins=tuple(SeenPin(each.pin.topic, each.pin.partition, each.pin.name, until_ms(each)) for each in found.pins),
+        pins=tuple(
+            SeenPin(each.pin.topic, each.pin.partition, each.pin.name, read_until_ms(each)) for each in found.pins
+        ),
         shares=tuple(
             SeenShare(each.member_id, each.client_id, each.partitions, each.until_ms) for each in found.shares
         ),
     )
 
 
-def until_ms(held: pb.HeldDrain | pb.HeldPin) -> int | None:
+def read_until_ms(held: pb.HeldDrain | pb.HeldPin) -> int | None:
     return held.until_ms if held.HasField("until_ms") else None
 
 
@@ -147,29 +149,29 @@ class HoldRow(TypedDict):
     until_ms: int | None
 
 
-def hold_rows(group: str, holds: Held) -> list[HoldRow]:
+def hold_rows(group: str, holds: OverrideState) -> list[HoldRow]:
     return [
         {
             "group": group,
             "version": holds.version,
             "held": words,
-            "until": None if ms is None else minute(ms),
+            "until": None if ms is None else format_minute(ms),
             "until_ms": ms,
         }
-        for words, ms in held(holds)
+        for words, ms in override_words(holds)
     ]
 
 
-def hold_lines(holds: Held) -> list[str]:
+def hold_lines(holds: OverrideState) -> list[str]:
     """As `muster groups describe` says it: `HELD: deploy until 12:31, 7 of 10 back`."""
     lines = []
-    for words, ms in held(holds):
+    for words, ms in override_words(holds):
         first, comma, more = words.partition(", ")
-        lines.append(f"HELD: {first}{'' if ms is None else f' until {minute(ms)}'}{comma}{more}")
+        lines.append(f"HELD: {first}{'' if ms is None else f' until {format_minute(ms)}'}{comma}{more}")
     return lines
 
 
-def held(holds: Held) -> Iterator[tuple[str, int | None]]:
+def override_words(holds: OverrideState) -> Iterator[tuple[str, int | None]]:
     if holds.orphans is not None:
         left = "stays without one" if holds.orphans == "keep" else "goes to whoever has least"
         yield f"freeze, what loses its owner {left}", holds.freeze_until_ms
@@ -185,7 +187,7 @@ def held(holds: Held) -> Iterator[tuple[str, int | None]]:
         yield f"share of {who}, {plural(share.partitions, 'partition')} wait for an heir", share.until_ms
 
 
-def minute(epoch_ms: int) -> str:
+def format_minute(epoch_ms: int) -> str:
     """Local time, to the minute: with its day unless that is today's."""
     then = datetime.fromtimestamp(epoch_ms / 1000)
     return then.strftime("%H:%M" if then.date() == datetime.now().date() else "%Y-%m-%d %H:%M")

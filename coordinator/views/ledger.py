@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from typing_extensions import TypedDict
 
-from muster.coordinator.core.types import BESIDE
+from muster.coordinator.core.types import AUDIT_OUTCOMES
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.views.words import Names, duration, moment
 
@@ -42,7 +42,7 @@ def rebalance_row(entry: ledger_pb2.Rebalance, names: Names) -> RebalanceRow:
     }
 
 
-def document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
+def entry_document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
     """Every field, also those at their defaults, with the contract's names; enums by their short names."""
     found: dict[str, Any] = MessageToDict(
         entry, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
@@ -68,7 +68,7 @@ def document(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
 
 def is_rebalance(entry: ledger_pb2.Rebalance) -> bool:
     """Not something that an operator did beside."""
-    return int(entry.outcome) not in BESIDE
+    return int(entry.outcome) not in AUDIT_OUTCOMES
 
 
 def names_of(rebalances: Iterable[ledger_pb2.Rebalance], *, full: bool = False) -> Names:

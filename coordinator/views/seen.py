@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from muster.assignors.data.user_data import parse_assignment
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.member.classic.subscription import parse_topics
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.views.controls import SeenControls, seen_controls
 
@@ -109,7 +109,7 @@ def seen_member(member: pb.DescribedMember) -> SeenMember:
         member.group_instance_id if member.HasField("group_instance_id") else None,
         member.client_id,
         member.client_host,
-        topics_of(member.member_metadata) or tuple(member.subscribed_topic_names),
+        parse_topics(member.member_metadata) or tuple(member.subscribed_topic_names),
         share_of(member.member_assignment),
         member.client_software,
     )

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from muster.coordinator.config import expected, known_settings
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR
 from muster.coordinator.core.control.settings.table import SETTINGS
-from muster.storage.wording import as_text
+from muster.storage.wording import setting_as_text
 
 
 class NodeSettingRow(TypedDict):
@@ -23,7 +23,7 @@ class NodeSettingRow(TypedDict):
 def node_setting_row(name: str, value: str) -> NodeSettingRow:
     """`value` as a node says it. One of another version may have settings that are not known here."""
     field = known_settings().get(name)
-    default = as_text(field.default) or "" if field else None
+    default = setting_as_text(field.default) or "" if field else None
     return {
         "setting": name,
         "value": value,

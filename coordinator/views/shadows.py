@@ -25,14 +25,14 @@ class ShadowRow(TypedDict):
     failure: str | None
 
 
-def compared(entries: Sequence[Rebalance], limit: int) -> list[ShadowRow]:
+def compare_shadows(entries: Sequence[Rebalance], limit: int) -> list[ShadowRow]:
     """The last `limit` decisions that were shadowed, oldest first as the entries are: the real one, then each shadow.
 
     What a shadow's moves would have cost is told by what the group's moves did cost, all that is on record together.
     """
     cost = seconds_per_move(entries)
     shadowed = [entry for entry in entries if entry.shadows][-limit:]
-    return [row(entry, score, cost) for entry in shadowed for score in entry.shadows]
+    return [shadow_row(entry, score, cost) for entry in shadowed for score in entry.shadows]
 
 
 def seconds_per_move(entries: Iterable[Rebalance]) -> float | None:
@@ -46,7 +46,7 @@ def seconds_per_move(entries: Iterable[Rebalance]) -> float | None:
     return seconds / moves if moves else None
 
 
-def row(entry: Rebalance, score: PlanScore, cost: float | None) -> ShadowRow:
+def shadow_row(entry: Rebalance, score: PlanScore, cost: float | None) -> ShadowRow:
     # The plan that counts was made elsewhere, so nobody took its time; a failed shadow has no figures.
     real = not score.failure and not score.HasField("took_ms")
     if score.failure:
@@ -62,7 +62,7 @@ def row(entry: Rebalance, score: PlanScore, cost: float | None) -> ShadowRow:
         "unassigned": score.unassigned if known else None,
         "count_balance": score.balance_count if score.HasField("balance_count") else None,
         "lag_balance": score.balance_lag if score.HasField("balance_lag") else None,
-        "lag_share": round(score.balance_lag / score.members, 4) if lag_known(score) else None,
+        "lag_share": round(score.balance_lag / score.members, 4) if has_known_lag(score) else None,
         "rate_balance": score.balance_rate if score.HasField("balance_rate") else None,
         "partition_seconds": seconds,
         "took_ms": score.took_ms if score.HasField("took_ms") else None,
@@ -70,5 +70,5 @@ def row(entry: Rebalance, score: PlanScore, cost: float | None) -> ShadowRow:
     }
 
 
-def lag_known(score: PlanScore) -> bool:
+def has_known_lag(score: PlanScore) -> bool:
     return score.HasField("balance_lag") and score.members > 0

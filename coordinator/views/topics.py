@@ -18,7 +18,7 @@ class PartitionRow(TypedDict):
     records: int
 
 
-class CopiedRow(PartitionRow):
+class ReplicatedPartitionRow(PartitionRow):
     """Of a cluster: node ids."""
 
     leader: int | None

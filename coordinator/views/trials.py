@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
-from muster.coordinator.views.holds import minute
+from muster.coordinator.views.holds import format_minute
 from muster.coordinator.views.words import plural
 
 STATES = {
@@ -17,7 +17,7 @@ STATES = {
 }
 
 
-class Trial(Protocol):
+class CanaryViewState(Protocol):
     """As `muster.coordinator.client.described.Canary`."""
 
     @property
@@ -83,7 +83,7 @@ def seen_canary(found: pb.Canary) -> SeenCanary:
     )
 
 
-def sentence(found: Trial) -> str:
+def sentence(found: CanaryViewState) -> str:
     """
     >>> sentence(SeenCanary("rolled back", "lag", "range", 0, True, 0, "guard 'expired > 0' tripped"))
     "Canary lag in place of range: rolled back, guard 'expired > 0' tripped."
@@ -92,9 +92,9 @@ def sentence(found: Trial) -> str:
     if found.state == "canary":
         then = "is promoted" if found.promotes else "waits"
         since = plural(found.rebalances, "rebalance")
-        return f"{begins}until {minute(found.until_ms)}, then it {then}; {since} since its own."
+        return f"{begins}until {format_minute(found.until_ms)}, then it {then}; {since} since its own."
     if found.state == "waiting":
-        return f"{begins}its time was over at {minute(found.until_ms)}, it waits for promote or rollback."
+        return f"{begins}its time was over at {format_minute(found.until_ms)}, it waits for promote or rollback."
     return f"{begins}{found.state}, {found.ended}."
 
 

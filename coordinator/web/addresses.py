@@ -8,8 +8,8 @@ has unescaped.
 from typing import Final
 from urllib.parse import quote, unquote
 
-FOLDERS: Final = {".": "=.", "..": "=.."}
-NAMES: Final = {segment: name for name, segment in FOLDERS.items()}
+ESCAPED_FOLDERS: Final = {".": "=.", "..": "=.."}
+UNESCAPED_FOLDERS: Final = {segment: name for name, segment in ESCAPED_FOLDERS.items()}
 
 
 def segment_of(name: str) -> str:
@@ -17,7 +17,7 @@ def segment_of(name: str) -> str:
     >>> segment_of("a/b?<c>"), segment_of(".."), segment_of("=..")
     ('a%2Fb%3F%3Cc%3E', '=..', '%3D..')
     """
-    return FOLDERS.get(name) or quote(name, safe="")
+    return ESCAPED_FOLDERS.get(name) or quote(name, safe="")
 
 
 def name_of(segment: str) -> str:
@@ -25,4 +25,4 @@ def name_of(segment: str) -> str:
     >>> name_of("a%2Fb%3F%3Cc%3E"), name_of("=.."), name_of("%3D..")
     ('a/b?<c>', '..', '=..')
     """
-    return NAMES.get(segment) or unquote(segment)
+    return UNESCAPED_FOLDERS.get(segment) or unquote(segment)

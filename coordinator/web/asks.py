@@ -7,13 +7,13 @@ from typing import NamedTuple, Protocol
 
 from google.protobuf.message import Message
 
-from muster.coordinator.observe.changes import Changes
-from muster.coordinator.observe.history import History
+from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observe.history import GroupHistory
 from muster.coordinator.runtime.conditions import Condition
-from muster.coordinator.security.identity import SOMEBODY, Identity
+from muster.coordinator.security.identity import UNAUTHENTICATED, Identity
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """The request gets this instead of an answer. `status` is HTTP's, `code` a word for programs.
 
     `text` says which value, what was expected, and what to do; `field` which one it was, where there is one.
@@ -30,24 +30,24 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-class NotOffered(Refused):
+class CallNotOffered(HttpRefusal):
     """No node of this kind answers such calls."""
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class HttpCaller:
     """Who asks: the address, without its port, and the software it says it is; `reason`: why it acts, if it does."""
 
     host: str = ""
     software: str = ""
     reason: str = ""
-    identity: Identity = SOMEBODY
+    identity: Identity = UNAUTHENTICATED
 
 
-NOBODY = Caller()
-"""What a page asks without naming a caller is asked as whoever the page is for (`ASKING`)."""
+NOBODY = HttpCaller()
+"""What a page asks without naming a caller is asked as whoever the page is for (`CURRENT_IDENTITY`)."""
 
-ASKING: ContextVar[Identity] = ContextVar("ASKING", default=SOMEBODY)
+CURRENT_IDENTITY: ContextVar[Identity] = ContextVar("ASKING", default=UNAUTHENTICATED)
 """Who sent the request that is being answered. What is asked outside of any has the rights of nobody."""
 
 
@@ -81,7 +81,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class CoordinatingNode:
     """The node that coordinates a group."""
 
     node_id: int
@@ -98,28 +98,30 @@ class Exposition(NamedTuple):
     pieces: Sequence[bytes]
 
 
-class Asks(Protocol):
+class NodePort(Protocol):
     """The node, as the HTTP listener may ask it. Everything on the node's loop."""
 
-    history: History
+    history: GroupHistory
     """What the node's sampler has seen of its groups."""
-    changes: Changes
+    changes: GroupChanges
     """Which groups change, as they do."""
 
-    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+    async def call(self, method: str, request: Message, by: HttpCaller = NOBODY) -> Message:
         """The answer of the node's own handler of an RPC of GroupCoordinator or Broker, such as "ListGroups".
 
-        The same checks and refusals as at the gRPC door, and no transport. Raises `Refused`; a refusal that is an
+        The same checks and refusals as at the gRPC door, and no transport. Raises `HttpRefusal`; a refusal that is an
         answer of the protocol (an `error_code`) is returned.
         """
 
     async def metrics(self, accept: str) -> Exposition:
-        """All metrics, in the format that the Accept header asks for. Raises `Refused` for who may not see the node."""
+        """All metrics, in the format that the Accept header asks for. Raises `HttpRefusal` for who may not see the
+        node.
+        """
 
     def sees_group(self, group: str) -> bool:
-        """Whether whoever is asking (`ASKING`) may know of this group."""
+        """Whether whoever is asking (`CURRENT_IDENTITY`) may know of this group."""
 
-    def owner(self, group: str) -> Owner | None:
+    def owner(self, group: str) -> CoordinatingNode | None:
         """Which other node coordinates the group; None: this one, or nobody that is known."""
 
     def leads(self) -> frozenset[int] | None:

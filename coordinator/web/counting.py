@@ -7,7 +7,7 @@ from typing import Final
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from muster.coordinator.metrics.instruments import Meter
+from muster.coordinator.metrics.instruments import RequestMeter
 
 ENDPOINT: Final = "muster.endpoint"
 """Where a request's scope has the endpoint that it came to: a list of one, or empty."""
@@ -17,14 +17,14 @@ ABORTED: Final = "ABORTED"
 STREAM: Final = "/events"
 FAILURE: Final = 400
 
-Meters = Callable[[str], Meter]
+MeterOfEndpoint = Callable[[str], RequestMeter]
 """Where the requests of an endpoint are counted."""
 
 
-class Counted:
+class CountingApp:
     """An application, and what it answers."""
 
-    def __init__(self, app: ASGIApp, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, meters: MeterOfEndpoint) -> None:
         self._app = app
         self._meters = meters
 
@@ -53,12 +53,12 @@ class Counted:
             meter.answered(seconds, 0)
 
 
-def telling(routes: Iterable[Route]) -> list[Route]:
+def mark_routes(routes: Iterable[Route]) -> list[Route]:
     """The same routes, which say of each request that it came to them."""
-    return [told(route) for route in routes]
+    return [mark_route(route) for route in routes]
 
 
-def told(route: Route) -> Route:
+def mark_route(route: Route) -> Route:
     inner = route.app
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,36 +13,40 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from muster.coordinator.web.addresses import name_of
 from muster.coordinator.web.api.table import PREFIX
-from muster.coordinator.web.asks import Asks, Owner
-from muster.coordinator.web.refusals import json_response, refusal
+from muster.coordinator.web.asks import CoordinatingNode, NodePort
+from muster.coordinator.web.refusals import json_response, refusal_document
 
-OF_A_GROUP: Final = ("/groups/", f"{PREFIX}/groups/")
+GROUP_PREFIXES: Final = ("/groups/", f"{PREFIX}/groups/")
 """What an address begins with that goes on with the name of a group."""
 
 
-def at_their_owners(routes: Iterable[Route], asks: Asks) -> list[Route]:
+def redirect_group_routes(routes: Iterable[Route], asks: NodePort) -> list[Route]:
     """The same routes, of which those of a group answer at its coordinator only."""
-    return [at_its_owner(route, asks) if route.path.startswith(OF_A_GROUP) else route for route in routes]
+    return [
+        redirect_to_coordinator(route, asks) if route.path.startswith(GROUP_PREFIXES) else route for route in routes
+    ]
 
 
-def at_its_owner(route: Route, asks: Asks) -> Route:
+def redirect_to_coordinator(route: Route, asks: NodePort) -> Route:
     inner: ASGIApp = route.app
-    place = next(prefix for prefix in OF_A_GROUP if route.path.startswith(prefix)).count("/")
+    place = next(prefix for prefix in GROUP_PREFIXES if route.path.startswith(prefix)).count("/")
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         group = name_of(scope["raw_path"].decode("latin-1").split("/")[place])
         owner = asks.owner(group)
-        answer = inner if owner is None else moved(Request(scope), group, owner)
+        answer = inner if owner is None else redirect_response(Request(scope), group, owner)
         await answer(scope, receive, send)
 
     route.app = app
     return route
 
 
-def moved(request: Request, group: str, owner: Owner) -> Response:
+def redirect_response(request: Request, group: str, owner: CoordinatingNode) -> Response:
     """307 to the same address there; 503 where it serves no HTTP. Either names the owner."""
     why = f"group {group[:100]!r} is coordinated by node {owner.node_id} at {owner.address}"
-    document = refusal("NOT_COORDINATOR", why if owner.http_address else f"{why}, which serves no HTTP; ask there")
+    document = refusal_document(
+        "NOT_COORDINATOR", why if owner.http_address else f"{why}, which serves no HTTP; ask there"
+    )
     document["owner"] = {"node": owner.node_id, "address": owner.address, "http_address": owner.http_address}
     if not owner.http_address:
         return json_response(document, 503)

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from muster.coordinator.observe.changes import Changes, News
-from muster.coordinator.web.asks import Asks, Refused
+from muster.coordinator.observe.changes import ChangeNews, GroupChanges
+from muster.coordinator.web.asks import HttpRefusal, NodePort
 
 GATHER_S: Final = 0.2
 """Between two tellings at least."""
@@ -37,14 +37,14 @@ MOST_NAME_CHARS: Final = 4_096
 MOST_MARK_CHARS: Final = 100
 
 
-def routes(asks: Asks, most_streams: int) -> list[Route]:
-    return [Route("/events", Streams(asks.changes, most_streams, asks.sees_group).answer)]
+def event_routes(asks: NodePort, most_streams: int) -> list[Route]:
+    return [Route("/events", EventStreams(asks.changes, most_streams, asks.sees_group).answer)]
 
 
-class Streams:
+class EventStreams:
     """All streams of one node."""
 
-    def __init__(self, changes: Changes, most: int, sees: Callable[[str], bool] = lambda group: True) -> None:
+    def __init__(self, changes: GroupChanges, most: int, sees: Callable[[str], bool] = lambda group: True) -> None:
         """`sees`: whether whoever asks may know of a group, asked anew each time."""
         self._sees = sees
         self._changes = changes
@@ -66,14 +66,14 @@ class Streams:
         since = request.headers.get("last-event-id") or request.query_params.get("since") or self._changes.mark()
         if len(groups) > MOST_FOLLOWED or any(len(name) > MOST_NAME_CHARS for name in groups):
             text = f"{len(groups)} groups are to be followed; expected at most {MOST_FOLLOWED}, or none for all"
-            raise Refused(400, "MALFORMED_REQUEST", text, field="group")
+            raise HttpRefusal(400, "MALFORMED_REQUEST", text, field="group")
         if len(since) > MOST_MARK_CHARS:
-            raise Refused(400, "MALFORMED_REQUEST", "since is no mark of this node's; leave it out", field="since")
+            raise HttpRefusal(400, "MALFORMED_REQUEST", "since is no mark of this node's; leave it out", field="since")
         if self._changes.closed:
-            raise Refused(503, "DRAINING", "the node is being stopped; come again", headers={"retry-after": "1"})
+            raise HttpRefusal(503, "DRAINING", "the node is being stopped; come again", headers={"retry-after": "1"})
         if self._open >= self._most:
             text = f"{self._open} pages are open, as many as this node tells of changes (http.max.event.streams)"
-            raise Refused(503, "LIMIT_REACHED", text, headers={"retry-after": "10"})
+            raise HttpRefusal(503, "LIMIT_REACHED", text, headers={"retry-after": "10"})
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         if request.method == "HEAD":  # Its answer has no body: nothing to wait for, and no place taken.
             return Response(headers=headers, media_type="text/event-stream")
@@ -87,7 +87,7 @@ class Streams:
             yield f"retry: {RETRY_MS}\n\n".encode()
             while not self._changes.closed:
                 if news := self._seen(self._changes.since(since, groups)):
-                    yield written(news)
+                    yield encode_event(news)
                 since = news.mark
                 # Nothing is awaited between the look and this: no change is missed.
                 if not await self._heard():
@@ -95,7 +95,7 @@ class Streams:
         finally:
             self._open -= 1
 
-    def _seen(self, news: News) -> News:
+    def _seen(self, news: ChangeNews) -> ChangeNews:
         return replace(news, groups=tuple(name for name in news.groups if not name or self._sees(name)))
 
     async def _heard(self) -> bool:
@@ -134,6 +134,6 @@ class Streams:
             news.set()
 
 
-def written(news: News) -> bytes:
+def encode_event(news: ChangeNews) -> bytes:
     data = {"mark": news.mark, "groups": list(news.groups), "all_known": news.all_known}
     return f"event: changed\nid: {news.mark}\ndata: {json.dumps(data)}\n\n".encode()

@@ -11,8 +11,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from muster.coordinator.edge import words
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.web.addresses import name_of
-from muster.coordinator.web.asks import ASKING, Refused
-from muster.coordinator.web.entry import IDENTITY, Entry
+from muster.coordinator.web.asks import CURRENT_IDENTITY, HttpRefusal
+from muster.coordinator.web.entry import IDENTITY, HttpAuthenticator
 from muster.coordinator.web.refusals import response_of
 
 MOST_HEADERS: Final = 100
@@ -35,14 +35,14 @@ SECURITY_HEADERS: Final = (
 log = structlog.get_logger("muster.http")
 
 
-class Guard:
+class RequestGuard:
     """Refuses what was meant for another host, is too large, or comes from somebody whom `entry` does not know.
 
     Every exception becomes a JSON refusal.
     """
 
     def __init__(
-        self, app: ASGIApp, *, host_names: frozenset[str], max_body_bytes: int, entry: Entry | None = None
+        self, app: ASGIApp, *, host_names: frozenset[str], max_body_bytes: int, entry: HttpAuthenticator | None = None
     ) -> None:
         self._entry = entry
         self._app = app
@@ -58,7 +58,7 @@ class Guard:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                message = with_security(message)
+                message = add_security_headers(message)
             await send(message)
 
         try:
@@ -68,10 +68,10 @@ class Guard:
                 await self._app(scope, self._counted(receive), guarded)
             else:
                 await self._for_known(self._entry, scope, self._counted(receive), guarded)
-        except Refused as refused:
+        except HttpRefusal as refused:
             ending = refused
         except Exception as error:
-            ending = unexpected(error, scope)
+            ending = internal_error(error, scope)
         else:
             return
         if not begun:
@@ -80,20 +80,20 @@ class Guard:
             # Half an answer has gone out: its end must not look like a whole one.
             raise ConnectionAbortedError(ending.text)
 
-    async def _for_known(self, entry: Entry, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _for_known(self, entry: HttpAuthenticator, scope: Scope, receive: Receive, send: Send) -> None:
         identity = await entry.identified(scope)
-        ASKING.set(identity)
+        CURRENT_IDENTITY.set(identity)
         try:
             async with entry.lasting(scope["path"], identity):
                 await self._app({**scope, IDENTITY: identity}, receive, send)
         except NotAuthenticated as error:
-            raise Refused(401, "NOT_AUTHENTICATED", str(error)) from None
+            raise HttpRefusal(401, "NOT_AUTHENTICATED", str(error)) from None
 
     def _check(self, scope: Scope) -> None:
         headers: list[tuple[bytes, bytes]] = scope["headers"]
         size = sum(len(name) + len(value) for name, value in headers)
         if len(headers) > MOST_HEADERS or size > MOST_HEADER_BYTES:
-            raise Refused(
+            raise HttpRefusal(
                 431,
                 "HEADERS_TOO_LARGE",
                 f"{len(headers)} headers of {size} bytes; expected at most {MOST_HEADERS} of {MOST_HEADER_BYTES} bytes",
@@ -109,7 +109,7 @@ class Guard:
             text = host.decode("latin-1")
             name = host_of(text)
             if not is_address(name) and name not in self._host_names:
-                raise Refused(
+                raise HttpRefusal(
                     421,
                     "UNKNOWN_HOST",
                     f"the Host header is {text[:100]!r}; expected an address, localhost, or a name that is listed in "
@@ -130,8 +130,8 @@ class Guard:
 
         return counted
 
-    def _too_large(self, size: int) -> Refused:
-        return Refused(
+    def _too_large(self, size: int) -> HttpRefusal:
+        return HttpRefusal(
             413,
             "REQUEST_TOO_LARGE",
             f"the body has {size} bytes or more; expected at most {self._max_body_bytes} (http.max.request.bytes)",
@@ -150,18 +150,18 @@ def whole_segments(raw_path: bytes) -> str:
     return "/".join(segment.replace("%", "%25").replace("/", "%2F").replace("\n", "%0A") for segment in segments)
 
 
-def with_security(message: Message) -> Message:
+def add_security_headers(message: Message) -> Message:
     """The start of an answer with what every answer has; what the answer says itself stands."""
     headers = list(message.get("headers", ()))
     known = {name.lower() for name, _ in headers}
     return {**message, "headers": headers + [pair for pair in SECURITY_HEADERS if pair[0] not in known]}
 
 
-def unexpected(error: Exception, scope: Scope) -> Refused:
+def internal_error(error: Exception, scope: Scope) -> HttpRefusal:
     """The client learns a reference into the node's log, and nothing of the inside."""
     reference = uuid4().hex[:12]
     log.error("an HTTP request failed", path=scope["path"][:200], reference=reference, exc_info=error)
-    return Refused(500, "INTERNAL", words.failed(reference))
+    return HttpRefusal(500, "INTERNAL", words.describe_failure(reference))
 
 
 def host_of(text: str) -> str:

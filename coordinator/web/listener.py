@@ -10,13 +10,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from muster.coordinator.edge.transport.tls import CERTIFICATE, Tls
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.edge.transport.tls import CERTIFICATE, ListenerTls
+from muster.coordinator.web.asks import HttpRefusal
 from muster.coordinator.web.guard import MOST_HEADER_BYTES, SECURITY_HEADERS
 from muster.coordinator.web.refusals import JSON, response_of
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.transport.handshakes import Handshakes
+    from muster.coordinator.edge.transport.handshakes import TlsHandshakes
 
 BACKLOG: Final = 512
 
@@ -30,7 +30,7 @@ IDLE_S: Final = 30
 """A connection on which nothing is asked any more is closed after so long."""
 
 
-class Connection(H11Protocol):
+class BoundedHttpConnection(H11Protocol):
     """Of uvicorn's, with limits: connections, the time that a request takes to arrive and an answer to be read.
 
     Where there are as many as may be, one on which nothing is asked gives its place to who comes; a probe would
@@ -48,7 +48,7 @@ class Connection(H11Protocol):
             transport.abort()
         handshake = transport.get_extra_info("ssl_object")
         if handshake is not None and (certificate := handshake.getpeercert(binary_form=True)) is not None:
-            self.app = certified(self.app, certificate)
+            self.app = add_certificate(self.app, certificate)
         super().connection_made(transport)
         self._watch()
 
@@ -77,7 +77,7 @@ class Connection(H11Protocol):
             self.transport.abort()
             return
         text = f"no request of HTTP/1.1 whose headers have at most {MOST_HEADER_BYTES} bytes; send one"
-        answer = response_of(Refused(400, "MALFORMED_REQUEST", text))
+        answer = response_of(HttpRefusal(400, "MALFORMED_REQUEST", text))
         headers = [(b"content-type", JSON.encode()), (b"connection", b"close"), *SECURITY_HEADERS]
         for event in (
             h11.Response(status_code=400, headers=headers, reason=b"Bad Request"),
@@ -109,7 +109,7 @@ class Connection(H11Protocol):
     def _place_made(self) -> bool:
         """Whether a connection was there that had its answer and asked no more; it is closed."""
         for each in self.connections:
-            if isinstance(each, Connection) and each.is_done():
+            if isinstance(each, BoundedHttpConnection) and each.is_done():
                 each.transport.abort()
                 return True
         return False
@@ -130,13 +130,13 @@ class HttpListener:
         self._socket = listening
         self._max_connections = max_connections
         self._server: Server | None = None
-        self._handshakes: Handshakes | None = None
+        self._handshakes: TlsHandshakes | None = None
 
-    async def start(self, app: ASGIApp, tls: Tls | None = None) -> None:
+    async def start(self, app: ASGIApp, tls: ListenerTls | None = None) -> None:
         """Answer requests. No thread, no signal handler, and no clock of its own: an idle listener does nothing."""
         # Uvicorn tells of each client that speaks no HTTP; what fails inside the application is told by the guard.
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-        server = Server(config_of(app, self._max_connections))
+        server = Server(make_uvicorn_config(app, self._max_connections))
         server.config.load()
         server.lifespan = server.config.lifespan_class(server.config)
         if tls is None:
@@ -145,15 +145,15 @@ class HttpListener:
             await self._start_tls(server, tls)
         self._server = server
 
-    async def _start_tls(self, server: Server, tls: Tls) -> None:
+    async def _start_tls(self, server: Server, tls: ListenerTls) -> None:
         """As the server would, but that handshakes are bounded."""
-        from muster.coordinator.edge.transport.handshakes import Handshakes
+        from muster.coordinator.edge.transport.handshakes import TlsHandshakes
 
         config = server.config
         await server.lifespan.startup()
         server.servers, server.started = [], True
         made: Any = config.http_protocol_class
-        self._handshakes = Handshakes(
+        self._handshakes = TlsHandshakes(
             tls,
             self._socket,
             lambda: made(config=config, server_state=server.server_state, app_state=server.lifespan.state),
@@ -185,7 +185,7 @@ class HttpListener:
             connection.transport.abort()
 
 
-def certified(app: ASGIApp, certificate: bytes) -> ASGIApp:
+def add_certificate(app: ASGIApp, certificate: bytes) -> ASGIApp:
     """The application, told who asks by what certificate."""
 
     async def told(scope: Scope, receive: Receive, send: Send) -> None:
@@ -195,8 +195,8 @@ def certified(app: ASGIApp, certificate: bytes) -> ASGIApp:
     return told
 
 
-def config_of(app: ASGIApp, max_connections: int) -> Config:
-    bounded: Any = type("BoundedConnection", (Connection,), {"most": max_connections})
+def make_uvicorn_config(app: ASGIApp, max_connections: int) -> Config:
+    bounded: Any = type("BoundedConnection", (BoundedHttpConnection,), {"most": max_connections})
     return Config(
         app,
         http=bounded,

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from muster.coordinator.web.asks import Asks
+from muster.coordinator.web.asks import NodePort
 
 PIECE_BYTES: Final = 256 << 10
 """About so much is handed on at once."""
@@ -21,7 +21,7 @@ LEVEL: Final = 1
 """Names that repeat themselves compress well at any; this one is fastest."""
 
 
-def routes(asks: Asks) -> list[Route]:
+def metrics_routes(asks: NodePort) -> list[Route]:
     async def metrics(request: Request) -> Response:
         exposition = await asks.metrics(request.headers.get("accept", ""))
         headers = {"cache-control": "no-store", "vary": "accept, accept-encoding"}
@@ -29,8 +29,8 @@ def routes(asks: Asks) -> list[Route]:
         pieces = exposition.pieces
         if takes_gzip(request.headers.get("accept-encoding", "")):
             headers["content-encoding"] = "gzip"
-            pieces = await zipped(pieces)
-        return StreamingResponse(handed_on(pieces), headers=headers)
+            pieces = await gzip_pieces(pieces)
+        return StreamingResponse(pass_pieces(pieces), headers=headers)
 
     return [Route("/metrics", metrics)]
 
@@ -48,14 +48,14 @@ def takes_gzip(accepted: str) -> bool:
     return False
 
 
-async def zipped(pieces: Sequence[bytes]) -> Sequence[bytes]:
+async def gzip_pieces(pieces: Sequence[bytes]) -> Sequence[bytes]:
     """As one gzip stream; what is large is made in a thread, which lets go of the interpreter meanwhile."""
     if sum(map(len, pieces)) <= SMALL_BYTES:
-        return list(compressed(pieces))
-    return await asyncio.to_thread(lambda: list(compressed(pieces)))
+        return list(compress_pieces(pieces))
+    return await asyncio.to_thread(lambda: list(compress_pieces(pieces)))
 
 
-def compressed(pieces: Sequence[bytes]) -> Iterator[bytes]:
+def compress_pieces(pieces: Sequence[bytes]) -> Iterator[bytes]:
     """The same as one gzip stream."""
     stream = zlib.compressobj(LEVEL, wbits=GZIP)
     for piece in pieces:
@@ -64,7 +64,7 @@ def compressed(pieces: Sequence[bytes]) -> Iterator[bytes]:
     yield stream.flush()
 
 
-async def handed_on(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
+async def pass_pieces(pieces: Sequence[bytes]) -> AsyncIterator[bytes]:
     """The pieces, small ones together; others have their turn after each."""
     kept: list[bytes] = []
     size = 0

@@ -8,7 +8,7 @@ from starlette.routing import Route
 from typing_extensions import TypedDict
 
 from muster.coordinator.runtime.conditions import GROUPS, Condition
-from muster.coordinator.web.asks import Asks, NodeHealth
+from muster.coordinator.web.asks import NodeHealth, NodePort
 from muster.coordinator.web.entry import IDENTITY
 from muster.coordinator.web.refusals import json_response
 
@@ -16,26 +16,28 @@ NOT_WRITABLE = ("disk-full", "log-fenced", "log-gone")
 """Kinds of conditions by which the log takes no records. A shard that failed or starves says so for itself."""
 
 
-def routes(asks: Asks) -> list[Route]:
+def probe_routes(asks: NodePort) -> list[Route]:
     async def healthz(request: Request) -> Response:
         return json_response({"status": "ok"})
 
     async def readyz(request: Request) -> Response:
-        return verdict("ready", missing(asks.health()), tell=may_hear(request, asks))
+        return probe_response("ready", missing_for_readiness(asks.health()), tell=may_see_reasons(request, asks))
 
     async def startupz(request: Request) -> Response:
         health = asks.health()
-        return verdict("started", [] if health.started else still_loading(health), tell=may_hear(request, asks))
+        return probe_response(
+            "started", [] if health.started else still_loading(health), tell=may_see_reasons(request, asks)
+        )
 
     return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/startupz", startupz)]
 
 
-def may_hear(request: Request, asks: Asks) -> bool:
+def may_see_reasons(request: Request, asks: NodePort) -> bool:
     """Whether reasons are told: where it is asked who asks, to those who may know how the node is."""
     return IDENTITY not in request.scope or (not request.scope[IDENTITY].anonymous and asks.sees_node())
 
 
-def verdict(well: str, lacking: list[dict[str, Any]], *, tell: bool = True) -> Response:
+def probe_response(well: str, lacking: list[dict[str, Any]], *, tell: bool = True) -> Response:
     """200, or 503 with what is missing: [{"name", "sentence", ...}]."""
     if not lacking:
         return json_response({"status": well})
@@ -43,9 +45,9 @@ def verdict(well: str, lacking: list[dict[str, Any]], *, tell: bool = True) -> R
     return json_response({"status": f"not {well}", **told}, 503, {"retry-after": "1"})
 
 
-def missing(health: NodeHealth) -> list[dict[str, Any]]:
+def missing_for_readiness(health: NodeHealth) -> list[dict[str, Any]]:
     """What keeps the node from serving all its groups, or writing its log; nothing when it is ready."""
-    found: list[dict[str, Any]] = [{**condition_row(each)} for each in health.conditions if is_in_the_way(each)]
+    found: list[dict[str, Any]] = [{**condition_row(each)} for each in health.conditions if prevents_readiness(each)]
     told = {row["name"] for row in found}
     if unsaid := [shard for shard in health.loading if f"shard-failed:{shard}" not in told]:
         found += still_loading(health, tuple(unsaid))
@@ -61,7 +63,7 @@ def still_loading(health: NodeHealth, shards: tuple[int, ...] | None = None) -> 
     return [{"name": "shards-loading", "sentence": sentence, "shards": list(numbers)}]
 
 
-def is_in_the_way(condition: Condition) -> bool:
+def prevents_readiness(condition: Condition) -> bool:
     return condition.impairs == GROUPS or condition.name.partition(":")[0] in NOT_WRITABLE
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from starlette.responses import Response
 
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.asks import HttpRefusal
 
 JSON = "application/json; charset=utf-8"
 
 
-def response_of(refused: Refused) -> Response:
-    return json_response(refusal(refused.code, refused.text, refused.field), refused.status, refused.headers)
+def response_of(refused: HttpRefusal) -> Response:
+    return json_response(refusal_document(refused.code, refused.text, refused.field), refused.status, refused.headers)
 
 
-def refusal(code: str, text: str, field: str = "") -> dict[str, Any]:
+def refusal_document(code: str, text: str, field: str = "") -> dict[str, Any]:
     """The body of every answer that is a refusal: {"error": {"code", "message"[, "field"]}}."""
     return {"error": {"code": code, "message": text} | ({"field": field} if field else {})}
 

@@ -11,33 +11,33 @@ import structlog
 
 from muster.coordinator.member.types import TopicPartition
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.offsets import OffsetNodes
-from muster.coordinator.zookeeper.owners import chunks
+from muster.coordinator.zookeeper.offsets import GroupOffsets
+from muster.coordinator.zookeeper.owners import chunk_partitions
 
 RETRY_S = 0.5
-THE_STREAM = 0
+ONLY_STREAM = 0
 """A central member has one, and owner entries number a consumer's streams."""
 
 log = structlog.get_logger("muster.zookeeper")
 
 
 @dataclass(frozen=True, slots=True)
-class CentralGroupState:
+class PublishedCentralGroup:
     """`owners` by member id."""
 
     owners: Mapping[TopicPartition, str] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
-class CentralOwners:
+class CentralGroupPublisher:
     """Writes the latest that it was told of each group; owners are ephemeral, and go with the session."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ZooKeeperSession) -> None:
         self._session = session
-        self._wanted: dict[str, CentralGroupState] = {}
-        self._written: dict[str, CentralGroupState] = {}
+        self._wanted: dict[str, PublishedCentralGroup] = {}
+        self._written: dict[str, PublishedCentralGroup] = {}
         self._stale: set[str] = set()
         self._refused: set[str] = set()
         """Groups of consumers of that era, under the same name: not touched, and said once."""
@@ -55,7 +55,7 @@ class CentralOwners:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def publish(self, groups: Mapping[str, CentralGroupState]) -> None:
+    def publish(self, groups: Mapping[str, PublishedCentralGroup]) -> None:
         """These are all central groups there are."""
         changed = {group_id for group_id, state in groups.items() if self._wanted.get(group_id) != state}
         changed |= self._wanted.keys() - groups.keys()
@@ -81,29 +81,29 @@ class CentralOwners:
                 self._look.set()
                 await asyncio.sleep(RETRY_S)
 
-    async def _write(self, group_id: str, state: CentralGroupState | None) -> None:
-        before, session_id = self._written.get(group_id, CentralGroupState()), self._session_id
+    async def _write(self, group_id: str, state: PublishedCentralGroup | None) -> None:
+        before, session_id = self._written.get(group_id, PublishedCentralGroup()), self._session_id
         if not await self._is_ours(group_id):
             return
         if state is None:
-            await self._session.delete_all(paths.group(group_id))
+            await self._session.delete_all(paths.group_path(group_id))
             self._written.pop(group_id, None)
             return
-        for some in chunks(sorted(before.owners.keys() - state.owners.keys())):
-            await asyncio.gather(*(self._session.delete(paths.owner(group_id, *tp)) for tp in some))
+        for some in chunk_partitions(sorted(before.owners.keys() - state.owners.keys())):
+            await asyncio.gather(*(self._session.delete(paths.owner_path(group_id, *tp)) for tp in some))
         fresh = [tp for tp, member in state.owners.items() if before.owners.get(tp) != member]
-        for some in chunks(sorted(fresh)):
+        for some in chunk_partitions(sorted(fresh)):
             await asyncio.gather(*(self._own(group_id, tp, state.owners[tp]) for tp in some))
         moved = {tp: offset for tp, offset in state.offsets.items() if before.offsets.get(tp) != offset}
         if moved:
-            await OffsetNodes(self._session, group_id).write(moved, registered_as=None)
+            await GroupOffsets(self._session, group_id).write(moved, registered_as=None)
         if session_id == self._session_id:
             # Otherwise the owners among it have gone already.
             self._written[group_id] = state
 
     async def _is_ours(self, group_id: str) -> bool:
         """Whether the name is free, or was published before."""
-        path = paths.group(group_id)
+        path = paths.group_path(group_id)
         try:
             await self._session.create(path, paths.CENTRAL_GROUP)
         except NodeExists:
@@ -116,7 +116,7 @@ class CentralOwners:
         return True
 
     async def _own(self, group_id: str, tp: TopicPartition, member_id: str) -> None:
-        path, text = paths.owner(group_id, *tp), paths.owner_text(member_id, THE_STREAM)
+        path, text = paths.owner_path(group_id, *tp), paths.owner_text(member_id, ONLY_STREAM)
         try:
             await self._session.create(path, text, ephemeral=True)
         except NodeExists:

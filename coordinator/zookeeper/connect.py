@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, cast
 from muster.coordinator.config import ConnectString, parse_connect
 from muster.coordinator.zookeeper import errors
 
-__all__ = ["ConnectString", "Fired", "Session", "SessionState", "Znode", "parse_connect"]
+__all__ = ["ConnectString", "SessionState", "WatchEvent", "Znode", "ZooKeeperSession", "parse_connect"]
 
 SESSION_TIMEOUT_MS = 6_000
 CONNECTION_TIMEOUT_MS = 6_000
@@ -31,7 +31,7 @@ class SessionState(Enum):
     LOST = "lost"
 
 
-MOST_BYTES = 0xFFFFF
+MAX_REQUEST_BYTES = 0xFFFFF
 """A request of so many ZooKeeper refuses, by closing the connection (`jute.maxbuffer`, as it comes)."""
 FRAME_BYTES = 64
 """At most so many go for a step of a request, and for what is around them, beside paths and data."""
@@ -52,23 +52,23 @@ class Znode(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Fired:
+class WatchEvent:
     """A one-shot watch went off. `session`: the connection broke and took the watch along; read afresh, set it anew."""
 
     kind: Literal["created", "deleted", "changed", "children", "session"]
     path: str
 
 
-Watch: TypeAlias = Callable[[Fired], None]
+Watch: TypeAlias = Callable[[WatchEvent], None]
 StateListener: TypeAlias = Callable[[SessionState], None]
 
 
-class Session:
+class ZooKeeperSession:
     """One client session, renewed by itself after it expired; `epoch` counts them.
 
     Listeners hear every change of `state`. After LOST comes CONNECTED with another `id` and the next `epoch`: what was
-    ephemeral must then be made again. A watch fires once; see `Fired` for what a broken connection does to it. It may
-    fire before the read that set it has returned: note that it did, and read again.
+    ephemeral must then be made again. A watch fires once; see `WatchEvent` for what a broken connection does to it. It
+    may fire before the read that set it has returned: note that it did, and read again.
     """
 
     state: SessionState
@@ -121,7 +121,7 @@ class Session:
                     await self._enter_chroot(make_chroot)
         except (TimeoutError, errors.ConnectionLost, errors.SessionExpired) as error:
             await self.close()
-            raise errors.Unreachable(
+            raise errors.ZooKeeperUnreachable(
                 f"no ZooKeeper answered at {self.connect.hosts} within {self.connection_timeout_ms} ms "
                 "(zookeeper.connection.timeout.ms); start one (muster zookeeper start), or correct zookeeper.connect"
             ) from error
@@ -140,7 +140,7 @@ class Session:
             await asyncio.to_thread(self._stop)
         finally:
             for future in list(self._asked):
-                settle(future, None, errors.SessionExpired("the session was closed"))
+                settle_future(future, None, errors.SessionExpired("the session was closed"))
 
     async def connected(self) -> None:
         """Return once the session is in touch with a server."""
@@ -154,7 +154,7 @@ class Session:
             data, stat = await self.perform(lambda c: c.get_async(path, self._told(watch)))
         except errors.NoNode:
             return None
-        return znode(data, stat)
+        return make_znode(data, stat)
 
     async def exists(self, path: str, watch: Watch | None = None) -> bool:
         """Whether the znode is there. `watch` fires on creation, change or deletion."""
@@ -231,7 +231,7 @@ class Session:
         failed = [(step, result) for step, result in enumerate(results) if isinstance(result, Exception)]
         if failed:
             step, error = next((each for each in failed if not is_consequence(each[1])), failed[0])
-            raised = in_our_words(error)
+            raised = translate_error(error)
             if isinstance(raised, errors.ZooKeeperError):
                 raised.step = step
             raise raised
@@ -254,13 +254,13 @@ class Session:
                 value, error = done.get(), None
             except Exception as raised:
                 value, error = None, raised
-            self.on_loop(settle, future, value, error)
+            self.on_loop(settle_future, future, value, error)
 
         result.rawlink(hand_over)
         try:
             return await future
         except Exception as error:
-            raise in_our_words(error) from error
+            raise translate_error(error) from error
 
     # -- kazoo's side ---------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Session:
             from kazoo.retry import KazooRetry
         except ImportError as missing:
             raise errors.ExtraMissing("kazoo") from missing
-        quiet = Granted(self._granted)
+        quiet = SessionTimeoutLogger(self._granted)
         forever = KazooRetry(max_tries=-1, delay=RECONNECT_DELAY_S, max_delay=MAX_RECONNECT_DELAY_S)
         return KazooClient(
             hosts=self.connect.hosts,
@@ -287,7 +287,7 @@ class Session:
         if make:
             await self.ensure(chroot)
         elif not await self.exists(chroot):
-            raise errors.NoChroot(
+            raise errors.MissingChroot(
                 f"there is no {chroot} in ZooKeeper at {self.connect.hosts}; expected the chroot that nodes and "
                 "consumers have in their zookeeper.connect"
             )
@@ -317,13 +317,13 @@ class Session:
 
     def _told(self, watch: Watch | None) -> Callable[[Any], None] | None:
         """kazoo's own kind of watch: it tells ours, on the loop."""
-        return None if watch is None else Told(self, watch)
+        return None if watch is None else KazooWatch(self, watch)
 
     def fire(self, watch: Watch, kind: str, path: str | None) -> None:
         """For the watches that this session has handed to kazoo."""
         if not self._closed:
-            word = KINDS.get(kind, "session")
-            watch(Fired(cast(Any, word), self._relative(path or "")))
+            word = EVENT_KINDS.get(kind, "session")
+            watch(WatchEvent(cast(Any, word), self._relative(path or "")))
 
     def _relative(self, path: str) -> str:
         chroot = self.connect.chroot
@@ -338,22 +338,22 @@ class Session:
 def check_size(writes: Sequence[tuple[str, bytes]]) -> None:
     """Refuse what is too large for one request. Raises TooLarge, which names the largest."""
     size = sum(len(path.encode()) + len(data) + FRAME_BYTES for path, data in writes) + FRAME_BYTES
-    if size >= MOST_BYTES:
-        raise errors.TooLarge(max(writes, key=lambda each: len(each[1]))[0], size, MOST_BYTES)
+    if size >= MAX_REQUEST_BYTES:
+        raise errors.ZooKeeperRequestTooLarge(max(writes, key=lambda each: len(each[1]))[0], size, MAX_REQUEST_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class KazooWatch:
     """A watch as kazoo calls it. Equal for equal watches: one that is set twice fires once."""
 
-    session: Session
+    session: ZooKeeperSession
     watch: Watch
 
     def __call__(self, event: Any) -> None:  # in a thread of kazoo
         self.session.on_loop(self.session.fire, self.watch, event.type, event.path)
 
 
-class Granted(logging.Logger):
+class SessionTimeoutLogger(logging.Logger):
     """kazoo's logger: the only one that it tells how long a session the servers have granted.
 
     Of the rest errors are passed on: what matters of the connection is told by our own listeners.
@@ -366,19 +366,19 @@ class Granted(logging.Logger):
 
     def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
         if "negotiated session timeout" in str(msg):
-            granted = args[GRANTED_AT] if len(args) > GRANTED_AT else None
+            granted = args[GRANTED_TIMEOUT_ARGUMENT] if len(args) > GRANTED_TIMEOUT_ARGUMENT else None
             if isinstance(granted, int) and granted > 0:
                 self._tell(granted)
         super().log(level, msg, *args, **more)
 
 
-GRANTED_AT = 2
+GRANTED_TIMEOUT_ARGUMENT = 2
 """Among the arguments of that line: after the session's id and its password."""
 
-KINDS = {"CREATED": "created", "DELETED": "deleted", "CHANGED": "changed", "CHILD": "children"}
+EVENT_KINDS = {"CREATED": "created", "DELETED": "deleted", "CHANGED": "changed", "CHILD": "children"}
 
 
-def settle(future: "asyncio.Future[Any]", value: object, error: Exception | None) -> None:
+def settle_future(future: "asyncio.Future[Any]", value: object, error: Exception | None) -> None:
     if future.done():
         return  # its waiter gave up
     if error is not None:
@@ -387,7 +387,7 @@ def settle(future: "asyncio.Future[Any]", value: object, error: Exception | None
         future.set_result(value)
 
 
-def znode(data: bytes, stat: Any) -> Znode:
+def make_znode(data: bytes, stat: Any) -> Znode:
     return Znode(data, stat.version, stat.ephemeralOwner, stat.ctime, stat.mtime, stat.czxid)
 
 
@@ -398,7 +398,7 @@ def is_consequence(error: Exception) -> bool:
     return isinstance(error, kazoo.RolledBackError | kazoo.RuntimeInconsistency)
 
 
-def in_our_words(error: Exception) -> Exception:
+def translate_error(error: Exception) -> Exception:
     """kazoo's exception as ours; what is none of its expected ones is a bug and stays as it is."""
     from kazoo import exceptions as kazoo
     from kazoo.handlers.threading import KazooTimeoutError

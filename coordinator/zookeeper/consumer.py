@@ -13,29 +13,29 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from muster.coordinator.member.types import TopicPartition
-from muster.coordinator.member.zookeeper.types import STATIC, GroupView, Registration, Share
+from muster.coordinator.member.zookeeper.types import STATIC, ClaimedShare, ConsumerGroupView, GroupRegistration
 from muster.coordinator.zookeeper import errors, paths
-from muster.coordinator.zookeeper.connect import Fired, Session
-from muster.coordinator.zookeeper.owners import Owners
+from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.zookeeper.owners import OwnershipClaims
 
 log = logging.getLogger("muster.client")
 
-T = TypeVar("T")
+GatheredResult = TypeVar("GatheredResult")
 MAX_IN_FLIGHT = 500
 """Requests that wait for an answer at once."""
 NAME_CHECK_S = 0.1
 
 
-class IdInUse(errors.ZooKeeperError):
-    """Another consumer lives under the same `consumer.id`."""
+class ConsumerIdInUse(errors.ZooKeeperError):
+    """Another consumer lives under the same `consumer_path.id`."""
 
 
-class ConsumerRegistry:
+class RegisteredConsumer:
     """One consumer's part of `/consumers/[group]`. `fired` is told which watch went off, on the session's loop."""
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         group_id: str,
         fired: Callable[[str], None],
         *,
@@ -44,7 +44,7 @@ class ConsumerRegistry:
     ) -> None:
         self.notifications = 0
         """Watches that went off so far: what this consumer cost the ensemble in messages nobody asked for."""
-        self.owners = Owners(session, group_id)
+        self.owners = OwnershipClaims(session, group_id)
         self.leaders: dict[str, int] = {}
         """topic -> the broker that leads it, as the last `read` found it. A node is a whole log: it leads all of it."""
         self._session = session
@@ -52,7 +52,7 @@ class ConsumerRegistry:
         self._name = name
         self._offsets = offsets
         self._fired = fired
-        self._registration = Registration({})
+        self._registration = GroupRegistration({})
         self._ids: list[str] = []
         """Registrations that are, or may be, this session's."""
         self._sessions: set[int] = set()
@@ -63,14 +63,15 @@ class ConsumerRegistry:
         for path in (
             paths.BROKER_IDS,
             paths.BROKER_TOPICS,
-            paths.consumer_ids(self._group_id),
-            paths.owners(self._group_id),
-            paths.offsets(self._group_id),
+            paths.consumer_ids_path(self._group_id),
+            paths.owners_path(self._group_id),
+            paths.offsets_path(self._group_id),
         ):
             await self._session.ensure(path)
 
-    async def register(self, registration: Registration) -> str:
-        """The id of this session's one registration. Raises IdInUse when `consumer.id` stays taken for two sessions.
+    async def register(self, registration: GroupRegistration) -> str:
+        """The id of this session's one registration. Raises IdInUse when `consumer_path.id` stays taken for two
+        sessions.
 
         ZooKeeper tells whose session holds a name, and not whether a process is behind it: that of one that died holds
         it until its timeout. What an earlier session of this consumer left behind is taken over at once.
@@ -81,8 +82,8 @@ class ConsumerRegistry:
         made = paths.new_consumer_id(self._group_id, socket.gethostname(), at_ms, uuid4().hex)
         consumer_id = f"{self._group_id}_{self._name}" if self._name else made
         self._ids.append(consumer_id)
-        path = paths.consumer(self._group_id, consumer_id)
-        body = paths.ConsumerRegistration(registration.subscription, pattern(registration), at_ms, self._offsets)
+        path = paths.consumer_path(self._group_id, consumer_id)
+        body = paths.ConsumerZnode(registration.subscription, registered_pattern(registration), at_ms, self._offsets)
         self._sessions.add(self._session.id)
         clock = asyncio.get_running_loop()
         patience_s, told = self._session.session_timeout_ms / 1000 * 2, False
@@ -109,34 +110,34 @@ class ConsumerRegistry:
                     patience_s,
                 )
             if clock.time() >= deadline:
-                raise IdInUse(
+                raise ConsumerIdInUse(
                     f"{consumer_id} is registered in group {self._group_id!r} by another session; give each consumer "
                     "a consumer.id of its own, or leave it out"
                 )
             await asyncio.sleep(NAME_CHECK_S)
 
-    async def read(self, afresh: bool) -> GroupView:
+    async def read(self, afresh: bool) -> ConsumerGroupView:
         """Members, brokers and partition counts, with a watch on each list. Raises MalformedZnode.
 
         The lists are watched before what is in them is read, so that nothing changes unnoticed.
         """
         if afresh:
-            await self._session.sync(paths.group(self._group_id))
+            await self._session.sync(paths.group_path(self._group_id))
         ids, brokers = await asyncio.gather(
-            self._session.children(paths.consumer_ids(self._group_id), self._members_changed),
+            self._session.children(paths.consumer_ids_path(self._group_id), self._members_changed),
             self._session.children(paths.BROKER_IDS, self._brokers_changed),
         )
-        found = await at_most(ids or (), self._member)
+        found = await gather_bounded(ids or (), self._member)
         members = {consumer_id: registration for consumer_id, registration in found if registration is not None}
         self.leaders = {}
-        counts = await at_most(await self._topics(members.values()), self._count)
-        return GroupView(
+        counts = await gather_bounded(await self._topics(members.values()), self._count)
+        return ConsumerGroupView(
             members,
             {topic: count for topic, count in counts if count},
             tuple(sorted(int(each) for each in brokers or () if paths.is_decimal(each))),
         )
 
-    async def claim(self, consumer_id: str, share: Share) -> tuple[dict[TopicPartition, str], int]:
+    async def claim(self, consumer_id: str, share: ClaimedShare) -> tuple[dict[TopicPartition, str], int]:
         """Who holds what could not be claimed, and the number of the newest claim that could."""
         return await self.owners.claim(consumer_id, share)
 
@@ -148,22 +149,22 @@ class ConsumerRegistry:
     async def _unregister(self) -> None:
         """Those of an earlier session are none of this one's business."""
         for consumer_id in list(self._ids):
-            path = paths.consumer(self._group_id, consumer_id)
+            path = paths.consumer_path(self._group_id, consumer_id)
             node = await self._session.get(path)
             if node is not None and node.owner == self._session.id:
                 await self._session.delete(path)
             self._ids.remove(consumer_id)
 
-    async def _member(self, consumer_id: str) -> tuple[str, Registration | None]:
+    async def _member(self, consumer_id: str) -> tuple[str, GroupRegistration | None]:
         """None when it went between the list and this."""
-        path = paths.consumer(self._group_id, consumer_id)
+        path = paths.consumer_path(self._group_id, consumer_id)
         node = await self._session.get(path)
         if node is None:
             return consumer_id, None
         body = paths.read_consumer(path, node.data)
-        return consumer_id, Registration(dict(body.subscription), body.pattern)
+        return consumer_id, GroupRegistration(dict(body.subscription), body.pattern)
 
-    async def _topics(self, registrations: Iterable[Registration]) -> list[str]:
+    async def _topics(self, registrations: Iterable[GroupRegistration]) -> list[str]:
         """The topics whose partition counts anybody's share depends on."""
         named = {topic for each in registrations if each.pattern == STATIC for topic in each.subscription}
         if all(each.pattern == STATIC for each in registrations):
@@ -175,7 +176,7 @@ class ConsumerRegistry:
         """How many partitions a topic has, 0: there is none. Watched when this consumer may read it."""
         mine = self._registration.pattern != STATIC or topic in self._registration.subscription
         watch = self._partitions_changed if mine else None
-        path = paths.topic(topic)
+        path = paths.topic_path(topic)
         try:
             node = await self._session.get(path, watch)
         except ValueError:
@@ -191,19 +192,19 @@ class ConsumerRegistry:
 
     # Watches. One method each, because kazoo tells watches apart by what they call.
 
-    def _members_changed(self, event: Fired) -> None:
+    def _members_changed(self, event: WatchEvent) -> None:
         self._tell("members", event)
 
-    def _brokers_changed(self, event: Fired) -> None:
+    def _brokers_changed(self, event: WatchEvent) -> None:
         self._tell("brokers", event)
 
-    def _topics_changed(self, event: Fired) -> None:
+    def _topics_changed(self, event: WatchEvent) -> None:
         self._tell("topics", event)
 
-    def _partitions_changed(self, event: Fired) -> None:
+    def _partitions_changed(self, event: WatchEvent) -> None:
         self._tell("partitions", event)
 
-    def _tell(self, what: str, event: Fired) -> None:
+    def _tell(self, what: str, event: WatchEvent) -> None:
         if event.kind == "session":
             what = "session"
         else:
@@ -211,14 +212,16 @@ class ConsumerRegistry:
         self._fired(what)
 
 
-def pattern(registration: Registration) -> paths.Pattern:
+def registered_pattern(registration: GroupRegistration) -> paths.Pattern:
     known: Mapping[str, paths.Pattern] = {each: each for each in paths.PATTERNS}
     return known[registration.pattern]
 
 
-async def at_most(names: Iterable[Any], read: Callable[[Any], Awaitable[T]]) -> list[T]:
+async def gather_bounded(
+    names: Iterable[Any], read: Callable[[Any], Awaitable[GatheredResult]]
+) -> list[GatheredResult]:
     """All of them, a limited number at once."""
-    wanted, found = list(names), list[T]()
+    wanted, found = list(names), list[GatheredResult]()
     for start in range(0, len(wanted), MAX_IN_FLIGHT):
         found += await asyncio.gather(*(read(name) for name in wanted[start : start + MAX_IN_FLIGHT]))
     return found

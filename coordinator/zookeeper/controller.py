@@ -1,7 +1,7 @@
 """The controller: the one broker that says who leads each partition, in the partition's state znode.
 
-It watches the brokers and the topics, works out what follows (`next_state`, pure) and writes what differs, under its
-epoch: a controller that woke up too late cannot write any more.
+It watches the brokers and the topics, works out what follows (`next_partition_state`, pure) and writes what differs,
+under its epoch: a controller that woke up too late cannot write any more.
 """
 
 import asyncio
@@ -12,11 +12,11 @@ from typing import Any
 import structlog
 
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Fired, Session, Znode
-from muster.coordinator.zookeeper.consumer import at_most
-from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.connect import WatchEvent, Znode, ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
+from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
-from muster.coordinator.zookeeper.paths import PartitionState, read_partition_state
+from muster.coordinator.zookeeper.paths import PartitionStateZnode, read_partition_state
 from muster.coordinator.zookeeper.topics import TopicsWatch
 
 OFFLINE = -1
@@ -29,45 +29,45 @@ TopicPartition = tuple[str, int]
 log = structlog.get_logger("muster.zookeeper")
 
 
-def next_state(
-    replicas: Sequence[int], alive: frozenset[int], old: PartitionState | None, epoch: int
-) -> PartitionState:
+def next_partition_state(
+    replicas: Sequence[int], alive: frozenset[int], old: PartitionStateZnode | None, epoch: int
+) -> PartitionStateZnode:
     """Who leads a partition now, and who is in sync.
 
     The leader is the first replica that lives and is in sync. Whoever died leaves the in-sync set, but not the last of
     it: when nobody in it lives, the partition is offline and waits for one of them. A leader that goes on keeps its
     epoch.
 
-    >>> next_state((1, 2), frozenset({2}), PartitionState(1, (1, 2), 0, 1), 1)
-    PartitionState(leader=2, isr=(2,), leader_epoch=1, controller_epoch=1)
-    >>> next_state((1,), frozenset(), PartitionState(1, (1,), 0, 1), 1)
-    PartitionState(leader=-1, isr=(1,), leader_epoch=1, controller_epoch=1)
+    >>> next_partition_state((1, 2), frozenset({2}), PartitionStateZnode(1, (1, 2), 0, 1), 1)
+    PartitionStateZnode(leader=2, isr=(2,), leader_epoch=1, controller_epoch=1)
+    >>> next_partition_state((1,), frozenset(), PartitionStateZnode(1, (1,), 0, 1), 1)
+    PartitionStateZnode(leader=-1, isr=(1,), leader_epoch=1, controller_epoch=1)
     """
     in_sync = tuple(replicas) if old is None else old.isr
     living = tuple(replica for replica in in_sync if replica in alive)
     leader = next((replica for replica in replicas if replica in living), OFFLINE)
     if old is None:
-        return PartitionState(leader, living or in_sync, 0, epoch)
+        return PartitionStateZnode(leader, living or in_sync, 0, epoch)
     isr = living or in_sync
     if old.leader in living:
         leader = old.leader
     if (leader, isr) == (old.leader, old.isr):
         return old
-    return PartitionState(leader, isr, old.leader_epoch + 1, epoch)
+    return PartitionStateZnode(leader, isr, old.leader_epoch + 1, epoch)
 
 
-class Controller:
+class PartitionController:
     """A broker that stands for controller, and does its work while it is elected."""
 
-    def __init__(self, session: Session, broker_id: int, now_ms: Callable[[], int]) -> None:
+    def __init__(self, session: ZooKeeperSession, broker_id: int, now_ms: Callable[[], int]) -> None:
         self._session = session
         self._stale = asyncio.Event()
         self._topics = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, PartitionStateZnode] = {}
         """What is known to be written, of the topics as they were `_made`"""
         self._made: dict[str, int] = {}
-        self.election = Election(
+        self.election = ElectionCandidate(
             session,
             paths.CONTROLLER,
             lambda: paths.controller_json(broker_id, now_ms()),
@@ -82,7 +82,7 @@ class Controller:
     async def stop(self) -> None:
         await self.election.stop()
 
-    def _elected(self, reign: Reign) -> None:
+    def _elected(self, reign: ElectedTerm) -> None:
         log.info("this node is the controller", epoch=reign.epoch)
         self._states.clear()
         self._stale.set()
@@ -94,7 +94,7 @@ class Controller:
             self._task.cancel()
             self._task = None
 
-    async def _rule(self, reign: Reign) -> None:
+    async def _rule(self, reign: ElectedTerm) -> None:
         while True:
             await self._stale.wait()
             await self._session.connected()
@@ -109,7 +109,7 @@ class Controller:
                 self._stale.set()
                 await asyncio.sleep(RETRY_S)
 
-    async def _mend(self, reign: Reign) -> None:
+    async def _mend(self, reign: ElectedTerm) -> None:
         """Read how things are, watch them, and write the states that follow and are not there yet."""
         alive = await self._alive()
         topics = await self._topics.read()
@@ -117,17 +117,17 @@ class Controller:
         self._states = {tp: state for tp, state in self._states.items() if tp[0] in same}
         self._made = dict(self._topics.made)
         replicas = {(name, number): ids for name, found in topics.items() for number, ids in found.items()}
-        stored = dict(await at_most([tp for tp in replicas if tp not in self._states], self._stored))
+        stored = dict(await gather_bounded([tp for tp in replicas if tp not in self._states], self._stored))
         new = {tp for tp, znode in stored.items() if znode is None}
         for tp, znode in stored.items():
-            if znode is not None and (state := state_of(tp, znode)) is not None:
+            if znode is not None and (state := parse_partition_state(tp, znode)) is not None:
                 self._states[tp] = state
         fresh = {}
         for tp, ids in replicas.items():
-            state = next_state(ids, alive, self._states.get(tp), reign.epoch)
+            state = next_partition_state(ids, alive, self._states.get(tp), reign.epoch)
             if state != self._states.get(tp):
                 fresh[tp] = state
-        for some in batches(sorted(fresh), MAX_TOGETHER):
+        for some in split_batches(sorted(fresh), MAX_TOGETHER):
             await self._write({tp: fresh[tp] for tp in some}, new, reign)
             self._states.update((tp, fresh[tp]) for tp in some)
 
@@ -136,14 +136,14 @@ class Controller:
         return frozenset(int(name) for name in names if name.isdigit())
 
     async def _stored(self, tp: TopicPartition) -> tuple[TopicPartition, Znode | None]:
-        return tp, await self._session.get(paths.partition_state(*tp))
+        return tp, await self._session.get(paths.partition_state_path(*tp))
 
     async def _write(
-        self, states: Mapping[TopicPartition, PartitionState], new: set[TopicPartition], reign: Reign
+        self, states: Mapping[TopicPartition, PartitionStateZnode], new: set[TopicPartition], reign: ElectedTerm
     ) -> None:
         """Write all of them, or, when another controller has been elected, none. Raises BadVersion then."""
         for name, number in sorted(new & states.keys()):
-            for folder in (paths.topic_partitions(name), paths.partition(name, number)):
+            for folder in (paths.topic_partitions_path(name), paths.partition_path(name, number)):
                 # Its parents are not made: a topic that was deleted meanwhile must not come back as an empty shell.
                 with suppress(NodeExists):
                     await self._session.create(folder, parents=False)
@@ -152,17 +152,17 @@ class Controller:
             together.check(paths.CONTROLLER_EPOCH, reign.version)
             for (name, number), state in states.items():
                 put = together.create if (name, number) in new else together.set_data
-                put(paths.partition_state(name, number), state.to_json())
+                put(paths.partition_state_path(name, number), state.to_json())
 
         await self._session.commit(build)
 
-    def _fired(self, fired: Fired) -> None:
+    def _fired(self, fired: WatchEvent) -> None:
         self._stale.set()
 
 
-def state_of(tp: TopicPartition, znode: Znode) -> PartitionState | None:
+def parse_partition_state(tp: TopicPartition, znode: Znode) -> PartitionStateZnode | None:
     """What a state znode says; None for what cannot be read, and is written anew."""
-    path = paths.partition_state(*tp)
+    path = paths.partition_state_path(*tp)
     try:
         return read_partition_state(path, znode.data)
     except MalformedZnode as error:
@@ -170,6 +170,6 @@ def state_of(tp: TopicPartition, znode: Znode) -> PartitionState | None:
         return None
 
 
-def batches(items: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
+def split_batches(items: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -1,7 +1,7 @@
 """One of many: whoever makes the ephemeral znode first is elected, the others wait for it to go.
 
 Every election raises a counter beside it, in the same transaction, so that each reign has an epoch of its own and an
-order that comes late from an earlier reign can be told apart (`Reign`).
+order that comes late from an earlier reign can be told apart (`ElectedTerm`).
 
 A reign is a lease on the candidate's own clock: two thirds of a session timeout, counted from when it *sent* the last
 write that was answered. When the connection broke, or was noticed to have broken, does not matter. The last third is
@@ -14,20 +14,20 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
 from muster.coordinator.zookeeper.paths import read_epoch
 
 RETRY_S = 0.5
 PROOFS_PER_SESSION = 6
 """How often one that is elected asks whether it still is: two questions may be lost, and the third is in time."""
-BELIEF = 2 / 3
+LEASE_FRACTION = 2 / 3
 """Of a session timeout: how long a proof holds, from its sending."""
 
 log = structlog.get_logger("muster.zookeeper")
 
 
-class Reign(NamedTuple):
+class ElectedTerm(NamedTuple):
     """What the elected one may say it is: its epoch, and the version of the counter that proves it.
 
     A transaction that checks the counter's znode for `version` fails once somebody else was elected.
@@ -37,7 +37,7 @@ class Reign(NamedTuple):
     version: int
 
 
-class Election:
+class ElectionCandidate:
     """A candidate for the place at `path`; `reign` is set while it is elected.
 
     `on_elected` and `on_resigned` are called on the loop, in turn. A candidate that could not prove for two thirds of a
@@ -50,17 +50,17 @@ class Election:
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         path: str,
         body: Callable[[], bytes],
         *,
         epoch_path: str,
-        on_elected: Callable[[Reign], None] = lambda reign: None,
+        on_elected: Callable[[ElectedTerm], None] = lambda reign: None,
         on_resigned: Callable[[], None] = lambda: None,
         on_seen: Callable[[bytes | None], None] = lambda holder: None,
         resume: bool = True,
     ) -> None:
-        self._reign: Reign | None = None
+        self._reign: ElectedTerm | None = None
         self._session = session
         self._path = path
         self._body = body
@@ -78,7 +78,7 @@ class Election:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def reign(self) -> Reign | None:
+    def reign(self) -> ElectedTerm | None:
         """None, too, to who looks after the lease ended and before the loop got to say so."""
         return self._reign if asyncio.get_running_loop().time() < self._lease_ends else None
 
@@ -172,7 +172,7 @@ class Election:
                 await self._session.ensure(parent)
         elif last.epoch != instead_of:
             return
-        reign = Reign(last.epoch + 1, last.version + 1)
+        reign = ElectedTerm(last.epoch + 1, last.version + 1)
 
         def build(together: Any) -> None:
             together.set_data(self._epoch_path, str(reign.epoch).encode(), last.version)
@@ -186,17 +186,17 @@ class Election:
         await self._session.exists(self._path, self._fired)
         self._elected(reign, sent_s)
 
-    async def _counter(self) -> Reign:
+    async def _counter(self) -> ElectedTerm:
         found = await self._session.get(self._epoch_path)
         if found is None:
             try:
                 await self._session.create(self._epoch_path, b"0")
             except NodeExists:
                 return await self._counter()
-            return Reign(0, 0)
-        return Reign(read_epoch(self._epoch_path, found.data), found.version)
+            return ElectedTerm(0, 0)
+        return ElectedTerm(read_epoch(self._epoch_path, found.data), found.version)
 
-    def _elected(self, reign: Reign, proved_s: float) -> None:
+    def _elected(self, reign: ElectedTerm, proved_s: float) -> None:
         self._reign = reign
         self._extend(proved_s)
         self._proofs = asyncio.get_running_loop().create_task(self._keep_proving(reign))
@@ -215,7 +215,7 @@ class Election:
             self._reign = None
             self._on_resigned()
 
-    async def _keep_proving(self, reign: Reign) -> None:
+    async def _keep_proving(self, reign: ElectedTerm) -> None:
         """One question after the other goes out, whether or not the last has been answered."""
         loop = asyncio.get_running_loop()
         while True:
@@ -225,7 +225,7 @@ class Election:
             self._asked.add(asked)
             asked.add_done_callback(self._asked.discard)
 
-    async def _ask(self, reign: Reign) -> None:
+    async def _ask(self, reign: ElectedTerm) -> None:
         asked_s = asyncio.get_running_loop().time()
         try:
             await self._prove(reign)
@@ -236,7 +236,7 @@ class Election:
         else:
             self.proved(asked_s)
 
-    async def _prove(self, reign: Reign) -> None:
+    async def _prove(self, reign: ElectedTerm) -> None:
         """Raises BadVersion once another was elected. A transaction takes a quorum; a read, any server answers."""
         await self._session.commit(lambda together: together.check(self._epoch_path, reign.version))
 
@@ -260,9 +260,9 @@ class Election:
 
     @property
     def _belief_s(self) -> float:
-        return self._session_s * BELIEF
+        return self._session_s * LEASE_FRACTION
 
-    def _fired(self, fired: Fired) -> None:
+    def _fired(self, fired: WatchEvent) -> None:
         self._look.set()
 
     def _session_changed(self, state: SessionState) -> None:

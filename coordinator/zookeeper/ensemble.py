@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.coordinator.zookeeper.server import HOST, POLL_S, Ports, Tuning, ZooKeeperServer, free_port
+from muster.coordinator.zookeeper.server import HOST, POLL_S, ServerPorts, ServerTuning, ZooKeeperServer, free_port
 
 SIZES = (1, 3)
 DEFAULT_PORT = 2181
@@ -28,13 +28,13 @@ class ServerStatus:
     mode: str
 
 
-class Ensemble:
+class LocalEnsemble:
     """One or three servers below `folder`, which remembers their ports once they have started.
 
-    Build it with `make` or `find`.
+    Build it with `open_or_create_ensemble` or `find_ensemble`.
     """
 
-    def __init__(self, folder: Path, ports: Sequence[Ports], tuning: Tuning) -> None:
+    def __init__(self, folder: Path, ports: Sequence[ServerPorts], tuning: ServerTuning) -> None:
         self.folder = folder
         self._ports = tuple(ports)
         self.servers = tuple(
@@ -113,7 +113,9 @@ class Ensemble:
             time.sleep(POLL_S if waiting else 0)
 
 
-def make(folder: Path, nodes: int | None = None, port: int | None = None, tuning: Tuning | None = None) -> Ensemble:
+def open_or_create_ensemble(
+    folder: Path, nodes: int | None = None, port: int | None = None, tuning: ServerTuning | None = None
+) -> LocalEnsemble:
     """The ensemble that the folder holds, or a new one for it, of `nodes` servers (None: 1) from `port` on.
 
     Without a port a new one takes free ones. Raises ZooKeeperError when the folder holds one of other numbers.
@@ -123,13 +125,15 @@ def make(folder: Path, nodes: int | None = None, port: int | None = None, tuning
             f"an ensemble of {nodes} servers is not offered; expected 1, or 3 for one that survives a loss"
         )
     if (folder / DESCRIPTION).exists():
-        return known(folder, nodes, port, tuning or Tuning())
+        return known_ensemble(folder, nodes, port, tuning or ServerTuning())
     clients = [free_port() if port is None else port + n for n in range(nodes or 1)]
-    ports = [Ports(client, free_port(), free_port()) if len(clients) > 1 else Ports(client) for client in clients]
-    return Ensemble(folder.resolve(), ports, tuning or Tuning())
+    ports = [
+        ServerPorts(client, free_port(), free_port()) if len(clients) > 1 else ServerPorts(client) for client in clients
+    ]
+    return LocalEnsemble(folder.resolve(), ports, tuning or ServerTuning())
 
 
-def find(folder: Path, tuning: Tuning | None = None) -> Ensemble:
+def find_ensemble(folder: Path, tuning: ServerTuning | None = None) -> LocalEnsemble:
     """The ensemble that was made in this folder. Raises ZooKeeperError when there is none."""
     file = folder / DESCRIPTION
     try:
@@ -141,11 +145,11 @@ def find(folder: Path, tuning: Tuning | None = None) -> Ensemble:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise ZooKeeperError(f"{file} cannot be read ({error}); restore it, or start in another folder") from error
-    return Ensemble(folder.resolve(), ports, tuning or Tuning())
+    return LocalEnsemble(folder.resolve(), ports, tuning or ServerTuning())
 
 
-def known(folder: Path, nodes: int | None, port: int | None, tuning: Tuning) -> Ensemble:
-    ensemble = find(folder, tuning)
+def known_ensemble(folder: Path, nodes: int | None, port: int | None, tuning: ServerTuning) -> LocalEnsemble:
+    ensemble = find_ensemble(folder, tuning)
     has, first = len(ensemble.servers), ensemble.servers[0].port
     if nodes not in (None, has) or port not in (None, first):
         raise ZooKeeperError(
@@ -155,5 +159,5 @@ def known(folder: Path, nodes: int | None, port: int | None, tuning: Tuning) -> 
     return ensemble
 
 
-def read_ports(body: Mapping[str, int]) -> Ports:
-    return Ports(int(body["client"]), int(body["peer"]), int(body["election"]))
+def read_ports(body: Mapping[str, int]) -> ServerPorts:
+    return ServerPorts(int(body["client"]), int(body["peer"]), int(body["election"]))

@@ -18,11 +18,11 @@ class ExtraMissing(ZooKeeperError):
         super().__init__(f"the Python package {package} is not installed; {INSTALL}")
 
 
-class Unreachable(ZooKeeperError):
+class ZooKeeperUnreachable(ZooKeeperError):
     """No server answered within the connection timeout."""
 
 
-class NoChroot(ZooKeeperError):
+class MissingChroot(ZooKeeperError):
     """The chroot is not there, and whoever asks does not make one."""
 
 
@@ -50,7 +50,7 @@ class NotEmpty(ZooKeeperError):
     """The znode has children."""
 
 
-class TooLarge(ZooKeeperError):
+class ZooKeeperRequestTooLarge(ZooKeeperError):
     """More than ZooKeeper takes in one request: it would close the connection, and all that waits there with it."""
 
     def __init__(self, path: str, size: int, most: int) -> None:

@@ -12,22 +12,22 @@ from typing import NamedTuple, TypeAlias
 import structlog
 
 from muster.coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
-from muster.coordinator.member.zookeeper.assign import topics_of
-from muster.coordinator.member.zookeeper.types import Registration
+from muster.coordinator.member.zookeeper.assign import resolve_topics
+from muster.coordinator.member.zookeeper.types import GroupRegistration
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Fired, Session
-from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
-from muster.coordinator.zookeeper.paths import ConsumerRegistration, is_decimal, read_consumer, read_owner
+from muster.coordinator.zookeeper.paths import ConsumerZnode, is_decimal, read_consumer, read_owner
 
 log = structlog.get_logger("muster.zookeeper")
 
-TRIES = 3
+READ_ATTEMPTS = 3
 """How often one look reads because members came or went meanwhile; after that the next look tells the rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ClusterSnapshot:
     """What all groups see: the brokers that live, and the partitions of each topic."""
 
     brokers: tuple[int, ...]
@@ -35,18 +35,18 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OwnerClaim:
     """An owner znode. `made` is the transaction that made it."""
 
     consumer_id: str
     made: int
 
 
-Members: TypeAlias = dict[str, ConsumerRegistration]
-Claims: TypeAlias = dict[TopicPartition, Claim]
+RegisteredMembers: TypeAlias = dict[str, ConsumerZnode]
+OwnerClaims: TypeAlias = dict[TopicPartition, OwnerClaim]
 
 
-class Held(NamedTuple):
+class LostClaim(NamedTuple):
     """A claim of a member that is gone: the transaction that last changed its topic's claims, and the place of its own
     watch among those that went off (None: it did not)."""
 
@@ -57,13 +57,15 @@ class Held(NamedTuple):
 class GroupWatch:
     """What was last seen of one group. `changed` is called, on the loop, when it has to be looked at again."""
 
-    def __init__(self, session: Session, group_id: str, changed: Callable[[], None], *, was_there: bool) -> None:
+    def __init__(
+        self, session: ZooKeeperSession, group_id: str, changed: Callable[[], None], *, was_there: bool
+    ) -> None:
         self._session = session
         self._group_id = group_id
         self._changed = changed
         self._was_there = was_there
-        self._members: Members = {}
-        self._claims: Claims = {}
+        self._members: RegisteredMembers = {}
+        self._claims: OwnerClaims = {}
         self._suspect: set[str] = set()
         """Paths of claims whose watch went off: what is known of them is old."""
         self._fired: dict[str, int] = {}
@@ -78,10 +80,10 @@ class GroupWatch:
         self._went: dict[str, float] = {}
         """Paths of claims that a watch said went since the last look, and when"""
         self._now_s = asyncio.get_running_loop().time
-        self._lost: dict[str, list[Held]] = {}
+        self._lost: dict[str, list[LostClaim]] = {}
         """member -> the claims that it had and has no more, until it claims again"""
 
-    async def look(self, around: Around) -> GroupObserved:
+    async def look(self, around: ClusterSnapshot) -> GroupObserved:
         """The group as it is now, with a watch on everything that was read. Raises ZooKeeper's weather."""
         old = self._fired.keys() | self._went.keys()
         members_before, claims_before, breaks = self._members, self._claims, self._breaks
@@ -118,11 +120,11 @@ class GroupWatch:
         self._fired = {path: place for path, place in self._fired.items() if path not in old}
         return seen
 
-    async def _read(self) -> tuple[Members, int, Claims, dict[str, int]]:
+    async def _read(self) -> tuple[RegisteredMembers, int, OwnerClaims, dict[str, int]]:
         """Members and claims that belong together, and the transactions that last changed them."""
         members = self._members
         claims = self._claims if self._relied_on_at == self._breaks else {}
-        for _ in range(TRIES):
+        for _ in range(READ_ATTEMPTS):
             changes = self._member_changes
             members, ids_at = await self._read_members(members)
             claims, claimed_at = await self._read_claims(claims)
@@ -131,17 +133,17 @@ class GroupWatch:
                 break
         return members, ids_at, claims, claimed_at
 
-    async def _read_members(self, known: Members) -> tuple[Members, int]:
+    async def _read_members(self, known: RegisteredMembers) -> tuple[RegisteredMembers, int]:
         """The registrations, each read once, and the transaction that last changed who is there."""
-        folder = paths.consumer_ids(self._group_id)
+        folder = paths.consumer_ids_path(self._group_id)
         found = await self._listing(folder)
         names, changed_at = found if found is not None else ([], 0)
-        fresh = await at_most([name for name in names if name not in known], self._read_member)
+        fresh = await gather_bounded([name for name in names if name not in known], self._read_member)
         stayed = {name: known[name] for name in names if name in known}
         return stayed | {name: body for name, body in fresh if body is not None}, changed_at
 
-    async def _read_member(self, name: str) -> tuple[str, ConsumerRegistration | None]:
-        path = paths.consumer(self._group_id, name)
+    async def _read_member(self, name: str) -> tuple[str, ConsumerZnode | None]:
+        path = paths.consumer_path(self._group_id, name)
         znode = await self._session.get(path)
         if znode is None:
             return name, None  # gone meanwhile: the watch on the list says so
@@ -149,25 +151,25 @@ class GroupWatch:
             return name, read_consumer(path, znode.data)
         except MalformedZnode as error:
             log.warning("a consumer's registration cannot be read; its topics are unknown", why=str(error))
-            return name, ConsumerRegistration()
+            return name, ConsumerZnode()
 
-    async def _read_claims(self, known: Claims) -> tuple[Claims, dict[str, int]]:
+    async def _read_claims(self, known: OwnerClaims) -> tuple[OwnerClaims, dict[str, int]]:
         """Who owns what, and for each topic the transaction that last changed it."""
-        found = await self._listing(paths.owners(self._group_id))
-        topics = await at_most(found[0] if found else [], self._read_topic)
+        found = await self._listing(paths.owners_path(self._group_id))
+        topics = await gather_bounded(found[0] if found else [], self._read_topic)
         partitions = [(topic, int(name)) for topic, names, _ in topics for name in names if is_decimal(name)]
         suspect = [tp for tp in partitions if tp not in known or self._path(tp) in self._suspect]
-        fresh = dict(await at_most(suspect, self._read_claim))
+        fresh = dict(await gather_bounded(suspect, self._read_claim))
         claims = {tp: claim for tp in partitions if (claim := fresh.get(tp, known.get(tp))) is not None}
         # What went after its topic was listed went in a later transaction than that list tells.
-        again = await at_most(sorted({topic for topic, _ in fresh.keys() - claims.keys()}), self._read_topic)
+        again = await gather_bounded(sorted({topic for topic, _ in fresh.keys() - claims.keys()}), self._read_topic)
         return claims, {topic: changed_at for topic, _, changed_at in (*topics, *again)}
 
     async def _read_topic(self, topic: str) -> tuple[str, list[str], int]:
-        found = await self._listing(paths.topic_owners(self._group_id, topic))
+        found = await self._listing(paths.topic_owners_path(self._group_id, topic))
         return (topic, *found) if found is not None else (topic, [], 0)
 
-    async def _read_claim(self, tp: TopicPartition) -> tuple[TopicPartition, Claim | None]:
+    async def _read_claim(self, tp: TopicPartition) -> tuple[TopicPartition, OwnerClaim | None]:
         path = self._path(tp)
         self._suspect.discard(path)
         znode = await self._session.get(path, self._claim_fired)
@@ -178,7 +180,7 @@ class GroupWatch:
         except MalformedZnode as error:
             log.warning("a claim cannot be read", why=str(error))
             return tp, None
-        return tp, Claim(consumer_id, znode.made)
+        return tp, OwnerClaim(consumer_id, znode.made)
 
     async def _listing(self, path: str) -> tuple[list[str], int] | None:
         """The names below, watched; None while it is not there, and its creation is watched then."""
@@ -191,80 +193,83 @@ class GroupWatch:
         return int((self._now_s() - self._went[self._path(tp)]) * 1000)
 
     def _path(self, tp: TopicPartition) -> str:
-        return paths.owner(self._group_id, *tp)
+        return paths.owner_path(self._group_id, *tp)
 
-    def _remember_lost(self, before: Mapping[TopicPartition, Claim], claimed_at: Mapping[str, int]) -> None:
+    def _remember_lost(self, before: Mapping[TopicPartition, OwnerClaim], claimed_at: Mapping[str, int]) -> None:
         for claim in self._claims.values():
             self._lost.pop(claim.consumer_id, None)
         for tp, claim in before.items():
             now = self._claims.get(tp)
             if now is None or now.consumer_id != claim.consumer_id:
                 place = self._fired.get(self._path(tp))
-                self._lost.setdefault(claim.consumer_id, []).append(Held(claimed_at.get(tp[0], 0), place))
+                self._lost.setdefault(claim.consumer_id, []).append(LostClaim(claimed_at.get(tp[0], 0), place))
 
     def _ended(self, name: str, ids_at: int) -> bool:
         """Whether a member that is gone went with its claims. It may have been seen without them a moment before."""
         lost = self._lost.pop(name, [])
-        return bool(lost) and not given_up(lost, ids_at, self._fired.get(paths.consumer_ids(self._group_id)))
+        return bool(lost) and not claims_released_before_exit(
+            lost, ids_at, self._fired.get(paths.consumer_ids_path(self._group_id))
+        )
 
-    def _member(self, name: str, body: ConsumerRegistration, around: Around) -> ObservedMember:
+    def _member(self, name: str, body: ConsumerZnode, around: ClusterSnapshot) -> ObservedMember:
         try:
-            topics = topics_of(name, Registration(body.subscription, body.pattern), around.topics, True)
+            topics = resolve_topics(name, GroupRegistration(body.subscription, body.pattern), around.topics, True)
         except ValueError as error:
             log.warning("a consumer's pattern cannot be read; its topics are unknown", why=str(error))
             topics = {}
-        return ObservedMember(name, tuple(sorted(topics)), body.pattern, host_of(self._group_id, name))
+        return ObservedMember(name, tuple(sorted(topics)), body.pattern, consumer_host(self._group_id, name))
 
-    def _partitions(self, around: Around) -> dict[str, int]:
+    def _partitions(self, around: ClusterSnapshot) -> dict[str, int]:
         read = {topic for name, body in self._members.items() for topic in self._member(name, body, around).topics}
         return {topic: around.topics[topic] for topic in sorted(read) if topic in around.topics}
 
     # kazoo tells watches apart by what they call, so these are methods.
 
-    def _list_fired(self, fired: Fired) -> None:
+    def _list_fired(self, fired: WatchEvent) -> None:
         self._note(fired)
 
-    def _claim_fired(self, fired: Fired) -> None:
+    def _claim_fired(self, fired: WatchEvent) -> None:
         self._suspect.add(fired.path)
         if fired.kind == "deleted":
             self._went.setdefault(fired.path, self._now_s())
         self._note(fired)
 
-    def _note(self, fired: Fired) -> None:
+    def _note(self, fired: WatchEvent) -> None:
         if fired.kind == "session":
             self._breaks += 1
-        if fired.path == paths.consumer_ids(self._group_id):
+        if fired.path == paths.consumer_ids_path(self._group_id):
             self._member_changes += 1
         self._fired.setdefault(fired.path, next(self._places))
         self._changed()
 
 
-def given_up(held: Sequence[Held], left_at: int, left_place: int | None) -> bool:
+def claims_released_before_exit(held: Sequence[LostClaim], left_at: int, left_place: int | None) -> bool:
     """Whether a member that is gone had given its claims up before it went.
 
     When its session ends, all its znodes go in one transaction, `left_at`. When others have changed the topic's claims
     in the meantime, the order in which the watches went off has to tell: what was given up went before the
     registration did.
 
-    >>> given_up([Held(7, 0)], 9, 1), given_up([Held(9, 0)], 9, 1)
+    >>> claims_released_before_exit([LostClaim(7, 0)], 9, 1), claims_released_before_exit([LostClaim(9, 0)], 9, 1)
     (True, False)
-    >>> given_up([Held(12, 0)], 9, 1), given_up([Held(12, 2)], 9, 1)
+    >>> claims_released_before_exit([LostClaim(12, 0)], 9, 1), claims_released_before_exit([LostClaim(12, 2)], 9, 1)
     (True, False)
     """
     if any(claim.changed_at == left_at for claim in held):
         return False
-    return all(claim.changed_at < left_at or went_before(claim.place, left_place) for claim in held)
+    return all(claim.changed_at < left_at or fired_before(claim.place, left_place) for claim in held)
 
 
-def went_before(place: int | None, other: int | None) -> bool:
+def fired_before(place: int | None, other: int | None) -> bool:
     """A watch that has not gone off yet goes off last."""
     return place is not None and (other is None or place < other)
 
 
-def host_of(group_id: str, consumer_id: str) -> str:
+def consumer_host(group_id: str, consumer_id: str) -> str:
     """The host that a consumer's id names, as `[group]_[host]-[millis]-[uuid]` or `[host]:[uuid]`.
 
-    >>> host_of("g", "g_box-7-1700000000000-c0ffee00"), host_of("g", "box:1234"), host_of("g", "g_mine")
+    >>> consumer_host("g", "g_box-7-1700000000000-c0ffee00"), consumer_host("g", "box:1234"), consumer_host("g",
+    ... "g_mine")
     ('box-7', 'box', '')
     """
     host, _, rest = consumer_id.removeprefix(f"{group_id}_").rpartition("-")[0].rpartition("-")

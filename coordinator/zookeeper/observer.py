@@ -13,35 +13,35 @@ import structlog
 
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen, TopicPartition
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.coordinator.zookeeper.group_watch import Around, GroupWatch
-from muster.coordinator.zookeeper.offsets import OffsetNodes
+from muster.coordinator.zookeeper.group_watch import ClusterSnapshot, GroupWatch
+from muster.coordinator.zookeeper.offsets import GroupOffsets
 from muster.coordinator.zookeeper.topics import TopicsWatch
 
 MAX_GROUPS = 1_000
 """Groups that are watched; a node says so when there are more."""
 RETRY_S = 0.5
 
-Tell: TypeAlias = Callable[[GroupObserved | GroupUnseen], None]
+ReportGroup: TypeAlias = Callable[[GroupObserved | GroupUnseen], None]
 
 log = structlog.get_logger("muster.zookeeper")
 
 
-class GroupActive(ZooKeeperError):
+class GroupHasMembers(ZooKeeperError):
     """The group has members, so what it keeps in ZooKeeper is not to be changed from outside."""
 
 
-class Observer:
+class GroupObserver:
     """All groups below /consumers. `tell` gets an event for every change, on the loop."""
 
-    def __init__(self, session: Session, tell: Tell) -> None:
+    def __init__(self, session: ZooKeeperSession, tell: ReportGroup) -> None:
         self._session = session
         self._tell = tell
         self._topics = TopicsWatch(session, self._around_changed)
         self._watches: dict[str, GroupWatch] = {}
         self._seen: dict[str, GroupObserved] = {}
-        self._around = Around((), {})
+        self._around = ClusterSnapshot((), {})
         self._stale: dict[str, None] = {}
         """Groups to look at, in their order: one that changes all the time takes its turn like the others."""
         self._central: set[str] = set()
@@ -80,28 +80,28 @@ class Observer:
         def malformed(why: str) -> None:
             log.warning("a position cannot be read and counts as none", group=group_id, why=why)
 
-        return await OffsetNodes(self._session, group_id).fetch_all(malformed)
+        return await GroupOffsets(self._session, group_id).fetch_all(malformed)
 
     async def write_positions(self, group_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Set positions of a group without members. Raises GroupActive, ZooKeeperError."""
         await self._must_be_idle(group_id)
-        await OffsetNodes(self._session, group_id).write(positions, registered_as=None)
+        await GroupOffsets(self._session, group_id).write(positions, registered_as=None)
 
     async def delete_positions(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
         """Forget positions of a group without members. Raises GroupActive, ZooKeeperError."""
         await self._must_be_idle(group_id)
         for topic, partition in partitions:
-            await self._session.delete(paths.offset(group_id, topic, partition))
+            await self._session.delete(paths.offset_path(group_id, topic, partition))
 
     async def delete(self, group_id: str) -> None:
         """Delete all that ZooKeeper has of a group without members. Raises GroupActive, ZooKeeperError."""
         await self._must_be_idle(group_id)
-        await self._session.delete_all(paths.group(group_id))
+        await self._session.delete_all(paths.group_path(group_id))
         self._forget(group_id)
 
     async def _must_be_idle(self, group_id: str) -> None:
-        if members := await self._session.children(paths.consumer_ids(group_id)):
-            raise GroupActive(f"group {group_id!r} has {len(members)} members in ZooKeeper; stop them first")
+        if members := await self._session.children(paths.consumer_ids_path(group_id)):
+            raise GroupHasMembers(f"group {group_id!r} has {len(members)} members in ZooKeeper; stop them first")
 
     async def _run(self) -> None:
         while True:
@@ -123,7 +123,9 @@ class Observer:
         self._stale_around = False
         try:
             brokers = await self._session.children(paths.BROKER_IDS, self._around_fired) or ()
-            around = Around(tuple(sorted(int(each) for each in brokers if each.isdigit())), await self._counts())
+            around = ClusterSnapshot(
+                tuple(sorted(int(each) for each in brokers if each.isdigit())), await self._counts()
+            )
             groups = await self._consumers_own(await self._session.children(paths.CONSUMERS, self._around_fired) or [])
         except ZooKeeperError:
             self._stale_around = True
@@ -136,7 +138,7 @@ class Observer:
     async def _consumers_own(self, groups: list[str]) -> list[str]:
         """Without the central groups, which a coordinator shows there and speaks for itself."""
         for group_id in set(groups) - self._watches.keys() - self._central:
-            znode = await self._session.get(paths.group(group_id))
+            znode = await self._session.get(paths.group_path(group_id))
             if znode is not None and znode.data == paths.CENTRAL_GROUP:
                 self._central.add(group_id)
         self._central &= set(groups)
@@ -193,7 +195,7 @@ class Observer:
 
         return mark
 
-    def _around_fired(self, fired: Fired) -> None:
+    def _around_fired(self, fired: WatchEvent) -> None:
         self._around_changed()
 
     def _around_changed(self) -> None:

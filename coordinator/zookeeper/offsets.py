@@ -5,21 +5,21 @@ from typing import Any
 
 from muster.coordinator.member.types import TopicPartition
 from muster.coordinator.zookeeper import errors, paths
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
 
 MAX_IN_TRANSACTION = 500
-ATTEMPTS = 3
+WRITE_ATTEMPTS = 3
 
 
-class NotRegistered(errors.ZooKeeperError):
+class ConsumerNotRegistered(errors.ZooKeeperError):
     """The consumer that commits is not registered any more: its partitions may be somebody else's."""
 
 
-class OffsetNodes:
+class GroupOffsets:
     """Positions of one group as the tools of that era read and write them. There is room for an offset, no more."""
 
-    def __init__(self, session: Session, group_id: str) -> None:
+    def __init__(self, session: ZooKeeperSession, group_id: str) -> None:
         self._session = session
         self._group_id = group_id
         self._there: set[TopicPartition] = set()
@@ -27,7 +27,7 @@ class OffsetNodes:
 
     async def fetch(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int | None]:
         """None where nothing is committed. Raises MalformedZnode."""
-        return dict(await at_most(partitions, self._fetch_one))
+        return dict(await gather_bounded(partitions, self._fetch_one))
 
     async def fetch_all(self, malformed: Callable[[str], None]) -> dict[TopicPartition, int]:
         """Everything the group has committed, by partition. `malformed` is told of what cannot be read: it counts as
@@ -40,10 +40,10 @@ class OffsetNodes:
                 malformed(str(error))
                 return tp, None
 
-        topics = await self._session.children(paths.offsets(self._group_id)) or []
-        found = await at_most(topics, self._numbers)
+        topics = await self._session.children(paths.offsets_path(self._group_id)) or []
+        found = await gather_bounded(topics, self._numbers)
         partitions = [(topic, number) for topic, numbers in found for number in numbers]
-        kept = await at_most(sorted(partitions), fetch_one)
+        kept = await gather_bounded(sorted(partitions), fetch_one)
         return {tp: offset for tp, offset in kept if offset is not None}
 
     async def write(self, offsets: Mapping[TopicPartition, int], registered_as: str | None) -> None:
@@ -59,9 +59,9 @@ class OffsetNodes:
 
     async def _write_some(self, offsets: Mapping[TopicPartition, int], registered_as: str | None) -> None:
         """One transaction; again when a znode came or went since it was looked for."""
-        registration = paths.consumer(self._group_id, registered_as) if registered_as else None
-        for attempt in range(ATTEMPTS):
-            await at_most([tp for tp in sorted(offsets) if tp not in self._there], self._look_for)
+        registration = paths.consumer_path(self._group_id, registered_as) if registered_as else None
+        for attempt in range(WRITE_ATTEMPTS):
+            await gather_bounded([tp for tp in sorted(offsets) if tp not in self._there], self._look_for)
 
             def build(transaction: Any) -> None:
                 if registration is not None:
@@ -69,7 +69,7 @@ class OffsetNodes:
                 for tp, offset in offsets.items():
                     # Made with its content: a tool that finds an empty one would stumble.
                     put = transaction.set_data if tp in self._there else transaction.create
-                    put(paths.offset(self._group_id, *tp), paths.offset_text(offset))
+                    put(paths.offset_path(self._group_id, *tp), paths.offset_text(offset))
 
             try:
                 await self._session.commit(build)
@@ -77,26 +77,26 @@ class OffsetNodes:
                 return
             except (errors.NoNode, errors.NodeExists) as error:
                 if registration is not None and not await self._session.exists(registration):
-                    raise NotRegistered(
+                    raise ConsumerNotRegistered(
                         f"{registered_as} is not registered in group {self._group_id!r} any more: its session expired, "
                         "or somebody deleted its node; nothing was committed"
                     ) from error
                 self._there -= set(offsets)
-                if attempt + 1 == ATTEMPTS:
+                if attempt + 1 == WRITE_ATTEMPTS:
                     raise
 
     async def _look_for(self, tp: TopicPartition) -> None:
-        path = paths.offset(self._group_id, *tp)
+        path = paths.offset_path(self._group_id, *tp)
         if await self._session.exists(path):
             self._there.add(tp)
         else:
-            await self._session.ensure(paths.topic_offsets(self._group_id, tp[0]))
+            await self._session.ensure(paths.topic_offsets_path(self._group_id, tp[0]))
 
     async def _fetch_one(self, tp: TopicPartition) -> tuple[TopicPartition, int | None]:
-        path = paths.offset(self._group_id, *tp)
+        path = paths.offset_path(self._group_id, *tp)
         node = await self._session.get(path)
         return tp, None if node is None else paths.read_offset(path, node.data)
 
     async def _numbers(self, topic: str) -> tuple[str, Iterable[int]]:
-        names = await self._session.children(paths.topic_offsets(self._group_id, topic)) or []
+        names = await self._session.children(paths.topic_offsets_path(self._group_id, topic)) or []
         return topic, sorted(int(name) for name in names if paths.is_decimal(name))

@@ -20,7 +20,7 @@ CLUSTER_ID = "/cluster/id"
 CONFIG_TOPICS = "/config/topics"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
-OF_A_CLUSTER = "/muster/cluster/version"
+CLUSTER_NODE_MARK = "/muster/cluster/version"
 """There as soon as a cluster has written anything: nodes that are on their own leave its chroot alone."""
 
 PERSISTENT_ROOTS = (BROKER_IDS, BROKER_TOPICS, CONSUMERS, CONFIG_TOPICS, DELETE_TOPICS)
@@ -36,7 +36,7 @@ CENTRAL_GROUP = b"central"
 ZOOKEEPER_ALONE = ("zookeeper",)
 """Where a consumer of that era commits unless it says more."""
 
-GRPC = "GRPC"
+GRPC_ENDPOINT = "GRPC"
 PLAINTEXT = "PLAINTEXT"
 
 Value = TypeVar("Value")
@@ -45,67 +45,67 @@ COMPACT: Final = json.JSONEncoder(separators=(",", ":"))
 """Made once: a controller writes thousands of states in a row."""
 
 
-def broker(broker_id: int) -> str:
+def broker_path(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 
 
-def topic(name: str) -> str:
+def topic_path(name: str) -> str:
     return f"{BROKER_TOPICS}/{name}"
 
 
-def topic_partitions(name: str) -> str:
+def topic_partitions_path(name: str) -> str:
     return f"{BROKER_TOPICS}/{name}/partitions"
 
 
-def partition(name: str, number: int) -> str:
+def partition_path(name: str, number: int) -> str:
     return f"{BROKER_TOPICS}/{name}/partitions/{number}"
 
 
-def partition_state(name: str, partition: int) -> str:
+def partition_state_path(name: str, partition: int) -> str:
     return f"{BROKER_TOPICS}/{name}/partitions/{partition}/state"
 
 
-def group(group_id: str) -> str:
+def group_path(group_id: str) -> str:
     return f"{CONSUMERS}/{group_id}"
 
 
-def consumer_ids(group_id: str) -> str:
+def consumer_ids_path(group_id: str) -> str:
     return f"{CONSUMERS}/{group_id}/ids"
 
 
-def consumer(group_id: str, consumer_id: str) -> str:
+def consumer_path(group_id: str, consumer_id: str) -> str:
     return f"{CONSUMERS}/{group_id}/ids/{consumer_id}"
 
 
-def owners(group_id: str) -> str:
+def owners_path(group_id: str) -> str:
     return f"{CONSUMERS}/{group_id}/owners"
 
 
-def topic_owners(group_id: str, name: str) -> str:
+def topic_owners_path(group_id: str, name: str) -> str:
     return f"{CONSUMERS}/{group_id}/owners/{name}"
 
 
-def owner(group_id: str, name: str, partition: int) -> str:
+def owner_path(group_id: str, name: str, partition: int) -> str:
     return f"{CONSUMERS}/{group_id}/owners/{name}/{partition}"
 
 
-def offsets(group_id: str) -> str:
+def offsets_path(group_id: str) -> str:
     return f"{CONSUMERS}/{group_id}/offsets"
 
 
-def topic_offsets(group_id: str, name: str) -> str:
+def topic_offsets_path(group_id: str, name: str) -> str:
     return f"{CONSUMERS}/{group_id}/offsets/{name}"
 
 
-def offset(group_id: str, name: str, partition: int) -> str:
+def offset_path(group_id: str, name: str, partition: int) -> str:
     return f"{CONSUMERS}/{group_id}/offsets/{name}/{partition}"
 
 
-def config_topic(name: str) -> str:
+def topic_config_path(name: str) -> str:
     return f"{CONFIG_TOPICS}/{name}"
 
 
-def delete_topic(name: str) -> str:
+def topic_deletion_path(name: str) -> str:
     return f"{DELETE_TOPICS}/{name}"
 
 
@@ -160,7 +160,7 @@ def read_epoch(path: str, data: bytes) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerZnode:
     """`/brokers/ids/[id]`. `host` and `port` are Kafka's door where there is one, else ours.
 
     `endpoints` names every door as LISTENER://HOST:PORT; ours is GRPC, Kafka's is PLAINTEXT.
@@ -175,7 +175,7 @@ class BrokerRegistration:
     @property
     def grpc(self) -> tuple[str, int] | None:
         """Where the node answers gRPC, if it says so."""
-        return self.door(GRPC)
+        return self.door(GRPC_ENDPOINT)
 
     def door(self, listener: str) -> tuple[str, int] | None:
         for endpoint in self.endpoints:
@@ -198,17 +198,17 @@ class BrokerRegistration:
         )
 
 
-def endpoint(listener: str, host: str, port: int) -> str:
+def format_endpoint(listener: str, host: str, port: int) -> str:
     """
-    >>> endpoint("GRPC", "::1", 9290)
+    >>> format_endpoint("GRPC", "::1", 9290)
     'GRPC://[::1]:9290'
     """
     return f"{listener}://[{host}]:{port}" if ":" in host else f"{listener}://{host}:{port}"
 
 
-def read_broker(path: str, data: bytes) -> BrokerRegistration:
-    def parse(body: Mapping[str, Any]) -> BrokerRegistration:
-        return BrokerRegistration(
+def read_broker(path: str, data: bytes) -> BrokerZnode:
+    def parse(body: Mapping[str, Any]) -> BrokerZnode:
+        return BrokerZnode(
             host=str(body.get("host") or ""),
             port=int(body["port"]),
             endpoints=tuple(str(each) for each in body.get("endpoints", ())),
@@ -239,7 +239,7 @@ def read_topic(path: str, data: bytes) -> dict[int, tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionStateZnode:
     """`/brokers/topics/[topic]/partitions/[p]/state`. `leader` -1: the partition is offline."""
 
     leader: int
@@ -257,19 +257,20 @@ class PartitionState:
         )
 
 
-def read_partition_state(path: str, data: bytes) -> PartitionState:
-    def parse(body: Mapping[str, Any]) -> PartitionState:
+def read_partition_state(path: str, data: bytes) -> PartitionStateZnode:
+    def parse(body: Mapping[str, Any]) -> PartitionStateZnode:
         isr = tuple(int(each) for each in body["isr"])
-        return PartitionState(int(body["leader"]), isr, int(body["leader_epoch"]), int(body["controller_epoch"]))
+        return PartitionStateZnode(int(body["leader"]), isr, int(body["leader_epoch"]), int(body["controller_epoch"]))
 
     return read_json(path, data, "a partition's state: JSON with leader, isr, leader_epoch, controller_epoch", parse)
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerRegistration:
+class ConsumerZnode:
     """`/consumers/[group]/ids/[consumer id]`. `subscription` is topic -> streams, or the one pattern -> streams.
 
-    `offsets` names where it commits, if that is not ZooKeeper alone; tools of that era pass over what they do not know.
+    `offsets_path` names where it commits, if that is not ZooKeeper alone; tools of that era pass over what they do not
+    know.
     """
 
     subscription: Mapping[str, int] = field(default_factory=dict)
@@ -287,14 +288,14 @@ class ConsumerRegistration:
         return as_json(**body) if self.offsets == ZOOKEEPER_ALONE else as_json(**body, offsets=list(self.offsets))
 
 
-def read_consumer(path: str, data: bytes) -> ConsumerRegistration:
-    def parse(body: Mapping[str, Any]) -> ConsumerRegistration:
+def read_consumer(path: str, data: bytes) -> ConsumerZnode:
+    def parse(body: Mapping[str, Any]) -> ConsumerZnode:
         pattern = body.get("pattern", "static")
         if pattern not in PATTERNS:
             raise ValueError
         subscription = {str(name): int(streams) for name, streams in body["subscription"].items()}
         offsets = tuple(str(each) for each in body.get("offsets", ZOOKEEPER_ALONE))
-        return ConsumerRegistration(subscription, cast(Pattern, pattern), int(body.get("timestamp", 0)), offsets)
+        return ConsumerZnode(subscription, cast(Pattern, pattern), int(body.get("timestamp", 0)), offsets)
 
     return read_json(path, data, f"a consumer: JSON with subscription and pattern ({', '.join(PATTERNS)})", parse)
 
@@ -348,7 +349,7 @@ def read_json(path: str, data: bytes, expected: str, parse: Callable[[Mapping[st
         raise MalformedZnode(path, data, expected) from error
 
 
-def int32(value: Any) -> int:
+def read_int32(value: Any) -> int:
     """A number as messages have it. Raises ValueError, TypeError, OverflowError (JSON knows infinity) for others."""
     number = int(value)
     if not -(2**31) <= number < 2**31:

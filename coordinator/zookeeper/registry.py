@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 import structlog
 
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
+from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, Znode, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
-from muster.coordinator.zookeeper.paths import BrokerRegistration, read_broker, read_cluster_id
-from muster.coordinator.zookeeper.topics import Assignment, TopicsWatch
+from muster.coordinator.zookeeper.paths import BrokerZnode, read_broker, read_cluster_id
+from muster.coordinator.zookeeper.topics import ReplicaAssignment, TopicsWatch
 
 RETRY_S = 1.0
 EXPIRY_SLACK_MS = 3_000
@@ -23,11 +23,11 @@ EXPIRY_SLACK_MS = 3_000
 log = structlog.get_logger("muster.zookeeper")
 
 
-class IdTaken(ZooKeeperError):
+class NodeIdTaken(ZooKeeperError):
     """Another node is registered under this id."""
 
 
-class OfACluster(ZooKeeperError):
+class ClusterNodesRegistered(ZooKeeperError):
     """Nodes are registered that make a cluster; this one is on its own."""
 
 
@@ -35,7 +35,7 @@ class ClusterMismatch(ZooKeeperError):
     """The data directory belongs to another cluster than ZooKeeper speaks of."""
 
 
-async def cluster_id_of(session: Session, own: str | None, fresh: str) -> str:
+async def settle_cluster_id(session: ZooKeeperSession, own: str | None, fresh: str) -> str:
     """The cluster's id: what ZooKeeper says, or else `own`, which the data directory has, or else `fresh`.
 
     Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
@@ -46,7 +46,7 @@ async def cluster_id_of(session: Session, own: str | None, fresh: str) -> str:
         try:
             await session.create(paths.CLUSTER_ID, paths.cluster_id_json(proposal))
         except NodeExists:
-            return await cluster_id_of(session, own, fresh)
+            return await settle_cluster_id(session, own, fresh)
         log.info("named the cluster", cluster_id=proposal)
         return proposal
     known = read_cluster_id(paths.CLUSTER_ID, found.data)
@@ -58,26 +58,26 @@ async def cluster_id_of(session: Session, own: str | None, fresh: str) -> str:
     return known
 
 
-class Registry:
+class ZooKeeperRegistry:
     """What node `broker_id` keeps in ZooKeeper. `registration` and `topics` say how things are, whenever asked."""
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         broker_id: int,
-        registration: Callable[[], BrokerRegistration],
+        registration: Callable[[], BrokerZnode],
         topics: Callable[[], Mapping[str, int]],
     ) -> None:
         self._session = session
         self._broker_id = broker_id
         self._registration = registration
         self._topics = topics
-        self._path = paths.broker(broker_id)
+        self._path = paths.broker_path(broker_id)
         self._stale = asyncio.Event()
         self._published = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
         self._foreign: set[str] = set()
-        self._elsewhere: dict[str, Assignment] | None = None
+        self._elsewhere: dict[str, ReplicaAssignment] | None = None
         self._told: set[str] = set()
         self.registered = False
 
@@ -109,7 +109,7 @@ class Registry:
                     )
                     await self._gone()
         except TimeoutError as error:
-            raise IdTaken(
+            raise NodeIdTaken(
                 f"broker id {self._broker_id} is still held after {deadline_s:.0f} s by a session that gives this "
                 "node's own address; is it running twice? Stop the other one, or change node.id"
             ) from error
@@ -122,19 +122,20 @@ class Registry:
         for name in await self._session.children(paths.BROKER_IDS) or ():
             path = paths.BROKER_IDS + "/" + name
             znode = await self._session.get(path)
-            if znode is not None and is_of_a_cluster(znode.data):
+            if znode is not None and is_cluster_registration(znode.data):
                 found = read_broker(path, znode.data)
                 cluster.append(f"{name} at {found.host}:{found.port}")
         if cluster:
-            raise OfACluster(
+            raise ClusterNodesRegistered(
                 f"ZooKeeper at {self._session.connect} has nodes that make a cluster: {', '.join(cluster)}; this one "
                 "has no inter.broker.listeners. Set it to make this one a node of that cluster, or give it a chroot of "
                 "its own in zookeeper.connect"
             )
-        if await self._session.exists(paths.OF_A_CLUSTER):
-            raise OfACluster(
+        if await self._session.exists(paths.CLUSTER_NODE_MARK):
+            raise ClusterNodesRegistered(
                 f"ZooKeeper at {self._session.connect} is a cluster's, of which no node is up now "
-                f"({paths.OF_A_CLUSTER} is there); this one has no inter.broker.listeners. Set it to make this one a "
+                f"({paths.CLUSTER_NODE_MARK} is there); this one has no inter.broker.listeners. Set it to make "
+                "this one a "
                 "node of that cluster, or give it a chroot of its own in zookeeper.connect"
             )
 
@@ -185,7 +186,7 @@ class Registry:
             self.registered = True
             wanted = self._registration()
             found = await self._session.get(self._path, self._fired)
-            if found is not None and not same_doors(read_broker(self._path, found.data), wanted):
+            if found is not None and not same_listeners(read_broker(self._path, found.data), wanted):
                 await self._session.put(self._path, wanted.to_json())
             elif found is None:
                 self._stale.set()
@@ -216,12 +217,12 @@ class Registry:
 
     def _is_own(self, holder: Znode) -> bool:
         """Whether it was written by this node before: nobody else answers at its addresses, for this node has them."""
-        return same_doors(read_broker(self._path, holder.data), self._registration())
+        return same_listeners(read_broker(self._path, holder.data), self._registration())
 
-    def _taken(self, holder: Znode) -> IdTaken:
+    def _taken(self, holder: Znode) -> NodeIdTaken:
         found = read_broker(self._path, holder.data)
         where = found.grpc or (found.host, found.port)
-        return IdTaken(
+        return NodeIdTaken(
             f"broker id {self._broker_id} is registered by the node at {where[0]}:{where[1]} already "
             f"({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or stop that "
             "one; if it has just crashed, its registration goes with its session, within "
@@ -238,16 +239,16 @@ class Registry:
         for name, partitions in wanted.items():
             body = dict.fromkeys(range(partitions), (self._broker_id,))
             if name not in published:
-                await self._session.write(paths.topic(name), paths.topic_json(body))
+                await self._session.write(paths.topic_path(name), paths.topic_json(body))
             elif name in mine and published[name] != body:
-                await self._session.put(paths.topic(name), paths.topic_json(body))
+                await self._session.put(paths.topic_path(name), paths.topic_json(body))
         for name in mine - wanted.keys():
             await self._unpublish(name)
         self._warn_of_foreign(wanted.keys() & (published.keys() - mine))
 
     async def _unpublish(self, name: str) -> None:
         try:
-            await self._session.delete_all(paths.topic(name))
+            await self._session.delete_all(paths.topic_path(name))
         except NotEmpty:
             self._stale.set()  # the controller has just added to it: once more
 
@@ -259,7 +260,7 @@ class Registry:
             log.warning("a topic of this name is published by another broker; this node's stays unseen", topic=name)
         self._foreign = names
 
-    def _fired(self, fired: Fired) -> None:
+    def _fired(self, fired: WatchEvent) -> None:
         self._stale.set()
 
     def _session_changed(self, state: SessionState) -> None:
@@ -269,11 +270,11 @@ class Registry:
             self._stale.set()
 
 
-def same_doors(one: BrokerRegistration, other: BrokerRegistration) -> bool:
+def same_listeners(one: BrokerZnode, other: BrokerZnode) -> bool:
     return (one.host, one.port, set(one.endpoints)) == (other.host, other.port, set(other.endpoints))
 
 
-def is_of_a_cluster(data: bytes) -> bool:
+def is_cluster_registration(data: bytes) -> bool:
     """Whether a registration is that of a node that keeps copies for others. What cannot be read is none."""
     try:
         body = json.loads(data)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from muster.coordinator.java import find_java
 from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.coordinator.zookeeper.jars import class_path
+from muster.coordinator.zookeeper.jars import server_class_path
 
 HOST = "127.0.0.1"
 STANDALONE = "org.apache.zookeeper.server.ZooKeeperServerMain"
@@ -40,7 +40,7 @@ rootLogger.appenderRef.console.ref = console
 """
 
 
-class Ports(NamedTuple):
+class ServerPorts(NamedTuple):
     """Where a server answers clients, its peers, and their elections. The last two are 0 for a server alone."""
 
     client: int
@@ -49,7 +49,7 @@ class Ports(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Tuning:
+class ServerTuning:
     """How the servers run. Sessions may last 2 to 20 ticks."""
 
     tick_ms: int = 500
@@ -65,7 +65,7 @@ class Tuning:
 class ZooKeeperServer:
     """Server `number` of the ensemble whose members' ports are `ports` (number - 1 is its own place)."""
 
-    def __init__(self, folder: Path, number: int, ports: Sequence[Ports], tuning: Tuning) -> None:
+    def __init__(self, folder: Path, number: int, ports: Sequence[ServerPorts], tuning: ServerTuning) -> None:
         self.folder = folder
         self.number = number
         self._ports = tuple(ports)
@@ -104,7 +104,7 @@ class ZooKeeperServer:
             )
         self._pid_file.write_text(str(self._process.pid))
         if self._tuning.tied:
-            self._lifeline = tie(self._process.pid)
+            self._lifeline = start_watchdog(self._process.pid)
 
     def mode(self) -> str:
         """What the server calls itself: standalone, leader or follower; empty while it does not serve."""
@@ -166,14 +166,14 @@ class ZooKeeperServer:
         if tuning.logs:
             flags.append(f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}")
         main = QUORUM if len(self._ports) > 1 else STANDALONE
-        classes = class_path(logging=tuning.logs)
+        classes = server_class_path(logging=tuning.logs)
         return [str(find_java().executable), *flags, "-cp", classes, main, str(self._config_file)]
 
     def _write_files(self) -> None:
         data = self.folder / "data"
         data.mkdir(parents=True, exist_ok=True)
         (data / "myid").write_text(str(self.number))
-        self._config_file.write_text(configuration(data, self.port, self._ports, self._tuning.tick_ms))
+        self._config_file.write_text(server_configuration(data, self.port, self._ports, self._tuning.tick_ms))
         (self.folder / "log4j2.properties").write_text(LOGGING)
 
     def _signal(self, how: signal.Signals) -> bool:
@@ -209,10 +209,10 @@ class ZooKeeperServer:
             except subprocess.TimeoutExpired:
                 return False
             return True
-        return within(STOP_PATIENCE_S, lambda: self.pid is None)
+        return wait_until(STOP_PATIENCE_S, lambda: self.pid is None)
 
 
-def configuration(data: Path, port: int, ports: Sequence[Ports], tick_ms: int) -> str:
+def server_configuration(data: Path, port: int, ports: Sequence[ServerPorts], tick_ms: int) -> str:
     """The server's `zoo.cfg`; every server listens on loopback only."""
     lines = [
         f"tickTime={tick_ms}",
@@ -231,7 +231,7 @@ def configuration(data: Path, port: int, ports: Sequence[Ports], tick_ms: int) -
     return "\n".join(lines) + "\n"
 
 
-def tie(pid: int) -> subprocess.Popen[bytes]:
+def start_watchdog(pid: int) -> subprocess.Popen[bytes]:
     """A shell that waits for our end of its pipe to close, as it does when we die in any way, and then ends `pid`."""
     script = 'read -r _; kill -9 "$1" 2>/dev/null'
     return subprocess.Popen(
@@ -270,7 +270,7 @@ def refuse_if_taken(port: int) -> None:
             ) from error
 
 
-def within(seconds: float, true: Callable[[], bool]) -> bool:
+def wait_until(seconds: float, true: Callable[[], bool]) -> bool:
     """Whether it became true in that time."""
     deadline = time.monotonic() + seconds
     while not true():

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import structlog
 
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Fired, Session
-from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 
-Assignment = dict[int, tuple[int, ...]]
+ReplicaAssignment = dict[int, tuple[int, ...]]
 """Partition -> the ids of its replicas."""
 
 log = structlog.get_logger("muster.zookeeper")
@@ -18,26 +18,28 @@ log = structlog.get_logger("muster.zookeeper")
 class TopicsWatch:
     """`changed` is called, on the loop, when `read` would give something else."""
 
-    def __init__(self, session: Session, changed: Callable[[], None]) -> None:
+    def __init__(self, session: ZooKeeperSession, changed: Callable[[], None]) -> None:
         self._session = session
         self._changed = changed
-        self._known: dict[str, Assignment | None] = {}
+        self._known: dict[str, ReplicaAssignment | None] = {}
         self._suspect: set[str] = set()
         self.made: dict[str, int] = {}
         """topic -> the transaction that made it: one that was deleted and made again has another"""
 
-    async def read(self) -> dict[str, Assignment]:
+    async def read(self) -> dict[str, ReplicaAssignment]:
         """All topics that can be read; the others are left out with a warning. Raises ZooKeeper's weather."""
         names = await self._session.children(paths.BROKER_TOPICS, self._list_fired) or []
         for name in self._known.keys() - set(names):
             del self._known[name]
             self.made.pop(name, None)
             self._suspect.discard(name)
-        await at_most([name for name in names if name not in self._known or name in self._suspect], self._read_one)
+        await gather_bounded(
+            [name for name in names if name not in self._known or name in self._suspect], self._read_one
+        )
         return {name: assignment for name, assignment in self._known.items() if assignment is not None}
 
     async def _read_one(self, name: str) -> None:
-        path = paths.topic(name)
+        path = paths.topic_path(name)
         self._suspect.discard(name)
         try:
             znode = await self._session.get(path, self._topic_fired)
@@ -56,14 +58,14 @@ class TopicsWatch:
 
     # kazoo tells watches apart by what they call, so these are methods.
 
-    def _list_fired(self, fired: Fired) -> None:
+    def _list_fired(self, fired: WatchEvent) -> None:
         self._note(fired)
 
-    def _topic_fired(self, fired: Fired) -> None:
+    def _topic_fired(self, fired: WatchEvent) -> None:
         self._suspect.add(fired.path.rpartition("/")[2])
         self._note(fired)
 
-    def _note(self, fired: Fired) -> None:
+    def _note(self, fired: WatchEvent) -> None:
         if fired.kind == "session":
             self._suspect.update(self._known)  # every watch went with the connection
         self._changed()

@@ -13,20 +13,20 @@ from muster.coordinator.core import types as core
 from muster.coordinator.core.types import (
     Cause,
     MemberPlan,
-    Move,
     Outcome,
-    Phase,
+    PartitionMove,
     PositionChange,
     RebalanceEntry,
+    RebalancePhase,
     Settlement,
     Stall,
 )
 
 SHOWN = {
     RebalanceEntry: "Rebalance",
-    Phase: "RebalancePhase",
+    RebalancePhase: "RebalancePhase",
     MemberPlan: "MemberPlan",
-    Move: "PartitionMove",
+    PartitionMove: "PartitionMove",
     PositionChange: "PositionChange",
     Settlement: "",
     Stall: "NodeStall",

@@ -3,7 +3,15 @@
 from collections.abc import Mapping
 
 from docs.tools.tables import code, table
-from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, RPC_RIGHTS, Lacking, Right, Rights
+from muster.coordinator.security.acl.rights import (
+    ANY_TOPIC,
+    API_RIGHTS,
+    REFUSALS,
+    RPC_RIGHTS,
+    RequiredRight,
+    RequiredRights,
+    WithoutRight,
+)
 
 
 def kafka_rights() -> str:
@@ -16,7 +24,7 @@ def rpc_rights() -> str:
     return drawn("method", {name.rpartition(".")[2]: rights for name, rights in RPC_RIGHTS.items()})
 
 
-def drawn(what: str, rights: Mapping[str, Rights]) -> str:
+def drawn(what: str, rights: Mapping[str, RequiredRights]) -> str:
     rows = [
         [code(name) if first else "", *cells]
         for name, needed in rights.items()
@@ -25,11 +33,11 @@ def drawn(what: str, rights: Mapping[str, Rights]) -> str:
     return table([what, "right", "of", "who lacks it"], rows)
 
 
-def rows_of(needed: Rights) -> list[list[str]]:
+def rows_of(needed: RequiredRights) -> list[list[str]]:
     return [[words(right), whose(right), fate(right)] for right in needed] or [["none", "", ""]]
 
 
-def words(right: Right) -> str:
+def words(right: RequiredRight) -> str:
     """
     >>> from muster.coordinator.security.acl.rights import API_RIGHTS
     >>> words(API_RIGHTS["ListGroups"][0])
@@ -42,7 +50,7 @@ def words(right: Right) -> str:
     return f"{said}, or {other}{f' ({right.instead.of})' if right.instead.of == ANY_TOPIC else ''}"
 
 
-def whose(right: Right) -> str:
+def whose(right: RequiredRight) -> str:
     of = right.of.removeprefix("-> ")
     told = of if " " in of and "," not in of else ", ".join(map(code, of.split(", "))) if of else ""
     if right.of.startswith("-> "):
@@ -50,7 +58,7 @@ def whose(right: Right) -> str:
     return f"{told}{', if ' if told else 'if '}{right.when}" if right.when else told
 
 
-def fate(right: Right) -> str:
-    if right.lacking is Lacking.LEFT_OUT:
+def fate(right: RequiredRight) -> str:
+    if right.lacking is WithoutRight.LEFT_OUT:
         return "it is left out"
     return f"{REFUSALS[right.resource_type]} {right.resource_type.name}_AUTHORIZATION_FAILED"

@@ -10,8 +10,8 @@ from muster.coordinator.config import expected, known_settings
 from muster.coordinator.config.settings import Settings
 from muster.coordinator.errors import ErrorCode
 from muster.storage.topic_config import TopicSettings
-from muster.storage.wording import as_text
-from muster.storage.wording import expected as in_words
+from muster.storage.wording import describe_allowed as in_words
+from muster.storage.wording import setting_as_text
 
 CLIENTS = (config.ClientConfig, config.ProducerConfig, config.GroupConfig, config.WorkerConfig, config.ConsumerConfig)
 
@@ -49,7 +49,7 @@ def own_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
         if issubclass(base, config.ClientConfig) and base in CLIENTS:
             inherited |= base.model_fields
     return {
-        config.dotted(name): field
+        config.to_dotted(name): field
         for name, field in model.model_fields.items()
         if name not in inherited or inherited[name].default != field.default
     }
@@ -70,7 +70,7 @@ def default_of(field: FieldInfo) -> str:
     """The default as a properties file would have it; in words where it is made, or missing."""
     if field.is_required():
         return "the node's"
-    return code(as_text(field.get_default(call_default_factory=True)) or "") or "none"
+    return code(setting_as_text(field.get_default(call_default_factory=True)) or "") or "none"
 
 
 def node_settings() -> str:
@@ -93,15 +93,15 @@ HEADINGS = {
     "GrpcSettings": "gRPC",
     "KafkaSettings": "Kafka's door",
     "WaitingSettings": "Waiting",
-    "GroupSettings": "Groups of every kind",
+    "GroupCoordinationSettings": "Groups of every kind",
     "ConsumerGroupSettings": "Consumer groups (KIP-848)",
     "CentralGroupSettings": "Central groups",
     "OffsetsSettings": "Offsets",
-    "ZookeeperSettings": "ZooKeeper",
+    "ZooKeeperConnectionSettings": "ZooKeeper",
     "ClusterSettings": "Many nodes",
-    "EngineSettings": "Over your Kafka",
+    "KafkaBackendSettings": "Over your Kafka",
     "HttpSettings": "The HTTP listener",
-    "ObserveSettings": "Samples, and the scaler",
+    "ObservationSettings": "Samples, and the scaler",
     "MetricsSettings": "Metrics",
     "TracingSettings": "Traces",
     "TlsSettings": "Certificates, and doors that stand open",

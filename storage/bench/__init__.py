@@ -9,22 +9,22 @@ import tempfile
 from collections.abc import Callable, Iterator
 
 from muster.storage.bench import looking, memory, speed
-from muster.storage.bench.case import Case
+from muster.storage.bench.case import LogBenchmarkCase
 
-CASES: dict[str, Callable[[str, str, int], Iterator[Case]]] = {
-    "append": speed.append,
-    "append with the look": looking.look,
-    "group commit, 32 callers": speed.commit,
-    "fetch to a socket": speed.fetch,
-    "records of 100 bytes": speed.codec,
-    "a 1 MB batch to Arrow": speed.columnar,
-    "recovery scan": speed.recovery,
-    "an idle partition": memory.idle,
-    "memory": memory.flat,
+CASES: dict[str, Callable[[str, str, int], Iterator[LogBenchmarkCase]]] = {
+    "append": speed.measure_append,
+    "append with the look": looking.measure_validation,
+    "group commit, 32 callers": speed.measure_group_commit,
+    "fetch to a socket": speed.measure_fetch,
+    "records of 100 bytes": speed.measure_codec,
+    "a 1 MB batch to Arrow": speed.measure_columns,
+    "recovery scan": speed.measure_recovery_scan,
+    "an idle partition": memory.measure_idle_partition,
+    "memory": memory.measure_memory_growth,
 }
 
 
-def run(only: str | None = None, directory: str | None = None, rounds: int = 7) -> Iterator[Case]:
+def run(only: str | None = None, directory: str | None = None, rounds: int = 7) -> Iterator[LogBenchmarkCase]:
     """Measure the cases whose name contains `only`, one after the other; cases without their peer are left out."""
     for name, measure in CASES.items():
         if only is None or only in name:

@@ -15,7 +15,7 @@ NOW_MS = 1_700_000_000_000
 NO_FLUSH = {"log.flush.interval.messages": str(MAX_LONG)}
 
 
-class Case(NamedTuple):
+class LogBenchmarkCase(NamedTuple):
     """One line of the report; `ratio` is value over peer, or peer over value where less is better."""
 
     bench: str
@@ -29,11 +29,13 @@ class Case(NamedTuple):
     ok: bool
 
 
-def rate_case(case: str, ours: list[float], peer: str, theirs: list[float], unit: str, goal: float) -> Case:
+def rate_case(case: str, ours: list[float], peer: str, theirs: list[float], unit: str, goal: float) -> LogBenchmarkCase:
     """Rates: more is better. The ratio is the median over the turns, whose halves lie close together in time."""
     value, peer_value = statistics.median(ours), statistics.median(theirs)
     ratio = statistics.median(mine / his for mine, his in zip(ours, theirs, strict=True))
-    return Case("log", case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal)
+    return LogBenchmarkCase(
+        "log", case, round(value, 3), unit, peer, round(peer_value, 3), round(ratio, 3), goal, ratio >= goal
+    )
 
 
 def cpu(work: Callable[[], object]) -> float:

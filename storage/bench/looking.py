@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from muster.storage.bench.case import NO_FLUSH, NOW_MS, Case, cpu, rate_case, sample_batch
+from muster.storage.bench.case import NO_FLUSH, NOW_MS, LogBenchmarkCase, cpu, rate_case, sample_batch
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log
@@ -18,7 +18,7 @@ GOAL = round(1 / 1.3, 3)
 _WORDS = [b"%06d user %04d clicked on item " % (number, 7 * number) for number in range(64)]
 
 
-def look(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_validation(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     broker = Broker(f"{home}/data", LogSettings.from_properties(NO_FLUSH))
     try:
         broker.create_topic("looked", 1)
@@ -35,7 +35,9 @@ def look(name: str, home: str, rounds: int) -> Iterator[Case]:
         broker.close()
 
 
-def _beside(name: str, logs: tuple[Log, Log], make: Callable[[], bytes], rounds: int, size: int, goal: float) -> Case:
+def _beside(
+    name: str, logs: tuple[Log, Log], make: Callable[[], bytes], rounds: int, size: int, goal: float
+) -> LogBenchmarkCase:
     count = max(8, (1 << 20) // size)
     ours: list[float] = []
     theirs: list[float] = []

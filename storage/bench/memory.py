@@ -7,14 +7,14 @@ import shutil
 import threading
 from collections.abc import Iterator
 
-from muster.storage.bench.case import NO_FLUSH, NOW_MS, Case, bench_log, sample_batch
+from muster.storage.bench.case import NO_FLUSH, NOW_MS, LogBenchmarkCase, bench_log, sample_batch
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.segments.summaries import SUMMARIES
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, RECOVERY_POINTS
 
 
-def idle(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_idle_partition(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     """Resident bytes per idle partition, over 1,000 of them."""
     broker = Broker(f"{home}/data", LogSettings.from_properties(NO_FLUSH))
     broker.create_topic("bench", 1000)
@@ -27,10 +27,10 @@ def idle(name: str, home: str, rounds: int) -> Iterator[Case]:
     broker = Broker(f"{home}/data", LogSettings.from_properties(NO_FLUSH))
     each = max(1.0, (resident_bytes() - before) / 1000 / 1024)
     broker.close()
-    yield Case("log", name, round(each, 2), "KB", "limit", 20.0, round(20.0 / each, 3), 1.0, each <= 20.0)
+    yield LogBenchmarkCase("log", name, round(each, 2), "KB", "limit", 20.0, round(20.0 / each, 3), 1.0, each <= 20.0)
 
 
-def flat(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_memory_growth(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     """Growth of resident memory while five gigabytes are written, read and recovered; one where the disk is small."""
     data = sample_batch(1_000_000)
     gigabytes = 5 if shutil.disk_usage(home).free > 8 << 30 else 1
@@ -42,7 +42,9 @@ def flat(name: str, home: str, rounds: int) -> Iterator[Case]:
         _write_read_recover(f"{home}/long", data, count)
     grown = max(0.1, (max(peak) - before) / 1e6)
     case = f"{name} over {gigabytes} GB"
-    yield Case("log", case, round(grown, 2), "MB", "limit", 32.0, round(32.0 / grown, 3), 1.0, grown <= 32.0)
+    yield LogBenchmarkCase(
+        "log", case, round(grown, 2), "MB", "limit", 32.0, round(32.0 / grown, 3), 1.0, grown <= 32.0
+    )
 
 
 def _write_read_recover(home: str, data: bytes, count: int) -> None:

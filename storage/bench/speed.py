@@ -14,7 +14,7 @@ from typing import Any
 import uvloop
 from crc32c import crc32c
 
-from muster.storage.bench.case import NOW_MS, Case, bench_log, cpu, rate_case, sample_batch
+from muster.storage.bench.case import NOW_MS, LogBenchmarkCase, bench_log, cpu, rate_case, sample_batch
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.config import LogSettings
@@ -28,7 +28,7 @@ from muster.storage.records.scan import Order, walk_checked
 # -- append -------------------------------------------------------------------------------------------------
 
 
-def append(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_append(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     for label, size, goal in (("16 KB", 16 << 10, 0.65), ("1 MB", 1_000_000, 0.75)):
         data = sample_batch(size)
         count = max(8, (64 << 20) // len(data))
@@ -71,7 +71,7 @@ def _appends(home: str, data: bytes, count: int) -> float:
 # -- group commit -------------------------------------------------------------------------------------------
 
 
-def commit(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_group_commit(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     broker = Broker(f"{home}/data", LogSettings())
     broker.create_topic("bench", 1)
     for label, size in (("one record", 100), ("1 KB", 1 << 10)):
@@ -101,7 +101,7 @@ async def _callers(broker: Broker, data: bytes, callers: int, appends: int) -> f
 # -- fetch --------------------------------------------------------------------------------------------------
 
 
-def fetch(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_fetch(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     data = sample_batch(16 << 10)
     with bench_log(home) as log:
         for _ in range((64 << 20) // len(data)):
@@ -163,7 +163,7 @@ def _fetches(log: Log, chunk: int, step: int, send: Callable[[bytes | memoryview
 # -- records ------------------------------------------------------------------------------------------------
 
 
-def codec(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_codec(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     try:
         peer: Any = importlib.import_module("kafka.record.default_records")
     except ImportError:
@@ -187,7 +187,7 @@ def _repeat(work: Callable[[], object], times: int) -> None:
         work()
 
 
-def columnar(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_columns(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     try:
         peer: Any = importlib.import_module("kafka.record.default_records")
         importlib.import_module("pyarrow")
@@ -219,7 +219,7 @@ def _peer_encode(peer: Any, value: bytes) -> object:
 # -- recovery -----------------------------------------------------------------------------------------------
 
 
-def recovery(name: str, home: str, rounds: int) -> Iterator[Case]:
+def measure_recovery_scan(name: str, home: str, rounds: int) -> Iterator[LogBenchmarkCase]:
     for label, size in (("16 KB", 16 << 10), ("1 MB", 1_000_000)):
         data = sample_batch(size)
         with bench_log(f"{home}/{size}") as log:

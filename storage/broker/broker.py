@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from muster.storage.disk.files import Buffer
-from muster.storage.errors import InvalidConfig, OffsetOutOfRange, PolicyViolation, StorageError
+from muster.storage.errors import InvalidConfig, OffsetOutsideLog, PolicyViolation, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.logs.short_way import framings
 from muster.storage.producers.state import OnRecord
-from muster.storage.records.look import takes_time
+from muster.storage.records.look import needs_thread
 from muster.storage.topics.catalog import CatalogEntry
-from muster.storage.topics.hosting import Hosting
-from muster.storage.topics.plans import Change, called
+from muster.storage.topics.hosting import HostedTopics
+from muster.storage.topics.plans import TopicConfigChange, describe_topics
 from muster.storage.types import Appended, Fetched, TopicPartition
-from muster.storage.wording import remedy
+from muster.storage.wording import os_error_remedy
 
 
-class Broker(Hosting):
+class Broker(HostedTopics):
     """The topics of one node (see `Topics`) and what is done with their records."""
 
     ahead: Callable[[Sequence[TopicPartition]], Awaitable[None]] | None = None
@@ -53,7 +53,7 @@ class Broker(Hosting):
         """Append what several callers brought, in their order; one that is refused hurts no other.
 
         The result is that of `append` called for each, in fewer writes. With `at_once` it ends before one that takes
-        time to look into (see `takes_time`).
+        time to look into (see `needs_thread`).
         """
         done: list[Appended | StorageError] = []
         while len(done) < len(arrived):
@@ -62,7 +62,7 @@ class Broker(Hosting):
                 self.check_writable(topic)
                 done += log.append_each(arrived[len(done) :], now_ms, looked)
                 if len(done) < len(arrived):
-                    if at_once and takes_time(arrived[len(done)], log.settings):
+                    if at_once and needs_thread(arrived[len(done)], log.settings):
                         break
                     done.append(log.append(arrived[len(done)], now_ms, looked=looked))
             except StorageError as error:
@@ -124,7 +124,7 @@ class Broker(Hosting):
         until = log.high_watermark
         target = until if before == -1 else before
         if not 0 <= target <= until:
-            raise OffsetOutOfRange(
+            raise OffsetOutsideLog(
                 f"Records of {topic}-{partition} cannot be deleted up to {before}; expected -1, or 0 to {until}."
             )
         with log.reshaping:  # Retention moves it too.
@@ -175,7 +175,7 @@ class Broker(Hosting):
 
     # -- settings of topics -------------------------------------------------------------------------------
 
-    def plan_change(self, name: str, changes: Mapping[str, str | None]) -> Change:
+    def plan_change(self, name: str, changes: Mapping[str, str | None]) -> TopicConfigChange:
         """What `change` is to write down, if nothing speaks against it: None stands for the node's default."""
         topic = self.topic(name)
         configs = {key: value for key, value in {**topic.configs, **changes}.items() if value is not None}
@@ -185,9 +185,9 @@ class Broker(Hosting):
                 f"'cleanup.policy' of topic '{name}' cannot become {settings.cleanup_policy!r}: compaction leaves gaps "
                 "that would look like damage then. Keep compact in it, or make a new topic and copy the records."
             )
-        return Change(replace(topic, configs=configs), settings)
+        return TopicConfigChange(replace(topic, configs=configs), settings)
 
-    def change(self, changes: Sequence[Change]) -> None:
+    def change(self, changes: Sequence[TopicConfigChange]) -> None:
         """Write the settings of topics down; they survive a crash once this returns, and hold from `use` on.
 
         In any thread, but one change of topics at a time.
@@ -197,12 +197,13 @@ class Broker(Hosting):
             self._save({**self._catalog, **{name: CatalogEntry.of(topic) for name, topic in topics.items()}})
         except OSError as error:
             raise StorageError(
-                f"The settings of {called(list(topics))} could not be written: {error.strerror or error}. What to do: "
-                f"{remedy(error)}, then try again."
+                f"The settings of {describe_topics(list(topics))} could not be written: "
+                f"{error.strerror or error}. What to do: "
+                f"{os_error_remedy(error)}, then try again."
             ) from error
         self._know({**self._topics, **topics})
 
-    def use(self, change: Change, partition: int) -> None:
+    def use(self, change: TopicConfigChange, partition: int) -> None:
         """From here on these settings hold for one partition. By the thread that appends."""
         log = self._logs.get((change.topic.name, partition))
         if log is not None:

@@ -9,7 +9,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
-    OffsetOutOfRange,
+    OffsetOutsideLog,
     StorageError,
     UnknownLeaderEpoch,
 )
@@ -60,7 +60,7 @@ def check_history(
         return error
     common, end = end_of_epoch(log, last_epoch)
     if common < 0:
-        return OffsetOutOfRange(
+        return OffsetOutsideLog(
             f"{topic}-{partition} does not know leader epoch {last_epoch}; its own is {log.leader_epoch}. Begin anew."
         )
     if common == last_epoch and end >= fetch_offset:

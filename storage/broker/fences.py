@@ -16,7 +16,7 @@ from muster.storage.producers.ids import MAX_EPOCH
 from muster.storage.types import TopicPartition
 
 
-class Ownership(NamedTuple):
+class FenceOwnership(NamedTuple):
     """`former` are the fence's producer ids whose epochs were used up: nobody may write under them any more."""
 
     producer_id: int
@@ -24,7 +24,7 @@ class Ownership(NamedTuple):
     former: Sequence[int] = ()
 
 
-class Mark(NamedTuple):
+class FenceMarker(NamedTuple):
     """A marker that a log is to have."""
 
     place: TopicPartition
@@ -48,14 +48,14 @@ class Fences:
             self._broker.log(topic, partition)
             self._broker.check_writable(topic)
 
-    async def put_up(self, ownership: Ownership, places: Sequence[TopicPartition]) -> None:
+    async def put_up(self, ownership: FenceOwnership, places: Sequence[TopicPartition]) -> None:
         """Durable on return in these logs, and in all that owners before it have written to or claimed for.
 
         Raises InvalidProducerEpoch when a later one was put up meanwhile, or the StorageError of a log.
         """
         producer_id, epoch, former = ownership
         newest = self._newest[producer_id] = max(epoch, self._newest.get(producer_id, epoch))
-        marks = [Mark(place, producer_id, epoch) for place in places]
+        marks = [FenceMarker(place, producer_id, epoch) for place in places]
         if epoch or former:
             # No older ownership comes into another log any more (see below), so none is missed.
             behind = {producer_id: epoch, **dict.fromkeys(former, MAX_EPOCH)}
@@ -66,7 +66,7 @@ class Fences:
         flushes = [self._commit.flushed(mark.place) for mark in marks if self._written(mark, mark.place in places)]
         await asyncio.gather(*flushes)
 
-    def _behind(self, epochs: dict[int, int], named: frozenset[TopicPartition]) -> list[Mark]:
+    def _behind(self, epochs: dict[int, int], named: frozenset[TopicPartition]) -> list[FenceMarker]:
         """The logs that know one of these producers by an older epoch. In a thread: there may be very many."""
         found = []
         for log in self._broker.logs():
@@ -77,10 +77,10 @@ class Fences:
                 producer = known.get(producer_id)
                 asked_for = log.partition in named and epoch < MAX_EPOCH
                 if producer is not None and producer.epoch < epoch and not asked_for:
-                    found.append(Mark(log.partition, producer_id, epoch))
+                    found.append(FenceMarker(log.partition, producer_id, epoch))
         return found
 
-    def _written(self, mark: Mark, named: bool) -> bool:
+    def _written(self, mark: FenceMarker, named: bool) -> bool:
         """Append the marker. A log that was found and is gone, or has failed since, takes nobody's records."""
         batch = encode_marker(
             commit=False,

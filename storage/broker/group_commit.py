@@ -13,7 +13,7 @@ from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
-from muster.storage.records.look import takes_time
+from muster.storage.records.look import needs_thread
 from muster.storage.types import Appended, TopicPartition
 
 Promise: TypeAlias = "tuple[asyncio.Future[Any], Any]"
@@ -36,7 +36,7 @@ PARTITIONS_PER_TURN = 100
 
 
 @dataclass(eq=False, slots=True)
-class Arrival:
+class PendingAppend:
     """Batches to be appended, and who waits for that."""
 
     batches: Buffer
@@ -46,7 +46,7 @@ class Arrival:
     """The settings by which a thread has looked into them: a log made anew, or set otherwise, has others."""
 
 
-Arrived: TypeAlias = "list[Arrival]"
+Arrived: TypeAlias = "list[PendingAppend]"
 
 
 class GroupCommit:
@@ -86,9 +86,9 @@ class GroupCommit:
         done: asyncio.Future[Appended] = loop.create_future()
         others = self._arrived.get(partition)
         if others is None:
-            self._arrived[partition] = [Arrival(batches, done, durable)]
+            self._arrived[partition] = [PendingAppend(batches, done, durable)]
         else:
-            others.append(Arrival(batches, done, durable))
+            others.append(PendingAppend(batches, done, durable))
         if not self._turn_due:
             self._turn_soon(loop)
         return done
@@ -175,7 +175,7 @@ class GroupCommit:
         unseen = [
             arrival
             for arrival in lot
-            if arrival.looked_by is not log.settings and takes_time(arrival.batches, log.settings)
+            if arrival.looked_by is not log.settings and needs_thread(arrival.batches, log.settings)
         ]
         unseen = unseen or lot[:TOGETHER]
         self._lookers.submit(self._look, self.loop, partition, unseen, log, now_ms)
@@ -185,7 +185,7 @@ class GroupCommit:
     ) -> None:
         """In a thread."""
         settings = log.settings
-        refusals: dict[Arrival, Exception] = {}
+        refusals: dict[PendingAppend, Exception] = {}
         for arrival in unseen:
             try:
                 log.look_into(arrival.batches, now_ms)
@@ -200,7 +200,7 @@ class GroupCommit:
         partition: TopicPartition,
         seen: Arrived,
         settings: TopicSettings,
-        refusals: dict[Arrival, Exception],
+        refusals: dict[PendingAppend, Exception],
     ) -> None:
         for arrival in seen:
             arrival.looked_by = settings
@@ -288,7 +288,7 @@ def _ready(lot: Arrived, place: int, log: Log | None, *, hurry: bool) -> tuple[A
     return (together if seen.count(looked) == len(seen) else together[: seen.index(not looked)]), looked
 
 
-def _settle_each(refusals: dict[Arrival, Exception]) -> None:
+def _settle_each(refusals: dict[PendingAppend, Exception]) -> None:
     for arrival, error in refusals.items():
         _settle([(arrival.done, None)], error)
 

@@ -14,7 +14,7 @@ TURN = 10
 """What is done of one request before others have their turn: each may be a file that is made or removed."""
 
 
-async def off_the_loop(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+async def map_off_loop(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """The same in a thread, for what waits for the disk."""
     todo, results = list(items), list[Result]()
     for start in range(0, len(todo), TURN):
@@ -22,12 +22,12 @@ async def off_the_loop(each: Callable[[Item], Result], items: Iterable[Item]) ->
     return results
 
 
-async def at_once_or_off_the_loop(
+async def map_here_or_off_loop(
     each: Callable[[Item], Result], items: Iterable[Item], takes_no_time: Callable[[Item], bool]
 ) -> list[Result]:
     """What `each` makes of every item, in order: here where that takes no time, in a thread where it may."""
     todo = list(items)
-    off = iter(await off_the_loop(each, [item for item in todo if not takes_no_time(item)]))
+    off = iter(await map_off_loop(each, [item for item in todo if not takes_no_time(item)]))
     results = []
     for number, item in enumerate(todo, 1):
         results.append(each(item) if takes_no_time(item) else next(off))
@@ -36,7 +36,7 @@ async def at_once_or_off_the_loop(
     return results
 
 
-async def in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+async def map_in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """What `each` makes of every item, in order."""
     results = []
     for number, item in enumerate(items, 1):
@@ -46,7 +46,7 @@ async def in_turns(each: Callable[[Item], Result], items: Iterable[Item]) -> lis
     return results
 
 
-class Rows:
+class RowPacer:
     """Of one long answer: after every few hundred rows others have their turn."""
 
     def __init__(self) -> None:

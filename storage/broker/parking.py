@@ -8,7 +8,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.types import TopicPartition
 
 
-class Place:
+class ParkedFetch:
     """One waiting fetch. `granted` is False when the house is full: nobody wakes it, it is to be answered soon."""
 
     def __init__(self, granted: bool) -> None:
@@ -33,14 +33,14 @@ class Place:
         return True
 
 
-class Parking:
+class FetchParking:
     """Who waits for which partition."""
 
     def __init__(self, broker: Broker, limit: int) -> None:
         self._limit = limit
         self._count = 0
         self._turn = 0
-        self._waiting: dict[TopicPartition, set[Place]] = {}
+        self._waiting: dict[TopicPartition, set[ParkedFetch]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         broker.on_append(self._appended)
@@ -58,10 +58,10 @@ class Parking:
         return [*range(first, count), *range(first)]
 
     @contextmanager
-    def place(self, partitions: Sequence[TopicPartition]) -> Iterator[Place]:
+    def place(self, partitions: Sequence[TopicPartition]) -> Iterator[ParkedFetch]:
         """Be woken by these partitions while inside."""
         self._loop = asyncio.get_running_loop()
-        place = Place(self._count < self._limit and not self._closed)
+        place = ParkedFetch(self._count < self._limit and not self._closed)
         if not place.granted:
             yield place
             return

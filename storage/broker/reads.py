@@ -14,11 +14,11 @@ from muster.storage.disk.files import NotAtHand
 from muster.storage.errors import StorageError
 from muster.storage.types import Fetched
 
-Place: TypeAlias = tuple[str, int, int, int]
+FetchPosition: TypeAlias = tuple[str, int, int, int]
 """Topic, partition, the offset to read from, and at most how many bytes (0: no limit of its own)."""
 
 
-class Bounds(NamedTuple):
+class FetchLimits(NamedTuple):
     """How much a fetch asks for."""
 
     min_bytes: int
@@ -40,7 +40,7 @@ _SMALL_BYTES = 256 << 10
 _NOTHING = Fetched(b"", -1, -1)
 
 
-class Turn:
+class ReadBudget:
     """What all fetches together have read since the loop last looked at its sockets."""
 
     __slots__ = ("spent",)
@@ -59,7 +59,7 @@ class Turn:
         self.spent = 0
 
 
-class Reading:
+class FetchRead:
     """Each partition gets an equal share of what is left of `max_bytes`, and what one leaves the next may have.
 
     The first partition with records yields a whole batch even if it is larger than that. `order` is the one in which
@@ -72,7 +72,9 @@ class Reading:
     )
     # fmt: on
 
-    def __init__(self, broker: Broker, order: Sequence[int], places: Sequence[Place], bounds: Bounds) -> None:
+    def __init__(
+        self, broker: Broker, order: Sequence[int], places: Sequence[FetchPosition], bounds: FetchLimits
+    ) -> None:
         self._broker = broker
         self._order, self._places, self._bounds = order, places, bounds
         self._next = self._total = 0
@@ -84,7 +86,7 @@ class Reading:
         self.waits = False
         """Whether it has come to what may have to be waited for."""
 
-    def answers(self, places: Sequence[Place], bounds: Bounds) -> bool:
+    def answers(self, places: Sequence[FetchPosition], bounds: FetchLimits) -> bool:
         """Whether it is about the same."""
         return self._bounds == bounds and self._places == places
 

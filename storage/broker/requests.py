@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
-from muster.storage.broker.in_turns import AT_ONCE, off_the_loop
-from muster.storage.broker.parking import Parking
-from muster.storage.broker.reads import TURN_BYTES, Bounds, Place, Reading, Turn
+from muster.storage.broker.in_turns import AT_ONCE, map_off_loop
+from muster.storage.broker.parking import FetchParking
+from muster.storage.broker.reads import TURN_BYTES, FetchLimits, FetchPosition, FetchRead, ReadBudget
 from muster.storage.broker.topic_requests import TopicRequests
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
@@ -48,7 +48,7 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Listed(NamedTuple):
+class OffsetByTime(NamedTuple):
     """An offset by time, and the leader epoch of the record there, or of the next one; -1 each where there is none."""
 
     offset: int
@@ -64,11 +64,11 @@ class LogRequests:
     ) -> None:
         self.broker = broker
         self.commit = commit or GroupCommit(broker, clock_ms)
-        self.parking = Parking(broker, broker.settings.max_parked_fetches)
+        self.parking = FetchParking(broker, broker.settings.max_parked_fetches)
         self.topics = TopicRequests(broker, self.parking.wake_all)
         self._watched: list[tuple[float, int, asyncio.Future[Appended]]] = []
         self._sweep_due = False
-        self._turn = Turn()
+        self._turn = ReadBudget()
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="read")
 
     async def close(self) -> None:
@@ -88,13 +88,13 @@ class LogRequests:
         begun: list[asyncio.Future[Appended]] = []
         results: list[Appended | StorageError] = []
         try:
-            for some in portions(parts):
+            for some in split_into_portions(parts):
                 if begun:
                     await asyncio.sleep(0)
                 begun += self.begin_produce(some, acks, timeout_ms)
-            for waiting in portions(begun):
+            for waiting in split_into_portions(begun):
                 await asyncio.wait(waiting)
-                results += map(outcome, waiting)
+                results += map(partition_outcome, waiting)
         finally:
             for part in begun[len(results) :]:
                 part.cancel()
@@ -108,7 +108,9 @@ class LogRequests:
         told up to SWEEP_S late.
         """
         if acks not in KNOWN_ACKS:
-            return [failed(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts]
+            return [
+                refused_partition(InvalidRequiredAcks(f"acks is {acks}; expected -1 (all), 0 or 1.")) for _ in parts
+            ]
         append, durable = self.commit.append, acks != ACKS_NONE
         begun = [append((topic, partition), batches, durable=durable) for topic, partition, batches in parts]
         if timeout_ms:
@@ -139,7 +141,7 @@ class LogRequests:
     # -- fetch --------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, places: Sequence[Place], bounds: Bounds, max_wait_ms: int, begun: Reading | None = None
+        self, places: Sequence[FetchPosition], bounds: FetchLimits, max_wait_ms: int, begun: FetchRead | None = None
     ) -> Found:
         """Read all the places; with less than is asked for, wait for more up to `max_wait_ms`.
 
@@ -152,17 +154,17 @@ class LogRequests:
             return reading.results
         return await self._wait(places, bounds, max_wait_ms)
 
-    def begin_fetch(self, places: Sequence[Place], bounds: Bounds) -> Reading:
+    def begin_fetch(self, places: Sequence[FetchPosition], bounds: FetchLimits) -> FetchRead:
         """Read what can be read at once, on the event loop. Unless that is `done`, and `enough`, `fetch` goes on."""
-        reading = Reading(self.broker, self.parking.turns(len(places)), places, bounds)
+        reading = FetchRead(self.broker, self.parking.turns(len(places)), places, bounds)
         self._read_some(reading)
         return reading
 
-    def _read_some(self, reading: Reading) -> None:
+    def _read_some(self, reading: FetchRead) -> None:
         turn = self._turn
         turn.spend(reading.go_on(TURN_BYTES - turn.spent))
 
-    async def _read_on(self, reading: Reading) -> None:
+    async def _read_on(self, reading: FetchRead) -> None:
         """To its end."""
         while not reading.done:
             if reading.waits:
@@ -171,7 +173,7 @@ class LogRequests:
                 await asyncio.sleep(0)
                 self._read_some(reading)
 
-    async def _wait(self, places: Sequence[Place], bounds: Bounds, max_wait_ms: int) -> Found:
+    async def _wait(self, places: Sequence[FetchPosition], bounds: FetchLimits, max_wait_ms: int) -> Found:
         """As `fetch`, when too little has just been found."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + max_wait_ms / 1000
@@ -189,19 +191,19 @@ class LogRequests:
 
     # -- offsets ------------------------------------------------------------------------------------------
 
-    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> Listed:
+    def list_offset(self, topic: str, partition: int, timestamp: int, *, committed: bool = False) -> OffsetByTime:
         """See `Log.list_offset`. In any thread; it may have to search."""
         log = self.broker.log(topic, partition)
         offset, timestamp_ms = log.list_offset(timestamp, committed=committed)
         if offset < 0:
-            return Listed(offset, timestamp_ms, -1)
+            return OffsetByTime(offset, timestamp_ms, -1)
         epoch = -1 if timestamp == LATEST else log.epochs.at(offset)
-        return Listed(offset, timestamp_ms, log.leader_epoch if epoch < 0 else epoch)
+        return OffsetByTime(offset, timestamp_ms, log.leader_epoch if epoch < 0 else epoch)
 
     async def delete_records(self, asked: Sequence[GivenUp], timeout_ms: int) -> list[int | StorageError]:
         """Give up the records before these offsets (see `Broker.delete_records`): the first offset that is left, of
         each. `timeout_ms` is for nodes that wait for others."""
-        return await off_the_loop(lambda one: self._give_up(*one), asked)
+        return await map_off_loop(lambda one: self._give_up(*one), asked)
 
     def _give_up(self, topic: str, partition: int, before: int) -> int | StorageError:
         try:
@@ -211,12 +213,12 @@ class LogRequests:
             return error
 
 
-def portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+def split_into_portions(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """What is done of a long request before others have their turn."""
     return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
 
 
-def outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:
+def partition_outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:
     """What came of a part that is done. A bug in the log is raised."""
     error = part.exception()
     if error is None:
@@ -226,7 +228,7 @@ def outcome(part: "asyncio.Future[Appended]") -> Appended | StorageError:
     raise error
 
 
-def failed(error: StorageError) -> "asyncio.Future[Appended]":
+def refused_partition(error: StorageError) -> "asyncio.Future[Appended]":
     """A part that is refused before the log is asked."""
     part: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
     part.set_exception(error)

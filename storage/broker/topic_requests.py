@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.in_turns import map_in_turns
 from muster.storage.errors import InvalidReplicationFactor, StorageError, UnknownTopicOrPartition
-from muster.storage.topics.plans import Change, Plan, Plans
+from muster.storage.topics.plans import TopicConfigChange, TopicPlan, TopicPlans
 from muster.storage.types import Topic
 
 Result = TypeVar("Result")
@@ -61,7 +61,7 @@ class TopicRequests:
 
     def check_new(self, wanted: NewTopic) -> None:
         """Refuse what `create` would refuse. Raises StorageError."""
-        check_alone(wanted)
+        check_single_node(wanted)
         self._broker.check_new_topic(wanted.name, wanted.partitions, wanted.configs)
 
     def check_growth(self, wanted: MorePartitions) -> None:
@@ -90,11 +90,11 @@ class TopicRequests:
         async with self._one_by_one:
             self._thread.shutdown(wait=False)
 
-    def _new(self, wanted: NewTopic, plans: Plans) -> Plan:
-        check_alone(wanted)
+    def _new(self, wanted: NewTopic, plans: TopicPlans) -> TopicPlan:
+        check_single_node(wanted)
         return self._broker.plan_topic(wanted.name, wanted.partitions, wanted.configs, beside=plans)
 
-    def _more(self, wanted: MorePartitions | tuple[str, int], plans: Plans) -> Plan:
+    def _more(self, wanted: MorePartitions | tuple[str, int], plans: TopicPlans) -> TopicPlan:
         return self._broker.plan_growth(wanted[0], wanted[1], beside=plans)
 
     async def _whole(self, change: Coroutine[Any, Any, Result]) -> Result:
@@ -104,9 +104,9 @@ class TopicRequests:
         return await asyncio.shield(task)
 
     async def _make(
-        self, plan: Callable[[Wanted, Plans], Plan], wanted: Sequence[Wanted]
+        self, plan: Callable[[Wanted, TopicPlans], TopicPlan], wanted: Sequence[Wanted]
     ) -> list[Topic | StorageError]:
-        def planned(each: Wanted) -> Plan | StorageError:
+        def planned(each: Wanted) -> TopicPlan | StorageError:
             try:
                 self._still_open()
                 return plan(each, plans)
@@ -114,16 +114,16 @@ class TopicRequests:
                 return refusal
 
         async with self._one_by_one:
-            plans = Plans()
-            looked_at = await in_turns(planned, wanted)
-            good = [each for each in looked_at if isinstance(each, Plan)]
+            plans = TopicPlans()
+            looked_at = await map_in_turns(planned, wanted)
+            good = [each for each in looked_at if isinstance(each, TopicPlan)]
             made = iter(await self._off_loop(self._broker.make, good) if good else [])
             if good:
                 self._broker.tell_topics()
-        return [next(made) if isinstance(each, Plan) else each for each in looked_at]
+        return [next(made) if isinstance(each, TopicPlan) else each for each in looked_at]
 
     async def _change(self, wanted: Sequence[tuple[str, Changes]]) -> list[Topic | StorageError]:
-        def planned(each: tuple[str, Changes]) -> Change | StorageError:
+        def planned(each: tuple[str, Changes]) -> TopicConfigChange | StorageError:
             name, changes = each
             try:
                 self._still_open()
@@ -132,16 +132,16 @@ class TopicRequests:
                 return refusal
 
         async with self._one_by_one:
-            looked_at = await in_turns(planned, wanted)
-            good = [each for each in looked_at if isinstance(each, Change)]
+            looked_at = await map_in_turns(planned, wanted)
+            good = [each for each in looked_at if isinstance(each, TopicConfigChange)]
             try:
                 if good:
                     await self._off_loop(self._broker.change, good)
             except StorageError as failed:
-                return [failed if isinstance(each, Change) else each for each in looked_at]
+                return [failed if isinstance(each, TopicConfigChange) else each for each in looked_at]
             concerned = [(each, number) for each in good for number in range(each.topic.partitions)]
-            await in_turns(lambda one: self._broker.use(*one), concerned)
-        return [each.topic if isinstance(each, Change) else each for each in looked_at]
+            await map_in_turns(lambda one: self._broker.use(*one), concerned)
+        return [each.topic if isinstance(each, TopicConfigChange) else each for each in looked_at]
 
     async def _delete(self, topics: Sequence[Topic]) -> list[StorageError | None]:
         def looked_at(topic: Topic) -> StorageError | None:
@@ -154,7 +154,7 @@ class TopicRequests:
             return None
 
         async with self._one_by_one:
-            refusals = await in_turns(looked_at, topics)
+            refusals = await map_in_turns(looked_at, topics)
             good = list(dict.fromkeys(topic.name for topic, no in zip(topics, refusals, strict=True) if no is None))
             failed = await self._remove(good) if good else None
         return [no or failed for no in refusals]
@@ -177,7 +177,7 @@ class TopicRequests:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
 
-def check_alone(wanted: NewTopic) -> None:
+def check_single_node(wanted: NewTopic) -> None:
     """InvalidReplicationFactor for more copies than a node on its own can keep."""
     if wanted.replication_factor not in (DEFAULT, COPIES):
         raise InvalidReplicationFactor(

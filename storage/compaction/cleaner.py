@@ -8,15 +8,15 @@ import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from muster.storage.compaction.rules import CleanedTransactions, Cleaning, OffsetMap, filter_batch
+from muster.storage.compaction.rules import CleanedTransactions, CleaningRules, OffsetMap, filter_batch
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
-from muster.storage.logs.upkeep import pin
-from muster.storage.producers.control import marker_of
+from muster.storage.logs.upkeep import open_for_readers
+from muster.storage.producers.control import read_marker
 from muster.storage.records.batch import BatchView, view_at
-from muster.storage.records.scan import BatchFault, Head, head_of, walk_headers
-from muster.storage.segments.reading import SegmentList, read_whole
+from muster.storage.records.scan import BatchFault, BatchHead, read_head, walk_headers
+from muster.storage.segments.reading import SegmentList, read_whole_batch
 from muster.storage.segments.segment import Segment
 from muster.storage.segments.summaries import save_summaries
 from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
@@ -32,7 +32,7 @@ class _Stopped(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Dirty:
+class DirtySegments:
     """What a cleaning of the log would work on."""
 
     log: Log
@@ -51,7 +51,7 @@ class Dirty:
         return self.dirty_bytes > 0 and (self.overdue or self.ratio >= self.log.settings.min_cleanable_dirty_ratio)
 
 
-def dirty_part(log: Log, first_dirty: int, now_ms: int) -> Dirty:
+def find_dirty_segments(log: Log, first_dirty: int, now_ms: int) -> DirtySegments:
     """The sealed segments that have not been cleaned and may be."""
     until = min(log.last_stable_offset, log.segment_list.active.base_offset)
     youngest = now_ms - log.settings.min_compaction_lag_ms
@@ -69,10 +69,10 @@ def dirty_part(log: Log, first_dirty: int, now_ms: int) -> Dirty:
         else:
             dirty_bytes += segment.size
             overdue = overdue or 0 <= segment.first_timestamp < oldest
-    return Dirty(log, max(first_dirty, log.segments[0].base_offset), end, clean_bytes, dirty_bytes, overdue)
+    return DirtySegments(log, max(first_dirty, log.segments[0].base_offset), end, clean_bytes, dirty_bytes, overdue)
 
 
-def clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
+def compact_log(dirty: DirtySegments, now_ms: int, memory_bytes: int) -> int:
     """Compact the log up to the end of its dirty part; the offset from which it is dirty now.
 
     LogDamaged or OSError leave the log as it was, and so does `Log.let_go`.
@@ -87,27 +87,27 @@ def clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
         raise
 
 
-def _clean(dirty: Dirty, now_ms: int, memory_bytes: int) -> int:
+def _clean(dirty: DirtySegments, now_ms: int, memory_bytes: int) -> int:
     log = dirty.log
     segments = [segment for segment in log.segments if segment.next_offset <= dirty.until and not segment.active]
     aborted = [entry for segment in log.segments for entry in segment.aborted]
     offsets = _build_map(segments, dirty, CleanedTransactions(aborted), memory_bytes)
     if offsets.latest < dirty.first_offset:
         return dirty.first_offset
-    rules = Cleaning(offsets, CleanedTransactions(aborted), log.last_of_producers(), now_ms)
-    for group in groups([s for s in segments if s.base_offset <= offsets.latest], log):
+    rules = CleaningRules(offsets, CleanedTransactions(aborted), log.last_of_producers(), now_ms)
+    for group in group_segments([s for s in segments if s.base_offset <= offsets.latest], log):
         _clean_group(log, group, rules, now_ms)
     return offsets.latest + 1
 
 
 def _build_map(
-    segments: Sequence[Segment], dirty: Dirty, transactions: CleanedTransactions, memory_bytes: int
+    segments: Sequence[Segment], dirty: DirtySegments, transactions: CleanedTransactions, memory_bytes: int
 ) -> OffsetMap:
     offsets = OffsetMap(memory_bytes)
     for segment in segments:
         for batch in _batches(dirty.log, segment):
             if batch.control:
-                transactions.discard_marker(batch, marker_of(batch) if batch.count else None)
+                transactions.discard_marker(batch, read_marker(batch) if batch.count else None)
             elif not transactions.discard_data(batch) and batch.last_offset >= dirty.first_offset:
                 for record in batch.records():
                     if record.key is not None and record.offset >= dirty.first_offset:
@@ -125,13 +125,13 @@ def _batches(log: Log, segment: Segment) -> Iterator[BatchView]:
         for head in walk_headers(segment.file(), 0, segment.size):
             if log.let_go:
                 raise _Stopped
-            yield read_whole(segment, head)
+            yield read_whole_batch(segment, head)
             reached = head.last_offset + 1
     except BatchFault as fault:
         raise segment.damaged(fault, reached) from None
 
 
-def groups(segments: Sequence[Segment], log: Log) -> Iterator[list[Segment]]:
+def group_segments(segments: Sequence[Segment], log: Log) -> Iterator[list[Segment]]:
     """Neighbours that together fit into one segment, its indexes and its range of offsets."""
     group: list[Segment] = []
     size = index = times = 0
@@ -149,7 +149,7 @@ def groups(segments: Sequence[Segment], log: Log) -> Iterator[list[Segment]]:
         yield group
 
 
-def _clean_group(log: Log, group: list[Segment], rules: Cleaning, now_ms: int) -> None:
+def _clean_group(log: Log, group: list[Segment], rules: CleaningRules, now_ms: int) -> None:
     base = group[0].base_offset
     cleaned = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
     cleaned.start(group[-1].created_ms, CLEANED)
@@ -158,7 +158,7 @@ def _clean_group(log: Log, group: list[Segment], rules: Cleaning, now_ms: int) -
     writer = _Writer(cleaned)
     for segment in group:
         for batch in _batches(log, segment):
-            marker = marker_of(batch) if batch.control and batch.count else None
+            marker = read_marker(batch) if batch.control and batch.count else None
             verdict = rules.judge(batch, marker)
 
             def keeps(record: Record, batch: BatchView = batch) -> bool:
@@ -183,7 +183,7 @@ def _clean_group(log: Log, group: list[Segment], rules: Cleaning, now_ms: int) -
 
 
 def _swap(log: Log, group: list[Segment], cleaned: Segment) -> None:
-    pin(group)
+    open_for_readers(group)
     commit_cleaned(log.files, log.directory, cleaned.base_offset)
     for segment in group:
         log.summaries.pop(segment.base_offset, None)
@@ -208,13 +208,13 @@ class _Writer:
     def __init__(self, segment: Segment) -> None:
         self._segment = segment
         self._buffers: list[Buffer] = []
-        self._heads: list[Head] = []
+        self._heads: list[BatchHead] = []
         self._size = 0
 
     def add(self, data: bytes | memoryview) -> None:
         batch = view_at(memoryview(data), 0)
         assert batch is not None
-        self._heads.append(head_of(tuple(batch[:13]), 0))
+        self._heads.append(read_head(tuple(batch[:13]), 0))
         self._buffers.append(data)
         self._size += len(data)
         if self._size >= _WRITE_BYTES or len(self._buffers) >= 1000:

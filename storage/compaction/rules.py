@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import md5
 from typing import NamedTuple
 
-from muster.storage.producers.state import Marker
-from muster.storage.records.batch import BatchView, encode_batch, seal
+from muster.storage.producers.state import TransactionMarker
+from muster.storage.records.batch import BatchView, encode_batch, seal_batch
 from muster.storage.records.body import NewRecord
 from muster.storage.segments.txn_index import AbortedEntry
 from muster.storage.types import Record
@@ -71,7 +71,7 @@ class CleanedTransactions:
         self._aborted[batch.producer_id] = known[0], True
         return True
 
-    def discard_marker(self, batch: BatchView, marker: Marker | None) -> bool:
+    def discard_marker(self, batch: BatchView, marker: TransactionMarker | None) -> bool:
         """Whether nothing of the transaction that the marker ends is left before it."""
         self._reach(batch.last_offset)
         if marker is None:
@@ -93,7 +93,7 @@ class CleanedTransactions:
             self._aborted.setdefault(entry.producer_id, (entry, False))
 
 
-class Verdict(NamedTuple):
+class BatchVerdict(NamedTuple):
     """What becomes of a batch before its records are looked at."""
 
     drop_records: bool = False
@@ -103,7 +103,7 @@ class Verdict(NamedTuple):
     """A marker of which nothing else is left: its own time begins to run."""
 
 
-class Cleaning:
+class CleaningRules:
     """The rules of one cleaning round over `[log start, offsets.latest]`."""
 
     def __init__(
@@ -118,7 +118,7 @@ class Cleaning:
         self.now_ms = now_ms
         self._last = last_of_producers
 
-    def judge(self, batch: BatchView, marker: Marker | None) -> Verdict:
+    def judge(self, batch: BatchView, marker: TransactionMarker | None) -> BatchVerdict:
         if batch.control:
             obsolete = self.transactions.discard_marker(batch, marker)
             horizon = batch.delete_horizon_ms
@@ -126,7 +126,7 @@ class Cleaning:
         else:
             obsolete = drop = self.transactions.discard_data(batch)
         last_of_round = batch.next_offset == self.offsets.latest + 1
-        return Verdict(drop, self._last_of_producer(batch) or last_of_round, obsolete and batch.control)
+        return BatchVerdict(drop, self._last_of_producer(batch) or last_of_round, obsolete and batch.control)
 
     def _last_of_producer(self, batch: BatchView) -> bool:
         """The producer's state hangs on this batch: its last sequence, or with no data its epoch."""
@@ -149,7 +149,7 @@ class Cleaning:
 
 def filter_batch(
     batch: BatchView,
-    verdict: Verdict,
+    verdict: BatchVerdict,
     keeps: Callable[[Record], bool],
     now_ms: int,
     delete_retention_ms: int,
@@ -190,7 +190,7 @@ def _unplaced(record: Record) -> NewRecord:
 def _bare_header(batch: BatchView) -> bytes:
     attributes = batch.attributes & _TRANSACTION_AND_TIME_BITS
     delta = batch.last_offset_delta
-    return seal(
+    return seal_batch(
         (batch.base_offset, batch.leader_epoch, attributes, delta, -1, batch.max_timestamp),
         (batch.producer_id, batch.producer_epoch, batch.base_sequence),
         0,

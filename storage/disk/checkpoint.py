@@ -38,7 +38,7 @@ def read_offsets(files: Files, path: str, ids: Mapping[str, str]) -> dict[TopicP
     return {tp: offset for tp, offset in offsets.items() if tp[0] in ours}
 
 
-def believed_offsets(files: Files, path: str, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
+def read_trusted_offsets(files: Files, path: str, ids: Mapping[str, str]) -> dict[TopicPartition, int]:
     """`read_offsets`; one that is damaged is told of, and counts as empty."""
     try:
         return read_offsets(files, path, ids)

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from muster.storage.disk.reserve import SMALLEST, give_back, reserve
+from muster.storage.disk.reserve import SMALLEST, release_blocks, reserve_blocks
 
 Buffer = bytes | bytearray | memoryview
 
@@ -177,7 +177,7 @@ class RealFile:
 
     def write(self, buffers: Sequence[Buffer], size: int, at: int) -> None:
         if at + size > self._reserved:
-            self._reserved = reserve(self._fd, at, at + size)
+            self._reserved = reserve_blocks(self._fd, at, at + size)
         if len(buffers) <= _MAX_BUFFERS and os.pwritev(self._fd, buffers, at) == size:
             return
         # A short write: the disk is nearly full, or a signal came. Go on until done or told why not.
@@ -198,7 +198,7 @@ class RealFile:
 
     def trim(self) -> None:
         with contextlib.suppress(OSError):
-            give_back(self._fd)
+            release_blocks(self._fd)
         self._reserved = SMALLEST
 
     def sync(self) -> None:

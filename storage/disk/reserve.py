@@ -30,7 +30,7 @@ def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
 _fallocate = _find_fallocate()
 
 
-def reserve(fd: int, start: int, end: int) -> int:
+def reserve_blocks(fd: int, start: int, end: int) -> int:
     """Reserve blocks for a write from `start` to `end` and a quarter of the file more; return how far they reach.
 
     A system that cannot is not asked again: it gets the largest number there is.
@@ -41,6 +41,6 @@ def reserve(fd: int, start: int, end: int) -> int:
     return reach
 
 
-def give_back(fd: int) -> None:
+def release_blocks(fd: int) -> None:
     """Free what was reserved beyond the end of the file."""
     os.ftruncate(fd, os.fstat(fd).st_size)

@@ -10,7 +10,7 @@ from muster.storage.errors import StorageError
 T = TypeVar("T")
 
 
-class Cuts:
+class TruncationGuard:
     """Counts the cuts of one log. Readers are not held up unless a cut is under way."""
 
     __slots__ = ("_lock", "_reshaping", "seen")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("muster.storage")
 
 
-def fence(log: "Log", why: str) -> StorageError:
+def fence_log(log: "Log", why: str) -> StorageError:
     """The log takes no more appends; what its producers hear from now on."""
     log.failure = LogFenced(f"{why}. The log takes no appends until the node is restarted and has checked it.")
     logger.error("%s", log.failure)
@@ -20,22 +20,22 @@ def fence(log: "Log", why: str) -> StorageError:
     return log.failure
 
 
-def check_place(log: "Log") -> None:
+def check_active_file(log: "Log") -> None:
     """Raises LogFenced if the log's file has been removed or replaced."""
     cuts = log.cuts.seen
     active = log.segment_list.active
-    if log.failure or reshape.opened(active).is_at(active.path()):
+    if log.failure or reshape.open_active(active).is_at(active.path()):
         return
     # Whoever rolls, truncates or removes the log has good reason.
     if active is log.segment_list.active and log.cuts.none_since(cuts) and not log.retired:
-        raise fence(
+        raise fence_log(
             log,
             f"{active.path()} has been removed or replaced while the node uses it: its records are not in the data "
             "directory any more",
         )
 
 
-def unreadable(log: "Log", error: OSError) -> StorageError:
+def read_refusal(log: "Log", error: OSError) -> StorageError:
     """What a reader hears whom the system lets down."""
     refusal = StorageError(
         f"Could not read {error.filename or log.directory}: {error.strerror or error}. Nothing is known to be "

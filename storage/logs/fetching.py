@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from muster.storage.errors import LogDamaged, OffsetOutOfRange
+from muster.storage.errors import LogDamaged, OffsetOutsideLog
 from muster.storage.logs import fencing
 from muster.storage.segments.reading import MAX_TIMESTAMP, SegmentList
-from muster.storage.segments.txn_index import overlapping
+from muster.storage.segments.txn_index import overlapping_aborted
 from muster.storage.types import AbortedTransaction, Fetched
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Known = TypeVar("Known")
 
 
-def told(log: "Log", read: Callable[[], Known]) -> Known:
+def report_damage(log: "Log", read: Callable[[], Known]) -> Known:
     """What a reader of this log finds; damage is not its business alone."""
     try:
         return log.cuts.outside(read)
@@ -24,7 +24,9 @@ def told(log: "Log", read: Callable[[], Known]) -> Known:
         raise
 
 
-def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: bool, at_hand: int | None) -> Fetched:
+def fetch_below_watermark(
+    log: "Log", offset: int, max_bytes: int, min_one: bool, committed: bool, at_hand: int | None
+) -> Fetched:
     """What `Log.fetch` promises, while nobody cuts the log."""
     segments = log.segment_list
     high = log.high_watermark
@@ -41,7 +43,7 @@ def fetch(log: "Log", offset: int, max_bytes: int, min_one: bool, committed: boo
     try:
         data = segments.read(offset, until, max_bytes, min_one, at_hand)
     except OSError as error:
-        raise fencing.unreadable(log, error) from error
+        raise fencing.read_refusal(log, error) from error
     aborted = _aborted(segments, offset, until) if committed else ()
     return Fetched(data, high, start, stable, aborted)
 
@@ -58,12 +60,12 @@ def fetch_to_end(log: "Log", offset: int, max_bytes: int, min_one: bool) -> Fetc
     try:
         data = segments.read(offset, end, max_bytes, min_one) if offset < end else b""
     except OSError as error:
-        raise fencing.unreadable(log, error) from error
+        raise fencing.read_refusal(log, error) from error
     return Fetched(data, log.high_watermark, start)
 
 
-def _outside(log: "Log", offset: int, start: int, end: int) -> OffsetOutOfRange:
-    return OffsetOutOfRange(
+def _outside(log: "Log", offset: int, start: int, end: int) -> OffsetOutsideLog:
+    return OffsetOutsideLog(
         f"Offset {offset} of {log.partition[0]}-{log.partition[1]} is outside {start} to {end}. "
         "Start again from the earliest or the latest offset."
     )
@@ -72,11 +74,12 @@ def _outside(log: "Log", offset: int, start: int, end: int) -> OffsetOutOfRange:
 def _aborted(segments: SegmentList, offset: int, until: int) -> tuple[AbortedTransaction, ...]:
     entries = (entry for segment in segments.since(offset) for entry in segment.aborted)
     return tuple(
-        AbortedTransaction(entry.producer_id, entry.first_offset) for entry in overlapping(entries, offset, until)
+        AbortedTransaction(entry.producer_id, entry.first_offset)
+        for entry in overlapping_aborted(entries, offset, until)
     )
 
 
-def search(log: "Log", timestamp: int) -> tuple[int, int]:
+def search_timestamp(log: "Log", timestamp: int) -> tuple[int, int]:
     """(offset, timestamp) of the first record at least as young as `timestamp`, or of the youngest (MAX_TIMESTAMP)."""
     segments, start, until = log.segment_list, log.start_offset, log.high_watermark
     try:
@@ -84,4 +87,4 @@ def search(log: "Log", timestamp: int) -> tuple[int, int]:
             return segments.largest_timestamp(start, until)
         return segments.search(timestamp, start, until)
     except OSError as error:
-        raise fencing.unreadable(log, error) from error
+        raise fencing.read_refusal(log, error) from error

@@ -14,8 +14,8 @@ from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Files, read_file
 from muster.storage.errors import LogDamaged, RecordsCut, StorageError
 from muster.storage.logs.log import Log
-from muster.storage.logs.reshape import refill
-from muster.storage.logs.state import LogState, Recovered
+from muster.storage.logs.reshape import rescan_segment
+from muster.storage.logs.state import LogRecovery, LogState
 from muster.storage.producers.loading import load_producers
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from muster.storage.records.scan import BatchFault, Order, walk_checked, walk_headers
@@ -85,8 +85,8 @@ def open_log(
     """
     found = files.names(directory)
     check_owner(files, directory, found, topic_id)
-    names = tidy(files, directory, found)
-    state = load_state(
+    names = finish_interrupted_changes(files, directory, found)
+    state = load_log_state(
         files, directory, names, settings, opened,
         clean=clean, recovery_point=recovery_point, start_offset=start_offset, sync=sync,
         holes=told and settings.compacted,
@@ -102,7 +102,7 @@ def check_owner(files: Files, directory: str, names: Sequence[str], topic_id: st
     """Never serve one topic's records as those of another that has its name."""
     if not topic_id or METADATA not in names:
         return
-    found = owner_of(files, directory)
+    found = read_topic_id(files, directory)
     if found != topic_id:
         raise StorageError(
             f"{directory}/{METADATA} says that the partition's topic has the id {found or 'unknown'}, topics.json that "
@@ -110,7 +110,7 @@ def check_owner(files: Files, directory: str, names: Sequence[str], topic_id: st
         )
 
 
-def owner_of(files: Files, directory: str) -> str | None:
+def read_topic_id(files: Files, directory: str) -> str | None:
     """The id of the topic whose partition a directory holds; None where it does not say."""
     path = f"{directory}/{METADATA}"
     if not files.exists(path):
@@ -119,7 +119,7 @@ def owner_of(files: Files, directory: str) -> str | None:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("topic_id:")), None)
 
 
-def tidy(files: Files, directory: str, names: Sequence[str]) -> Sequence[str]:
+def finish_interrupted_changes(files: Files, directory: str, names: Sequence[str]) -> Sequence[str]:
     """Finish or undo what a crash cut short: removals, compactions, replaced files. The names that are left."""
     if any(SWAP in name for name in names):
         swapped = finish_swaps(files, directory)
@@ -140,7 +140,7 @@ def tidy(files: Files, directory: str, names: Sequence[str]) -> Sequence[str]:
     return names
 
 
-def load_state(
+def load_log_state(
     files: Files,
     directory: str,
     names: Sequence[str],
@@ -154,7 +154,7 @@ def load_state(
     holes: bool = False,
 ) -> LogState:
     """Segments, producers and epochs of a tidy directory with these names in it; `holes` may be in all of them."""
-    bases = bases_among(names)
+    bases = segment_bases(names)
     known = load_summaries(files, directory) if SUMMARIES in names else {}
     summaries = {base: summary for base, summary in known.items() if base in bases}
     segments = [
@@ -165,7 +165,7 @@ def load_state(
     active.file(create=not bases)
     active.gaps = holes
     active.created_ms = files.modified_ms(active.path())
-    recovered = Recovered()
+    recovered = LogRecovery()
     for segment, following in pairwise(segments):
         # Compaction leaves holes in sealed segments, never in the active one.
         segment.gaps = settings.compacted
@@ -173,7 +173,7 @@ def load_state(
     durable = max(recovery_point, active.base_offset)
     last_epoch = _load_active(active, summaries, recovered, clean=clean, durable=durable)
     if sync and recovered.unflushed:
-        flush_found(active)
+        flush_recovered(active)
     if start_offset > active.next_offset and not recovered.damage:
         segments, last_epoch = [_start_over(segments, start_offset)], -1
         summaries.clear()
@@ -185,7 +185,7 @@ def load_state(
     return state
 
 
-def flush_found(active: Segment) -> None:
+def flush_recovered(active: Segment) -> None:
     """A dead process may have flushed neither what it wrote last nor that the file of it is there."""
     active.file().sync()
     active.files.sync_dir(active.directory)
@@ -204,12 +204,12 @@ def _start_over(segments: list[Segment], start_offset: int) -> Segment:
     return fresh
 
 
-def log_bases(files: Files, directory: str) -> list[int]:
+def list_segment_bases(files: Files, directory: str) -> list[int]:
     """The base offsets of the segments in a directory, rising."""
-    return bases_among(files.names(directory))
+    return segment_bases(files.names(directory))
 
 
-def bases_among(names: Sequence[str]) -> list[int]:
+def segment_bases(names: Sequence[str]) -> list[int]:
     return sorted(int(name[:-4]) for name in names if name.endswith(".log") and name[:-4].isdigit())
 
 
@@ -219,7 +219,7 @@ def _load_sealed(segment: Segment, following: Segment, summaries: dict[int, Summ
         segment.believe(known)
         return
     size = segment.file().size()
-    fault = refill(segment, size)
+    fault = rescan_segment(segment, size)
     if fault:
         # Kept as it is: reading there will say what is wrong.
         intact_until = segment.next_offset
@@ -238,7 +238,7 @@ def _is_of(known: Summary, segment: Segment, following: Segment) -> bool:
 
 
 def _load_active(
-    active: Segment, summaries: dict[int, Summary], recovered: Recovered, *, clean: bool, durable: int
+    active: Segment, summaries: dict[int, Summary], recovered: LogRecovery, *, clean: bool, durable: int
 ) -> int:
     """The leader epoch of its last batch; -1 where that was not looked at, or it has none."""
     file = active.file()
@@ -251,7 +251,7 @@ def _load_active(
         active.index()
         return -1
     order = Order(active.base_offset, active.base_offset, active.gaps)
-    fault = refill(active, size, order)
+    fault = rescan_segment(active, size, order)
     recovered.end_offset = active.next_offset
     if active.next_offset < durable:
         why = fault.why if fault else "the file ends early"
@@ -261,7 +261,7 @@ def _load_active(
         return order.leader_epoch
     if fault:
         recovered.truncated_bytes, recovered.why = size - fault.position, fault.why
-        recovered.loss = intact_behind(active, fault, size)
+        recovered.loss = intact_batches_after(active, fault, size)
         logger.warning(
             "Cut %d bytes off %s at offset %d: %s.", size - fault.position, active.path(), active.next_offset, fault.why
         )
@@ -272,7 +272,7 @@ def _load_active(
     return order.leader_epoch
 
 
-def intact_behind(active: Segment, fault: BatchFault, size: int) -> RecordsCut | None:
+def intact_batches_after(active: Segment, fault: BatchFault, size: int) -> RecordsCut | None:
     """What is cut off though it can be read, if there is any: the batches behind the one that cannot.
 
     A process that is killed tears the last write and leaves nothing behind it.

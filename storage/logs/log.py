@@ -14,20 +14,20 @@ from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer, Files
 from muster.storage.errors import InvalidFetchSize, RecordListTooLarge, StorageError, UnknownTopicOrPartition
 from muster.storage.logs import fencing, fetching, reshape
-from muster.storage.logs.cuts import Cuts
-from muster.storage.logs.nearness import Nearness
-from muster.storage.logs.short_way import ShortWay
-from muster.storage.logs.stamp import Stamped, stamp
+from muster.storage.logs.cuts import TruncationGuard
+from muster.storage.logs.nearness import MemoryTail
+from muster.storage.logs.short_way import AppendFastPath
+from muster.storage.logs.stamp import Stamped, stamp_batches
 from muster.storage.logs.state import LogState
-from muster.storage.producers.state import KnownBatch, Marker, OnRecord
-from muster.storage.records.look import check_records, looks
-from muster.storage.records.scan import Head
-from muster.storage.records.validation import check_timestamps, split
+from muster.storage.producers.state import KnownBatch, OnRecord, TransactionMarker
+from muster.storage.records.look import check_records, validates_records
+from muster.storage.records.scan import BatchHead
+from muster.storage.records.validation import check_timestamps, split_batches
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.segments.reading import EARLIEST, LATEST, SegmentList
 from muster.storage.segments.segment import Segment
 from muster.storage.segments.txn_index import AbortedEntry
-from muster.storage.troubles import Troubles
+from muster.storage.troubles import StorageTroubles
 from muster.storage.types import Appended, Fetched, TopicPartition
 
 
@@ -78,7 +78,7 @@ class Log:
         self.uncleanable = False
         self.retired = False
         # The node's, once it is among its logs.
-        self.troubles = Troubles()
+        self.troubles = StorageTroubles()
         # Of a cluster: how far records are committed. None: this node alone decides that, by flushing.
         self._told_high_watermark: int | None = None
         # Of a cluster: whether another node leads, and whether offsets may be missing in what it sends.
@@ -96,15 +96,15 @@ class Log:
         self.let_go = False
         # Called when more can be read; possibly from the thread that flushes.
         self.listeners: list[Callable[[str, int], None]] = []
-        self.cuts = Cuts(self._lock, self.reshaping)
-        self.near = Nearness(self)
+        self.cuts = TruncationGuard(self._lock, self.reshaping)
+        self.near = MemoryTail(self)
 
     def _settle(self, settings: TopicSettings) -> None:
         """What follows from the settings, worked out once."""
         self.settings = settings
-        self.looks = looks(settings)
+        self.looks = validates_records(settings)
         plain = settings.message_timestamp_type == "CreateTime" and not settings.compacted
-        self._short_way = ShortWay(self) if plain else None
+        self._short_way = AppendFastPath(self) if plain else None
         self.most_entries = min(settings.index_room // 8, settings.index_room // 12 - 1)
         self._flush_messages = settings.flush_messages
         self._tells_at_once = settings.flush_messages != 1
@@ -213,13 +213,13 @@ class Log:
             if done is not None:
                 return done
         settings = self.settings
-        split_up = split(memoryview(batches), settings, trusted=trusted)
+        split_up = split_batches(memoryview(batches), settings, trusted=trusted)
         if not trusted:
             check_timestamps(split_up, settings, now_ms)
             if self.looks and not looked:
                 check_records(split_up, settings, now_ms)
         append_time = now_ms if settings.message_timestamp_type == "LogAppendTime" else -1
-        stamped = stamp(split_up, self.end_offset, self.leader_epoch, append_time)
+        stamped = stamp_batches(split_up, self.end_offset, self.leader_epoch, append_time)
         known = self.write(stamped, now_ms)
         if known:
             return Appended(known.first_offset, known.last_offset, append_time, self.start_offset)
@@ -227,7 +227,7 @@ class Log:
 
     def look_into(self, batches: Buffer, now_ms: int) -> None:
         """Refuse what `append` would refuse of the batches themselves. From any thread; it may take its time."""
-        split_up = split(memoryview(batches), self.settings, trusted=False)
+        split_up = split_batches(memoryview(batches), self.settings, trusted=False)
         check_timestamps(split_up, self.settings, now_ms)
         if self.looks:
             check_records(split_up, self.settings, now_ms)
@@ -259,14 +259,14 @@ class Log:
             if known:
                 return known
         active = self.segment_list.active
-        if reshape.is_full(self, stamped, now_ms):
+        if reshape.is_segment_full(self, stamped, now_ms):
             self.roll(now_ms)
             active = self.segment_list.active
-        file = reshape.opened(active)
+        file = reshape.open_active(active)
         try:
             file.write(stamped.buffers, stamped.size, active.size)
         except OSError as error:
-            raise reshape.write_failed(self, active, error, stamped.size) from error
+            raise reshape.undo_failed_write(self, active, error, stamped.size) from error
         self._note(active, stamped, markers)
         self.note_end(stamped.next_offset, now_ms)
         return None
@@ -279,7 +279,7 @@ class Log:
         if self._tells_at_once and self.listeners:
             self._tell()
 
-    def _note(self, active: Segment, stamped: Stamped, markers: dict[Head, Marker]) -> None:
+    def _note(self, active: Segment, stamped: Stamped, markers: dict[BatchHead, TransactionMarker]) -> None:
         for head in stamped.heads:
             active.note(head.last_offset, head.max_timestamp, head.size)
             if head.leader_epoch > self.epochs.latest:
@@ -288,7 +288,7 @@ class Log:
             if head.producer_id >= 0:
                 self._note_producer(active, head, markers.get(head))
 
-    def _note_producer(self, active: Segment, head: Head, marker: Marker | None) -> None:
+    def _note_producer(self, active: Segment, head: BatchHead, marker: TransactionMarker | None) -> None:
         active.producers = True
         with self._lock:
             done = self.producers.note(head, marker)
@@ -298,7 +298,7 @@ class Log:
     def roll(self, now_ms: int, base_offset: int | None = None) -> None:
         """Seal the active segment and begin the next one; everything so far is durable then."""
         with self.reshaping:
-            reshape.roll(self, self.end_offset if base_offset is None else base_offset, now_ms)
+            reshape.roll_segment(self, self.end_offset if base_offset is None else base_offset, now_ms)
 
     # -- durability ---------------------------------------------------------------------------------------
 
@@ -315,11 +315,11 @@ class Log:
         if end <= self.durable_offset:
             return
         if self.epochs is not self.kept_epochs:
-            reshape.keep_epochs(self)
+            reshape.save_begun_epochs(self)
         # Read after `end`: a roll in between has flushed the segment before.
         active = self.segment_list.active
-        reshape.settle(self)
-        file = reshape.opened(active)
+        reshape.finish_roll(self)
+        file = reshape.open_active(active)
         try:
             file.sync()
         except OSError as error:
@@ -344,11 +344,11 @@ class Log:
 
     def fence(self, why: str) -> StorageError:
         """Take no more appends, and say why to everybody who asks from now on."""
-        return fencing.fence(self, why)
+        return fencing.fence_log(self, why)
 
     def check_place(self) -> None:
         """Fence the log if its file has been removed or replaced: what is written to it would be gone at a restart."""
-        fencing.check_place(self)
+        fencing.check_active_file(self)
 
     def close(self, *, sync: bool = True) -> None:
         """Flush and write down what makes the next start quick. Safe to call on a failed log.
@@ -359,10 +359,10 @@ class Log:
             if self.failure is None:
                 self.flush()
                 with self.reshaping:
-                    reshape.settle(self)
+                    reshape.finish_roll(self)
                     active = self.segment_list.active
                     if active.size and not active.as_summarised:
-                        reshape.seal(self, active, sync=sync)
+                        reshape.seal_last_segment(self, active, sync=sync)
                         if sync:
                             self.files.sync_dir(self.directory)
         finally:
@@ -425,7 +425,9 @@ class Log:
         """
         if max_bytes < 0:
             raise InvalidFetchSize(f"A fetch asked for {max_bytes} bytes; expected 0 or more.")
-        return fetching.told(self, lambda: fetching.fetch(self, offset, max_bytes, min_one, committed, at_hand))
+        return fetching.report_damage(
+            self, lambda: fetching.fetch_below_watermark(self, offset, max_bytes, min_one, committed, at_hand)
+        )
 
     # -- look-up ------------------------------------------------------------------------------------------
 
@@ -439,4 +441,4 @@ class Log:
             return self.last_stable_offset if committed else self.high_watermark, -1
         if timestamp == EARLIEST:
             return self.start_offset, -1
-        return fetching.told(self, lambda: fetching.search(self, timestamp))
+        return fetching.report_damage(self, lambda: fetching.search_timestamp(self, timestamp))

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from muster.storage.logs.log import Log
     from muster.storage.segments.segment import Segment
 
-NEAR_BYTES = 4 << 20
+MEMORY_TAIL_BYTES = 4 << 20
 """So far from its end a log is read on the event loop; what a node has just written lies in the system's memory."""
 
-_SLACK = NEAR_BYTES // 4
+_SLACK = MEMORY_TAIL_BYTES // 4
 
 
-class Nearness:
+class MemoryTail:
     """Of one log: from which offset on it is near. Worked out anew when the log has grown by a quarter."""
 
     __slots__ = ("_active", "_from", "_log", "_until_size")
@@ -41,7 +41,7 @@ class Nearness:
 
     def _measure(self, active: "Segment") -> None:
         size = active.size
-        position = max(size - NEAR_BYTES, active.own_from)
+        position = max(size - MEMORY_TAIL_BYTES, active.own_from)
         index = active._index
         if position <= 0:
             self._from = active.base_offset

@@ -9,16 +9,16 @@ from muster.storage.disk.files import Buffer
 from muster.storage.errors import FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
 from muster.storage.logs import fetching, reshape
 from muster.storage.logs.log import Log
-from muster.storage.logs.stamp import as_given
+from muster.storage.logs.stamp import keep_stamps
 from muster.storage.records.answer import whole_batches
-from muster.storage.records.scan import Head
+from muster.storage.records.scan import BatchHead
 from muster.storage.types import Appended, Fetched
 
 _MOST_OFFSETS = 0x7FFFFFFF
 """Of a segment, and so of one write."""
 
 
-def lead(log: Log, epoch: int) -> None:
+def start_leading(log: Log, epoch: int) -> None:
     """Number records under this epoch from now on.
 
     That it begins at the log's end is known once this returns, be there ever a record of it or not: followers with
@@ -38,12 +38,12 @@ def lead(log: Log, epoch: int) -> None:
     log.following = False
 
 
-def follow(log: Log) -> None:
+def start_following(log: Log) -> None:
     """Another node leads: what the log begins with is for it to say, and retention its work."""
     log.following = True
 
 
-def last_epoch(log: Log) -> int:
+def last_leader_epoch(log: Log) -> int:
     """The leader epoch of the last record, be it still there or not; -1 if there never was one.
 
     An epoch in which nothing was written does not count.
@@ -61,7 +61,7 @@ def end_offset_for_epoch(log: Log, epoch: int) -> tuple[int, int]:
 
 def fetch_as_replica(log: Log, offset: int, max_bytes: int, *, min_one: bool = True) -> Fetched:
     """Batches for a follower: as `Log.fetch` gives them, yet up to the log's end."""
-    return fetching.told(log, lambda: fetching.fetch_to_end(log, offset, max_bytes, min_one))
+    return fetching.report_damage(log, lambda: fetching.fetch_to_end(log, offset, max_bytes, min_one))
 
 
 # -- a follower ---------------------------------------------------------------------------------------------
@@ -84,19 +84,19 @@ def append_as_follower(log: Log, batches: Buffer, now_ms: int) -> Appended:
         if first > log.end_offset and not log.holes:
             # So that within the segment that is written to a missing offset still shows damage.
             log.roll(now_ms, first)
-        log.write(as_given(view, run), now_ms, check=False)
+        log.write(keep_stamps(view, run), now_ms, check=False)
     log.leader_epoch = max(log.leader_epoch, heads[-1].leader_epoch)
     return Appended(heads[0].base_offset, heads[-1].last_offset, -1, log.start_offset)
 
 
-def _check_follows_on(log: Log, first: Head) -> None:
+def _check_follows_on(log: Log, first: BatchHead) -> None:
     end = log.end_offset
     if first.base_offset < end and first.last_offset >= end == log.start_offset and not log.size:
         # The log's start, told by the leader, lies within this batch: it comes whole or not at all.
         with log.cuts.cutting():
-            reshape.begin_at(log, first.base_offset)
+            reshape.restart_empty_at(log, first.base_offset)
         return
-    before = last_epoch(log)
+    before = last_leader_epoch(log)
     if first.base_offset < end or first.leader_epoch < before:
         raise UnexpectedAppendOffset(
             f"A batch from the leader begins at offset {first.base_offset} with leader epoch {first.leader_epoch}; "
@@ -104,7 +104,7 @@ def _check_follows_on(log: Log, first: Head) -> None:
         )
 
 
-def _begin_epochs(log: Log, heads: list[Head]) -> None:
+def _begin_epochs(log: Log, heads: list[BatchHead]) -> None:
     """Know which epochs begin in these batches, before the batches."""
     latest = log.epochs.latest
     if heads[0].leader_epoch == latest == heads[-1].leader_epoch:
@@ -115,9 +115,9 @@ def _begin_epochs(log: Log, heads: list[Head]) -> None:
         log.epochs = epochs
 
 
-def _runs(log: Log, heads: list[Head]) -> Iterator[list[Head]]:
+def _runs(log: Log, heads: list[BatchHead]) -> Iterator[list[BatchHead]]:
     """The batches in portions that one write can take: within one segment, and without a hole where none may be."""
-    run: list[Head] = []
+    run: list[BatchHead] = []
     size = 0
     for head in heads:
         if run and (

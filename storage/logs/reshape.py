@@ -16,7 +16,7 @@ from muster.storage.segments.epochs import LeaderEpochs
 from muster.storage.segments.reading import SegmentList
 from muster.storage.segments.segment import Segment, segment_path
 from muster.storage.segments.summaries import save_epochs, save_summaries
-from muster.storage.wording import remedy
+from muster.storage.wording import os_error_remedy
 
 if TYPE_CHECKING:
     from muster.storage.logs.log import Log
@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger("muster.storage")
 
 
-def roll(log: "Log", base: int, now_ms: int) -> None:
+def roll_segment(log: "Log", base: int, now_ms: int) -> None:
     """Seal the active segment and begin the next one at `base`; all records so far are durable then.
 
-    That the next segment's file stays in the directory, and what is written down of the last one, is left to `settle`,
-    which the next flush does first: nothing in the new segment counts before. A crash without it costs the next start
-    a scan of the last segment.
+    That the next segment's file stays in the directory, and what is written down of the last one, is left to
+    `finish_roll`, which the next flush does first: nothing in the new segment counts before. A crash without it costs
+    the next start a scan of the last segment.
     """
-    settle(log)
+    finish_roll(log)
     log.flush()
     log.check_place()
     sealed = log.segment_list.active
     fresh = Segment(log.files, log.directory, base, log.opened, log.settings.index_interval_bytes)
     fresh.gaps = log.holes
     try:
-        owed = write_down(log, sealed, sync=False)
+        owed = write_side_files(log, sealed, sync=False)
         fresh.start(now_ms)
     except OSError as error:
         refusal = StorageError(
             f"Could not begin a new segment in {log.directory}: {error.strerror or error}. The records are not "
-            f"in the log; {remedy(error)}, then send them again."
+            f"in the log; {os_error_remedy(error)}, then send them again."
         )
         log.troubles.refused(log.partition, refusal, error)
         raise refusal from error
@@ -52,12 +52,12 @@ def roll(log: "Log", base: int, now_ms: int) -> None:
     sealed.active = False
     sealed.gaps = log.settings.compacted or base != log.end_offset
     if base != log.end_offset:
-        settle(log)  # a follower's log ends where its files say so
+        finish_roll(log)  # a follower's log ends where its files say so
     log.end_offset = base
     log.durable_offset = max(log.durable_offset, base)
 
 
-def settle(log: "Log") -> None:
+def finish_roll(log: "Log") -> None:
     """Flush what the last roll wrote besides records: the directory, files beside the sealed segment. Any thread.
 
     Without the directory nothing in the new segment counts; the files are known by their checksums, and only save time.
@@ -81,13 +81,13 @@ def settle(log: "Log") -> None:
         except OSError as error:
             why = StorageError(
                 f"Could not flush what is kept beside the segments of {log.directory}: {error.strerror or error}. "
-                f"Nothing is lost; {remedy(error)}, or the next start may have to scan them."
+                f"Nothing is lost; {os_error_remedy(error)}, or the next start may have to scan them."
             )
             logger.warning("%s", why)
             log.troubles.refused(log.partition, why, error)
 
 
-def cut_active(log: "Log", active: Segment, position: int) -> None:
+def truncate_active(log: "Log", active: Segment, position: int) -> None:
     """Make `active` the last segment and end it at a batch's start; producers are as they were there.
 
     A segment of its own takes the place of `active`: who reads that one finds it as it was.
@@ -97,7 +97,7 @@ def cut_active(log: "Log", active: Segment, position: int) -> None:
     log.files.sync_dir(log.directory)
     shorter = Segment(log.files, log.directory, active.base_offset, log.opened, log.settings.index_interval_bytes)
     shorter.created_ms, shorter.gaps, shorter.active = active.created_ms, active.gaps, True
-    refill(shorter, position)
+    rescan_segment(shorter, position)
     log.opened.forget(active)
     kept = [segment for segment in log.segments if segment.base_offset < active.base_offset]
     kept.append(shorter)
@@ -106,7 +106,7 @@ def cut_active(log: "Log", active: Segment, position: int) -> None:
     log.end_offset = log.durable_offset = shorter.next_offset
 
 
-def begin_at(log: "Log", offset: int) -> None:
+def restart_empty_at(log: "Log", offset: int) -> None:
     """Give up every segment and go on with an empty one at `offset`."""
     old = log.segments
     fresh = Segment(log.files, log.directory, offset, log.opened, log.settings.index_interval_bytes)
@@ -131,7 +131,7 @@ def remove_newest_first(log: "Log", segments: Sequence[Segment]) -> None:
         log.opened.forget(segment)
 
 
-def keep_epochs(log: "Log") -> None:
+def save_begun_epochs(log: "Log") -> None:
     """Write down what has begun since the epochs were written last, before records of it count as flushed. Any thread.
 
     Nobody waits for that to lead or to follow: whoever led an epoch that left no record begins another one at the
@@ -139,33 +139,33 @@ def keep_epochs(log: "Log") -> None:
     """
     with log.reshaping:
         if not log.retired and log.epochs is not log.kept_epochs:
-            put_down_epochs(log, log.epochs)
+            replace_epochs(log, log.epochs)
 
 
-def put_down_epochs(log: "Log", epochs: LeaderEpochs) -> None:
+def replace_epochs(log: "Log", epochs: LeaderEpochs) -> None:
     """Write leader epochs down that are to be the log's; before it is as they say."""
     try:
         save_epochs(log.files, log.directory, epochs)
     except OSError as error:
         refusal = StorageError(
             f"Could not write the leader epochs of {log.directory} down: {error.strerror or error}. Nothing in the "
-            f"log was changed; {remedy(error)}, then try again."
+            f"log was changed; {os_error_remedy(error)}, then try again."
         )
         log.troubles.refused(log.partition, refusal, error)
         raise refusal from error
     log.kept_epochs = epochs
 
 
-def seal(log: "Log", segment: Segment, *, sync: bool = True) -> None:
+def seal_last_segment(log: "Log", segment: Segment, *, sync: bool = True) -> None:
     """Write down what a restart needs to know of the last segment, all of it flushed.
 
     Each file is known by its checksum, so without `sync` a crash costs the next start a scan and nothing else.
     """
-    write_down(log, segment, sync=sync)
+    write_side_files(log, segment, sync=sync)
     save_summaries(log.files, log.directory, log.summaries.values(), sync=sync)
 
 
-def write_down(log: "Log", segment: Segment, *, sync: bool) -> list[str]:
+def write_side_files(log: "Log", segment: Segment, *, sync: bool) -> list[str]:
     """Write the files beside a segment, and note what they are; their paths, some of which may have no file."""
     snapshot = log.producers.snapshot() if log.producers.producers else b""
     if snapshot:
@@ -187,7 +187,7 @@ def sync_if_there(files: Files, path: str) -> None:
         file.close()
 
 
-def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:
+def is_segment_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:
     """Whether the batches belong into a new segment, by size, offsets, age or index."""
     active = log.segment_list.active
     if not active.size:
@@ -204,7 +204,7 @@ def is_full(log: "Log", stamped: Stamped, now_ms: int) -> bool:
     return active.entries + len(stamped.heads) > log.most_entries
 
 
-def opened(active: Segment) -> File:
+def open_active(active: Segment) -> File:
     """The segment's open file. Without a descriptor for it nothing was tried, so the log is as sound as before."""
     try:
         return active.file()
@@ -215,11 +215,11 @@ def opened(active: Segment) -> File:
         ) from error
 
 
-def write_failed(log: "Log", active: Segment, error: OSError, size: int) -> StorageError:
+def undo_failed_write(log: "Log", active: Segment, error: OSError, size: int) -> StorageError:
     """Cut off what may have been written in part of `size` bytes; if even that fails, take no more appends."""
     refusal = StorageError(
         f"Could not write to {active.path()}: {error.strerror or error}. The records are not in the log; "
-        f"{remedy(error)}, then send them again."
+        f"{os_error_remedy(error)}, then send them again."
     )
     log.troubles.refused(log.partition, refusal, error, size)
     try:
@@ -230,7 +230,7 @@ def write_failed(log: "Log", active: Segment, error: OSError, size: int) -> Stor
     return refusal
 
 
-def refill(segment: Segment, size: int, order: Order | None = None) -> BatchFault | None:
+def rescan_segment(segment: Segment, size: int, order: Order | None = None) -> BatchFault | None:
     """Note every intact batch of the segment; the fault that ended the walk, if one did.
 
     Who brings the `order` finds in it what the last batch left there.

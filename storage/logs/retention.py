@@ -69,7 +69,7 @@ class ByAge:
 
 
 @cache
-def policies() -> tuple[RetentionPolicy, ...]:
+def retention_policies() -> tuple[RetentionPolicy, ...]:
     """The built-in policies and those of installed packages, in the order in which they are asked."""
     found = [entry.load()() for entry in sorted(entry_points(group="muster.retention"), key=lambda entry: entry.name)]
     return (BelowStart(), BySize(), ByAge(), *found)

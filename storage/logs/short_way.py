@@ -41,7 +41,7 @@ _LARGEST_DELTA = 0x7FFFFFFE
 _NEVER = -(1 << 63)
 
 
-class ShortWay:
+class AppendFastPath:
     """Appends what needs no closer look, and leaves the rest to `Log.append`."""
 
     # fmt: off
@@ -103,11 +103,11 @@ class ShortWay:
             )
         ):
             return None
-        file = active._file or reshape.opened(active)
+        file = active._file or reshape.open_active(active)
         try:
             file.write((_pack(first, length, epoch), view[MAGIC_AT:]), size, position)
         except OSError as error:
-            raise reshape.write_failed(log, active, error, size) from error
+            raise reshape.undo_failed_write(log, active, error, size) from error
         active.note(last, timestamp, size)
         log.note_end(last + 1, now_ms)
         return _made(Appended, (first, last, -1, log.start_offset))
@@ -173,11 +173,11 @@ class ShortWay:
             end += size
             first = last + 1
         if done:
-            file = reshape.opened(active)
+            file = reshape.open_active(active)
             try:
                 file.write(buffers, end - start, start)
             except OSError as error:
-                raise reshape.write_failed(log, active, error, end - start) from error
+                raise reshape.undo_failed_write(log, active, error, end - start) from error
             active.note_row(first - 1, top, top_offset, end - start, marks)
             log.note_end(first, now_ms)
         return done

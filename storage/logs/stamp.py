@@ -6,10 +6,10 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from muster.storage.disk.files import Buffer
-from muster.storage.producers.control import marker_of
-from muster.storage.producers.state import Marker
+from muster.storage.producers.control import read_marker
+from muster.storage.producers.state import TransactionMarker
 from muster.storage.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
-from muster.storage.records.scan import Head, head_of
+from muster.storage.records.scan import BatchHead, read_head
 from muster.storage.records.validation import Fields
 
 OUTSIDE_CRC = struct.Struct(">qii")
@@ -24,14 +24,14 @@ class Stamped(NamedTuple):
 
     buffers: list[Buffer]
     size: int
-    heads: list[Head]
+    heads: list[BatchHead]
     next_offset: int
     produced: bool
     """Whether any batch comes from an idempotent producer."""
     given: memoryview | None = None
     """Of a follower: what the leader sent, in which the heads have their positions. Then there is one buffer only."""
 
-    def markers(self) -> dict[Head, Marker]:
+    def markers(self) -> dict[BatchHead, TransactionMarker]:
         """What the control batches among them say."""
         if not self.produced:
             return {}
@@ -46,18 +46,20 @@ class Stamped(NamedTuple):
         }
 
 
-def _marker(head: Head, behind_magic: Buffer) -> Marker | None:
+def _marker(head: BatchHead, behind_magic: Buffer) -> TransactionMarker | None:
     whole = memoryview(bytes(MAGIC_AT) + bytes(behind_magic))
-    return marker_of(BatchView._make((*HEADER.unpack_from(whole), head.position, whole)))
+    return read_marker(BatchView._make((*HEADER.unpack_from(whole), head.position, whole)))
 
 
-def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, append_time_ms: int = -1) -> Stamped:
+def stamp_batches(
+    batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, append_time_ms: int = -1
+) -> Stamped:
     """Number the batches from `offset`; base offset and epoch lie outside the checksum, so it stays.
 
     With an append time the largest timestamp changes, and the checksum with it.
     """
     buffers: list[Buffer] = []
-    heads: list[Head] = []
+    heads: list[BatchHead] = []
     total = 0
     produced = False
     for fields, data in batches:
@@ -66,7 +68,7 @@ def stamp(batches: list[tuple[Fields, memoryview]], offset: int, epoch: int, app
             fields, data = _with_append_time(fields, data, append_time_ms)
         buffers.append(OUTSIDE_CRC.pack(offset, fields[1], epoch))
         buffers.append(data[MAGIC_AT:])
-        heads.append(head_of((offset, fields[1], epoch, *fields[3:]), total))
+        heads.append(read_head((offset, fields[1], epoch, *fields[3:]), total))
         offset += fields[6] + 1
         total += size
         produced = produced or fields[9] >= 0
@@ -83,7 +85,7 @@ def _with_append_time(fields: Fields, data: memoryview, append_time_ms: int) -> 
     return marked, memoryview(changed)
 
 
-def as_given(sent: memoryview, heads: list[Head]) -> Stamped:
+def keep_stamps(sent: memoryview, heads: list[BatchHead]) -> Stamped:
     """Some of a follower's batches, side by side in what was sent: offsets, epochs and times as the leader set them."""
     first, last = heads[0], heads[-1]
     piece = sent[first.position : last.end]

@@ -10,7 +10,7 @@ from muster.storage.segments.summaries import Summary
 
 
 @dataclass(slots=True)
-class Recovered:
+class LogRecovery:
     """What opening a log found: bytes cut off its tail, or damage that makes it refuse appends."""
 
     truncated_bytes: int = 0
@@ -32,4 +32,4 @@ class LogState:
     start_offset: int
     producers: ProducerState = field(default_factory=ProducerState)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    recovered: Recovered = field(default_factory=Recovered)
+    recovered: LogRecovery = field(default_factory=LogRecovery)

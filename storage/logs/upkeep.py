@@ -6,9 +6,9 @@ Readers are not blocked: they keep the list of segments that they started with, 
 import logging
 from collections.abc import Sequence
 
-from muster.storage.errors import OffsetOutOfRange
+from muster.storage.errors import OffsetOutsideLog
 from muster.storage.logs.log import Log
-from muster.storage.logs.reshape import begin_at, cut_active, put_down_epochs, remove_newest_first
+from muster.storage.logs.reshape import remove_newest_first, replace_epochs, restart_empty_at, truncate_active
 from muster.storage.logs.retention import BelowStart, LogFacts, RetentionPolicy, SegmentFacts
 from muster.storage.records.scan import BatchFault, walk_headers
 from muster.storage.segments.epochs import LeaderEpochs
@@ -20,7 +20,7 @@ from muster.storage.segments.swap import retire_files
 logger = logging.getLogger("muster.storage")
 
 
-def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int, aged: list[Log] | None = None) -> int:
+def apply_retention(log: Log, asked: Sequence[RetentionPolicy], now_ms: int, aged: list[Log] | None = None) -> int:
     """Remove the oldest segments that a policy gives up, one by one; how many went.
 
     Only the appending thread may roll the segment that it writes. Another one gives `aged`, which gets the log where
@@ -46,7 +46,7 @@ def retain(log: Log, asked: Sequence[RetentionPolicy], now_ms: int, aged: list[L
             if log.failure is not None:
                 break
             logger.info("Removing %s (%d bytes) by %s.", oldest.path(), oldest.size, policy.name)
-            drop_oldest(log, now_ms)
+            drop_oldest_segment(log, now_ms)
         gone += 1
     return gone
 
@@ -63,20 +63,20 @@ def _segment_facts(segment: Segment, now_ms: int) -> SegmentFacts:
     return SegmentFacts(segment.base_offset, segment.next_offset, segment.size, youngest)
 
 
-def drop_oldest(log: Log, now_ms: int) -> None:
+def drop_oldest_segment(log: Log, now_ms: int) -> None:
     """Give up the oldest segment. The log's start moves before anybody can miss the records."""
     oldest, *others = log.segments
-    pin([oldest])
+    open_for_readers([oldest])
     log.start_offset = max(log.start_offset, others[0].base_offset)
     log.segment_list = SegmentList(others)
     log.epochs.cut_start(min(log.start_offset, log.end_offset - 1))
-    retire(log, [oldest], now_ms)
+    retire_segments(log, [oldest], now_ms)
     for name in log.files.names(log.directory):
         if name.endswith(".snapshot") and int(name[:20]) < others[0].base_offset:
             log.files.remove(f"{log.directory}/{name}")
 
 
-def pin(segments: Sequence[Segment]) -> None:
+def open_for_readers(segments: Sequence[Segment]) -> None:
     """Open all that a reader may still need of segments whose files are about to be renamed."""
     for segment in segments:
         segment.file()
@@ -85,7 +85,7 @@ def pin(segments: Sequence[Segment]) -> None:
         segment.pinned = True
 
 
-def retire(log: Log, segments: Sequence[Segment], now_ms: int) -> None:
+def retire_segments(log: Log, segments: Sequence[Segment], now_ms: int) -> None:
     """Rename the files of segments that are no longer listed, to be removed after the topic's delay."""
     paths = retire_files(log.files, log.directory, [segment.base_offset for segment in segments])
     for segment in segments:
@@ -95,7 +95,7 @@ def retire(log: Log, segments: Sequence[Segment], now_ms: int) -> None:
     log.doomed.extend((due, path) for path in paths)
 
 
-def remove_doomed(log: Log, now_ms: int) -> None:
+def unlink_retired_files(log: Log, now_ms: int) -> None:
     """Unlink the renamed files whose delay is over."""
     with log.reshaping:
         due = [path for at_ms, path in log.doomed if at_ms <= now_ms]
@@ -105,18 +105,18 @@ def remove_doomed(log: Log, now_ms: int) -> None:
             log.files.remove(path)
 
 
-def truncate_to(log: Log, offset: int) -> None:
+def truncate_log(log: Log, offset: int) -> None:
     """Cut the log's end off at `offset`, as a follower does when its leader never had the rest (KIP-101).
 
     A batch that reaches past `offset` goes as a whole, though never below the log's start. Producers and epochs are
     as they were there, and nothing behind it counts as committed. All of it is on disk on return: first that the epochs
     end there, so that none is claimed for what comes instead. The recovery point is the caller's to see to, before.
     """
-    offset = cut_point(log, offset)
+    offset = truncation_point(log, offset)
     with log.cuts.cutting():
         epochs = log.epochs.copy()
         if epochs.cut_end(offset):
-            put_down_epochs(log, epochs)
+            replace_epochs(log, epochs)
             log.epochs = epochs
         if offset < log.end_offset:
             _truncate(log, offset)
@@ -134,10 +134,10 @@ def _truncate(log: Log, offset: int) -> None:
         raise log.fence(f"Truncating {log.directory} to {offset} failed: {error.strerror or error}") from error
 
 
-def cut_point(log: Log, offset: int) -> int:
-    """Where `truncate_to` would end the log. OffsetOutOfRange before its start."""
+def truncation_point(log: Log, offset: int) -> int:
+    """Where `truncate_log` would end the log. OffsetOutOfRange before its start."""
     if offset < log.start_offset:
-        raise OffsetOutOfRange(f"Cannot truncate to {offset}, before the log start {log.start_offset}.")
+        raise OffsetOutsideLog(f"Cannot truncate to {offset}, before the log start {log.start_offset}.")
     if offset >= log.end_offset:
         return log.end_offset
     holder = next(segment for segment in reversed(log.segments) if segment.base_offset <= offset)
@@ -162,26 +162,26 @@ def _kept_below(segment: Segment, offset: int) -> int:
 def _cut_files(log: Log, active: Segment, gone: list[Segment], offset: int) -> None:
     if _kept_below(active, offset) < offset:
         # Only the log's start lies there, within a batch or a hole: nothing before it counts, so begin there anew.
-        begin_at(log, offset)
+        restart_empty_at(log, offset)
         return
     head = active.locate(offset)
     remove_newest_first(log, gone)
     log.summaries.pop(active.base_offset, None)
     save_summaries(log.files, log.directory, log.summaries.values())
-    cut_active(log, active, head.position if head else active.size)
+    truncate_active(log, active, head.position if head else active.size)
 
 
-def start_over(log: Log, offset: int) -> None:
+def restart_log(log: Log, offset: int) -> None:
     """Give up all records and begin anew at `offset`, behind which the leader's log begins. On disk on return.
 
     That the log starts there and nothing before it is missed is the caller's to write down, before.
     """
     with log.cuts.cutting():
         if log.epochs.entries:
-            put_down_epochs(log, LeaderEpochs())
+            replace_epochs(log, LeaderEpochs())
             log.epochs = LeaderEpochs()
         try:
-            begin_at(log, offset)
+            restart_empty_at(log, offset)
         except OSError as error:
             raise log.fence(f"Beginning {log.directory} anew at {offset} failed: {error.strerror or error}") from error
         log.start_offset = log.cleaned_to = offset

@@ -4,7 +4,7 @@ import struct
 from typing import Final
 
 from muster.storage.errors import CorruptMessage
-from muster.storage.producers.state import Marker
+from muster.storage.producers.state import TransactionMarker
 from muster.storage.records.batch import BatchView, encode_batch
 
 ABORT: Final = 0
@@ -28,7 +28,7 @@ def encode_marker(
     )
 
 
-def marker_of(batch: BatchView) -> Marker | None:
+def read_marker(batch: BatchView) -> TransactionMarker | None:
     """What a control batch says of a transaction; None for kinds that mean nothing here (KRaft's, newer ones)."""
     records = batch.records()
     if not records or records[0].key is None or len(records[0].key) < _KEY.size:
@@ -39,4 +39,4 @@ def marker_of(batch: BatchView) -> Marker | None:
     value = records[0].value or b""
     if len(value) < _VALUE.size:
         raise CorruptMessage(f"The marker at offset {batch.base_offset} holds no coordinator epoch.")
-    return Marker(kind == ABORT, _VALUE.unpack_from(value)[1])
+    return TransactionMarker(kind == ABORT, _VALUE.unpack_from(value)[1])

@@ -15,7 +15,7 @@ def is_fence(producer_id: int) -> bool:
     return producer_id >= FENCES_FROM
 
 
-class ProducerIds:
+class LocalProducerIds:
     """Hands out ids from a block whose end was made durable before the first of it is given."""
 
     def __init__(self, files: Files, data_dir: str) -> None:

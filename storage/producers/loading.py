@@ -6,11 +6,11 @@ from crc32c import crc32c
 
 from muster.storage.disk.files import read_file
 from muster.storage.errors import CorruptMessage, DataDirectoryError
-from muster.storage.producers.control import marker_of
+from muster.storage.producers.control import read_marker
 from muster.storage.producers.state import ProducerState
 from muster.storage.records.batch import CONTROL_BIT
 from muster.storage.records.scan import BatchFault, walk_headers
-from muster.storage.segments.reading import read_whole
+from muster.storage.segments.reading import read_whole_batch
 from muster.storage.segments.segment import Segment, segment_path
 from muster.storage.segments.txn_index import AbortedEntry, unpack_aborted
 
@@ -30,7 +30,7 @@ def load_producers(segments: list[Segment]) -> ProducerState:
         first -= 1
     for segment in segments[first:]:
         if segment.producers:
-            replay(segment, state)
+            replay_producers(segment, state)
     state.undecided.clear()  # All that is in the log now has been flushed.
     return state
 
@@ -63,14 +63,14 @@ def _snapshot_after(segment: Segment) -> ProducerState | None:
     return None
 
 
-def replay(segment: Segment, state: ProducerState) -> None:
+def replay_producers(segment: Segment, state: ProducerState) -> None:
     """Tell `state` of every batch in the segment, and the segment of the transactions aborted in it."""
     segment.aborted = []
     try:
         for head in walk_headers(segment.file(), 0, segment.size):
             if head.producer_id < 0:
                 continue
-            marker = marker_of(read_whole(segment, head)) if head.attributes & CONTROL_BIT else None
+            marker = read_marker(read_whole_batch(segment, head)) if head.attributes & CONTROL_BIT else None
             done = state.note(head, marker)
             if done and done.aborted:
                 segment.aborted.append(AbortedEntry(*done[:3], state.stable_after(done)))

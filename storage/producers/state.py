@@ -20,7 +20,7 @@ from muster.storage.errors import (
 )
 from muster.storage.producers.ids import is_fence
 from muster.storage.records.batch import CONTROL_BIT, MAX_SEQUENCE, TRANSACTIONAL_BIT
-from muster.storage.records.scan import Head
+from muster.storage.records.scan import BatchHead
 
 OnRecord: TypeAlias = Callable[[int], bool]
 """Whether the group of a fence, by its producer id, may still exist. From any thread."""
@@ -52,7 +52,7 @@ class KnownBatch(NamedTuple):
         return self.last_offset - self.delta
 
 
-class Producer:
+class ProducerEntry:
     """One producer id."""
 
     __slots__ = ("batches", "coordinator_epoch", "epoch", "marked_ms", "txn_first_offset")
@@ -82,7 +82,7 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
-class Marker(NamedTuple):
+class TransactionMarker(NamedTuple):
     """What a control batch says."""
 
     aborted: bool
@@ -95,13 +95,13 @@ class ProducerState:
     __slots__ = ("producers", "undecided")
 
     def __init__(self) -> None:
-        self.producers: dict[int, Producer] = {}
+        self.producers: dict[int, ProducerEntry] = {}
         # Transactions with a marker above the high watermark: first offset -> marker's offset.
         self.undecided: dict[int, int] = {}
 
     # -- checks before an append --------------------------------------------------------------------------
 
-    def check(self, heads: Iterable[Head]) -> KnownBatch | None:
+    def check(self, heads: Iterable[BatchHead]) -> KnownBatch | None:
         """Refuse batches out of order or fenced; a batch that is in the log already is returned instead."""
         heads = list(heads)
         ahead: dict[int, tuple[int, int]] = {}
@@ -124,7 +124,7 @@ class ProducerState:
             ahead[head.producer_id] = head.producer_epoch, last
         return None
 
-    def check_marker(self, producer_id: int, marker: Marker) -> None:
+    def check_marker(self, producer_id: int, marker: TransactionMarker) -> None:
         """TransactionCoordinatorFenced when a newer coordinator has written a marker for this producer."""
         producer = self.producers.get(producer_id)
         if producer and marker.coordinator_epoch < producer.coordinator_epoch:
@@ -133,7 +133,7 @@ class ProducerState:
                 f"expected {producer.coordinator_epoch} or more."
             )
 
-    def _duplicate(self, head: Head) -> KnownBatch | None:
+    def _duplicate(self, head: BatchHead) -> KnownBatch | None:
         producer = self.producers.get(head.producer_id)
         if producer is None or producer.epoch != head.producer_epoch:
             return None
@@ -143,7 +143,7 @@ class ProducerState:
                 return known
         return None
 
-    def _check_epoch(self, head: Head) -> None:
+    def _check_epoch(self, head: BatchHead) -> None:
         producer = self.producers.get(head.producer_id)
         if producer and head.producer_epoch < producer.epoch:
             raise InvalidProducerEpoch(
@@ -151,7 +151,7 @@ class ProducerState:
                 "taken over. This instance must stop."
             )
 
-    def _check_order(self, head: Head, ahead: tuple[int, int] | None) -> None:
+    def _check_order(self, head: BatchHead, ahead: tuple[int, int] | None) -> None:
         self._check_epoch(head)
         producer = self.producers.get(head.producer_id)
         if producer and producer.txn_first_offset >= 0 and not head.attributes & TRANSACTIONAL_BIT:
@@ -177,13 +177,13 @@ class ProducerState:
 
     # -- what an append or a replay tells -----------------------------------------------------------------
 
-    def note(self, head: Head, marker: Marker | None = None) -> CompletedTransaction | None:
+    def note(self, head: BatchHead, marker: TransactionMarker | None = None) -> CompletedTransaction | None:
         """Take a batch of the log into account; the transaction that it ended, if it did."""
         if head.producer_id < 0:
             return None
         producer = self.producers.get(head.producer_id)
         if producer is None:
-            producer = self.producers[head.producer_id] = Producer(head.producer_epoch)
+            producer = self.producers[head.producer_id] = ProducerEntry(head.producer_epoch)
         elif producer.epoch != head.producer_epoch:
             producer.epoch = head.producer_epoch
             producer.batches = ()
@@ -197,7 +197,9 @@ class ProducerState:
             producer.txn_first_offset = head.base_offset
         return None
 
-    def _note_marker(self, head: Head, producer: Producer, marker: Marker | None) -> CompletedTransaction | None:
+    def _note_marker(
+        self, head: BatchHead, producer: ProducerEntry, marker: TransactionMarker | None
+    ) -> CompletedTransaction | None:
         if marker is None:
             return None
         producer.coordinator_epoch = marker.coordinator_epoch
@@ -265,7 +267,7 @@ class ProducerState:
             )
         for fields in _SNAPSHOT_ENTRY.iter_unpack(data[size:]):
             number, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
-            producer = state.producers[number] = Producer(epoch)
+            producer = state.producers[number] = ProducerEntry(epoch)
             if sequence >= 0:
                 producer.batches = (KnownBatch(sequence, offset, delta, timestamp),)
             producer.marked_ms = timestamp

@@ -8,29 +8,29 @@ from crc32c import crc32c
 
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER, HEADER_SIZE, LENGTH_OVERHEAD
-from muster.storage.records.scan import Head, head_fault, head_of
+from muster.storage.records.scan import BatchHead, find_head_fault, read_head
 
 _ANY_SIZE = 1 << 62
 
 
-def whole_batches(view: memoryview) -> list[Head]:
+def whole_batches(view: memoryview) -> list[BatchHead]:
     """The whole batches at the front of an answer; half a one at its end is left out, for fetches cut there.
 
     CorruptMessage when any of them is damaged, when their order is not that of a log, or when there is none.
     """
-    heads: list[Head] = []
+    heads: list[BatchHead] = []
     at, total = 0, len(view)
     follows, epoch = -(1 << 63), -1
     while at + HEADER_SIZE <= total:
         fields = HEADER.unpack_from(view, at)
-        why = head_fault(fields, _ANY_SIZE)
+        why = find_head_fault(fields, _ANY_SIZE)
         end = at + fields[1] + LENGTH_OVERHEAD
         if not why and end > total:
             break
         why = why or _fault(fields, view[at:end], follows, epoch)
         if why:
             raise CorruptMessage(f"The leader's answer is damaged at byte {at} of {total}: {why}. Fetch it again.")
-        heads.append(head_of(fields, at))
+        heads.append(read_head(fields, at))
         follows, epoch, at = fields[0] + fields[6] + 1, fields[2], end
     if not heads:
         raise CorruptMessage(f"The leader's answer of {total} bytes holds no whole record batch. Fetch it again.")

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from muster.storage.errors import CorruptMessage, InvalidRecord
-from muster.storage.records.body import NewRecord, decode_body, encode_body, whereabouts
+from muster.storage.records.body import NewRecord, decode_body, describe_place, encode_body
 from muster.storage.records.compression import codec_name, codec_number, compress, decompress
 from muster.storage.records.legacy import legacy_records
-from muster.storage.records.varint import naturals, varint
+from muster.storage.records.varint import natural_varints, varint
 from muster.storage.types import Record
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -151,7 +151,7 @@ def encode_batch(
         max_timestamp = log_append_time_ms
         attributes |= LOG_APPEND_TIME_BIT
     body = compress(codec, encode_body(records, deltas, base_timestamp), level) if records else b""
-    return seal(
+    return seal_batch(
         (base_offset, leader_epoch, attributes, last_delta, base_timestamp, max_timestamp),
         (producer_id, producer_epoch, base_sequence),
         len(records),
@@ -161,10 +161,10 @@ def encode_batch(
 
 def encode_turn(records: Sequence[KeyAndValue], timestamp_ms: int) -> bytes:
     """What `encode_batch` makes of records of one time that have a key and no headers, such as committed offsets."""
-    body = b"".join(framed(records, naturals()))
+    body = b"".join(frame_records(records, natural_varints()))
     # Most are small, and there are many: a call more would be felt.
     stamp = (0, -1, 0, max(len(records) - 1, 0), timestamp_ms, timestamp_ms)
-    return seal(stamp, (-1, -1, -1), len(records), body)
+    return seal_batch(stamp, (-1, -1, -1), len(records), body)
 
 
 def encode_written(
@@ -176,32 +176,32 @@ def encode_written(
     transactional: bool = False,
 ) -> bytes:
     """The same of a producer: its id, its epoch, and the sequence of the first record."""
-    body = b"".join(framed(records, naturals()))
+    body = b"".join(frame_records(records, natural_varints()))
     attributes = codec_number(codec) | TRANSACTIONAL_BIT * transactional
     stamp = (0, -1, attributes, max(len(records) - 1, 0), timestamp_ms, timestamp_ms)
-    return seal(stamp, producer, len(records), compress(codec, body))
+    return seal_batch(stamp, producer, len(records), compress(codec, body))
 
 
 class TurnBody:
     """A turn's made in pieces: a batch of very many records takes its time, and others may have turns in between."""
 
     def __init__(self) -> None:
-        self._deltas = naturals()
+        self._deltas = natural_varints()
         self._pieces: list[bytes] = []
         self._count = 0
 
     def add(self, records: Sequence[KeyAndValue]) -> None:
         """These come behind the others."""
-        self._pieces.append(b"".join(framed(records, self._deltas)))
+        self._pieces.append(b"".join(frame_records(records, self._deltas)))
         self._count += len(records)
 
     def sealed(self, timestamp_ms: int) -> bytes:
         """The batch of all that was added."""
         stamp = (0, -1, 0, max(self._count - 1, 0), timestamp_ms, timestamp_ms)
-        return seal(stamp, (-1, -1, -1), self._count, b"".join(self._pieces))
+        return seal_batch(stamp, (-1, -1, -1), self._count, b"".join(self._pieces))
 
 
-def framed(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> list[bytes]:
+def frame_records(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> list[bytes]:
     """The bytes of a batch's records, in many parts; each record takes the next of the offset deltas."""
     parts: list[bytes] = []
     key_size = value_size = delta_size = -1
@@ -218,7 +218,9 @@ def framed(records: Sequence[KeyAndValue], deltas: Iterator[bytes]) -> list[byte
     return parts
 
 
-def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, int], count: int, body: bytes) -> bytes:
+def seal_batch(
+    stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, int], count: int, body: bytes
+) -> bytes:
     """Put a header with length and checksum before the (compressed) records.
 
     `stamp` is base offset, leader epoch, attributes, last offset delta, base and max timestamp;
@@ -234,7 +236,7 @@ def seal(stamp: tuple[int, int, int, int, int, int], producer: tuple[int, int, i
 def lost_records(first_offset: int, next_offset: int, leader_epoch: int) -> bytes:
     """A batch without records in the place of those from `first_offset` to `next_offset` (exclusive)."""
     delta = next_offset - first_offset - 1
-    return seal((first_offset, leader_epoch, 0, delta, _LOST_TIMESTAMP, -1), (-1, -1, -1), 0, b"")
+    return seal_batch((first_offset, leader_epoch, 0, delta, _LOST_TIMESTAMP, -1), (-1, -1, -1), 0, b"")
 
 
 # A base timestamp that no producer gives: -1 says that a batch has none.
@@ -304,7 +306,7 @@ def decode_records(data: bytes | memoryview, from_offset: int = 0) -> Iterator[R
             if batch.last_offset < from_offset or batch.control:
                 continue
             if not batch.crc_ok:
-                raise wrong_checksum(batch)
+                raise checksum_error(batch)
             records = decode_batch(batch)
             if batch.base_offset >= from_offset:
                 yield from records
@@ -314,7 +316,7 @@ def decode_records(data: bytes | memoryview, from_offset: int = 0) -> Iterator[R
                 yield record
 
 
-def wrong_checksum(batch: BatchView) -> CorruptMessage:
+def checksum_error(batch: BatchView) -> CorruptMessage:
     return CorruptMessage(
         f"The batch at byte {batch.position} (offsets {batch.base_offset} to {batch.last_offset}) carries checksum "
         f"{batch.crc}, but its bytes give {crc32c(batch.data[ATTRIBUTES_AT:])}. Send or copy it again."
@@ -346,4 +348,4 @@ def record_bytes(batch: BatchView) -> bytes:
 
 
 def _where(batch: BatchView) -> str:
-    return whereabouts(batch.position, batch.base_offset)
+    return describe_place(batch.position, batch.base_offset)

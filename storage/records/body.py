@@ -43,7 +43,7 @@ def encode_body(records: Sequence[NewRecord], deltas: Sequence[int], base_timest
     return b"".join(parts)
 
 
-def whereabouts(position: int, base_offset: int) -> str:
+def describe_place(position: int, base_offset: int) -> str:
     """A batch as errors name it: where it lies in its file, and the offset it begins with."""
     return f"The batch at byte {position} (base offset {base_offset})"
 
@@ -75,7 +75,8 @@ def decode_body(  # noqa: PLR0912, PLR0915
         end = at + (size >> 1)
         if size & 1 or end > total:
             raise CorruptMessage(
-                f"{whereabouts(position, base_offset)} has a record longer than the {total - at} bytes that are left."
+                f"{describe_place(position, base_offset)} has a record longer than the "
+                f"{total - at} bytes that are left."
             )
         at += 2  # attributes, which are unused, and the first byte of the timestamp
         delta = data[at - 1]
@@ -128,7 +129,7 @@ def decode_body(  # noqa: PLR0912, PLR0915
             at += 1
         if at != end:
             raise CorruptMessage(
-                f"{whereabouts(position, base_offset)} has a record whose length is off by {end - at} bytes."
+                f"{describe_place(position, base_offset)} has a record whose length is off by {end - at} bytes."
             )
         add(new(kind, (base_offset + ((delta >> 1) ^ -(delta & 1)), timestamp, key, value, headers)))
     return out, at

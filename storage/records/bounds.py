@@ -37,14 +37,14 @@ def record_bounds(
     Raises CorruptMessage where records do not end with their batch, IndexError where the data ends before they do.
     """
     bounds = _Bounds()
-    for run, alike in neighbours(batches, bodies):
+    for run, alike in group_neighbours(batches, bodies):
         of_run = batches[run.start : run.stop], bodies[run.start : run.stop]
         if not (alike and _walk_alike(data, raw, *of_run, bounds)):
             _walk_each(data, raw, *of_run, bounds)
     return bounds.joined()
 
 
-def varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
+def read_varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     """The zigzag varints at these places, and where each ends.
 
     Where all have one byte, or all have two, as is usual for neighbours, they are read without looking for exceptions.
@@ -74,7 +74,7 @@ def varints(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     return (value >> 1) & 0x7FFFFFFFFFFFFFFF ^ -(value & 1), at
 
 
-def neighbours(batches: Sequence[BatchView], bodies: Sequence[Body]) -> Iterator[tuple[range, bool]]:
+def group_neighbours(batches: Sequence[BatchView], bodies: Sequence[Body]) -> Iterator[tuple[range, bool]]:
     """Neighbours with as many records in as many bytes (where values are of one length, so are all records), or
     neighbours none of which is like the next; and which of both they are."""
     sizes = [(batch.count, end - start) for batch, (start, end) in zip(batches, bodies, strict=True)]
@@ -160,7 +160,7 @@ def _lengths(raw: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
     # A record has more than one byte behind its length, so that the next byte is there whether it counts or not.
     second = raw[at + 1]
     if ((second >= 0x80) & more).any():
-        values, begin = varints(raw, at)
+        values, begin = read_varints(raw, at)
         return begin, (values << 1) ^ (values >> 63)
     return at + 1 + more, (length & 0x7F) | (second.astype(np.int64) << 7) * more
 

@@ -19,7 +19,7 @@ _INLINE = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class RecordColumns:
     """Records by their place in `data`. A negative length stands for null."""
 
     data: Buffer
@@ -42,7 +42,7 @@ class Columns:
         return bytes(self.data[int(start) : int(start + length)]) if length >= 0 else None
 
 
-def to_arrow(columns: Columns) -> Any:
+def to_arrow(columns: RecordColumns) -> Any:
     """A `pyarrow.Table` of offset, timestamp (ms), key and value, without copying keys and values.
 
     ImportError without pyarrow. Headers are left in `columns.headers`.

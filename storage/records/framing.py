@@ -11,8 +11,8 @@ import numpy as np
 
 from muster.storage.errors import CorruptMessage, InvalidRecord
 from muster.storage.records.batch import HEADER_SIZE, BatchView
-from muster.storage.records.bounds import Bytes, record_bounds, varints
-from muster.storage.records.look import AT_ONCE_BYTES, see, walk
+from muster.storage.records.bounds import Bytes, read_varints, record_bounds
+from muster.storage.records.look import AT_ONCE_BYTES, check_body, walk_records
 
 _FEWEST = 8
 """Records that are walked as quickly as they are compared."""
@@ -42,7 +42,7 @@ class Framing(NamedTuple):
     """Where the masked bytes go."""
 
 
-class Kind(NamedTuple):
+class FramingKind(NamedTuple):
     """Bodies framed alike, from the one that was met: the bits of it that say where its records' fields lie."""
 
     records: int
@@ -63,7 +63,7 @@ class Framings:
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Framing] = {}
-        self._kinds: list[Kind] = []
+        self._kinds: list[FramingKind] = []
         self._room = np.empty(AT_ONCE_BYTES, np.uint8)
         # By size, count and the length of the first record: where values differ in length that seldom comes twice.
         self._missed: dict[tuple[int, int, bytes], int] = {}
@@ -87,7 +87,7 @@ class Framings:
         body = bytes(view[HEADER_SIZE:])
         self.walked += count
         try:
-            reach_ms = (see(body, count).farthest + 1) >> 1
+            reach_ms = (check_body(body, count).farthest + 1) >> 1
         except InvalidRecord:
             return False
         if size <= AT_ONCE_BYTES:
@@ -98,7 +98,7 @@ class Framings:
         """As `sound`, without what only pays for many records."""
         self.walked += count
         try:
-            end, farthest, _ = walk(body, 0, 0, count)
+            end, farthest, _ = walk_records(body, 0, 0, count)
         except (IndexError, CorruptMessage, InvalidRecord):
             return False
         return end == len(body) and past_ms >= (farthest + 1) >> 1 <= future_ms
@@ -122,21 +122,21 @@ class Framings:
             self._keep(len(body), count, kind)
             self._kinds = [kind, *self._kinds][:MOST_KINDS]
 
-    def _keep(self, size: int, count: int, kind: Kind) -> Framing:
+    def _keep(self, size: int, count: int, kind: FramingKind) -> Framing:
         if len(self._known) >= MOST_KNOWN:
             self._known.clear()
         framing = self._known[size, count] = kind.framing(count, self._room)
         return framing
 
 
-def kind_of(body: bytes, count: int) -> Kind | None:
+def kind_of(body: bytes, count: int) -> FramingKind | None:
     """The kind of a sound body; None where there are headers, whose places differ in more than that."""
     raw = np.frombuffer(body, np.uint8)
     batch = BatchView(0, 0, 0, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count, 0, memoryview(b""))
     starts, ends = record_bounds(body, raw, (batch,), ((0, len(body)),))
-    deltas_at = varints(raw, starts + 1)[1]
-    key_lengths, keys_at = varints(raw, varints(raw, deltas_at)[1])
-    value_lengths, values_at = varints(raw, keys_at + np.maximum(key_lengths, 0))
+    deltas_at = read_varints(raw, starts + 1)[1]
+    key_lengths, keys_at = read_varints(raw, read_varints(raw, deltas_at)[1])
+    value_lengths, values_at = read_varints(raw, keys_at + np.maximum(key_lengths, 0))
     if (values_at + np.maximum(value_lengths, 0) + 1 != ends).any():
         return None
     mask = np.full(len(body), 0xFF, np.uint8)
@@ -147,4 +147,4 @@ def kind_of(body: bytes, count: int) -> Kind | None:
         for start, length in zip(at.tolist(), lengths.tolist(), strict=True):
             mask[start : start + max(length, 0)] = 0
     widest = int((deltas_at - starts).max()) - 1
-    return Kind(count, mask, raw & mask, ends.tolist(), 1 << (7 * widest - 1))
+    return FramingKind(count, mask, raw & mask, ends.tolist(), 1 << (7 * widest - 1))

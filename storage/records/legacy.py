@@ -27,7 +27,7 @@ def legacy_records(view: memoryview, at: int) -> tuple[list[Record], int]:
     message = read_message(view, at)
     if message is None:
         return [], len(view)
-    return unwrap(message), message[1]
+    return unwrap_message(message), message[1]
 
 
 def read_message(view: memoryview, at: int) -> Message | None:
@@ -57,7 +57,7 @@ def read_message(view: memoryview, at: int) -> Message | None:
     return offset, end, magic, attributes, timestamp, key, value
 
 
-def unwrap(message: Message) -> list[Record]:
+def unwrap_message(message: Message) -> list[Record]:
     """The records in a message: itself, or those inside a compressed wrapper."""
     offset, _, magic, attributes, timestamp, key, value = message
     codec = attributes & _CODEC_MASK
@@ -87,7 +87,7 @@ def _inner(view: memoryview, offset: int) -> list[Record]:
         message = read_message(view, at)
         if message is None or message[3] & _CODEC_MASK:
             raise CorruptMessage(f"The compressed message at offset {offset} holds no whole messages.")
-        records += unwrap(message)
+        records += unwrap_message(message)
         at = message[1]
     if not records:
         raise CorruptMessage(f"The compressed message at offset {offset} is empty.")

@@ -14,7 +14,7 @@ from muster.storage.errors import CorruptMessage, InvalidRecord, InvalidTimestam
 from muster.storage.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
 from muster.storage.records.compression import codec_name, decompress
 from muster.storage.records.headers import decode_headers
-from muster.storage.records.together import MOST_RECORDS, Seen, see_together
+from muster.storage.records.together import MOST_RECORDS, WalkedRecords, check_records_together
 from muster.storage.records.validation import Fields
 from muster.storage.records.varint import read_unsigned
 
@@ -40,9 +40,9 @@ _RATIO = 100
 _glance = struct.Struct(">8xi9xh34xi").unpack_from
 
 
-def takes_time(batches: Buffer, settings: TopicSettings) -> bool:
+def needs_thread(batches: Buffer, settings: TopicSettings) -> bool:
     """Whether the look at an append takes so long that a loop should leave it to a thread."""
-    if not looks(settings):
+    if not validates_records(settings):
         return False
     size = len(batches)
     if size > AT_ONCE_BYTES:
@@ -53,7 +53,7 @@ def takes_time(batches: Buffer, settings: TopicSettings) -> bool:
     return bool(attributes & CODEC_MASK) or count > AT_ONCE_RECORDS or length + LENGTH_OVERHEAD < size
 
 
-def looks(settings: TopicSettings) -> bool:
+def validates_records(settings: TopicSettings) -> bool:
     """Whether batches for the topic are looked into at all. A compacted log has to know that each record has a key."""
     return settings.validate_records == "full" or settings.compacted
 
@@ -61,8 +61,8 @@ def looks(settings: TopicSettings) -> bool:
 def check_records(batches: list[tuple[Fields, memoryview]], settings: TopicSettings, now_ms: int) -> None:
     """InvalidRecord for a batch whose records cannot be read or lack a key they need; InvalidTimestamp."""
     for fields, data in batches:
-        body = unpacked(fields, data, settings)
-        seen = see(body, fields[12])
+        body = unpack_records(fields, data, settings)
+        seen = check_body(body, fields[12])
         if seen.keyless >= 0 and settings.compacted:
             _refuse_keyless(fields, data)
         oldest = now_ms - settings.message_timestamp_before_max_ms
@@ -72,7 +72,7 @@ def check_records(batches: list[tuple[Fields, memoryview]], settings: TopicSetti
             _check_each_timestamp(fields, data, oldest, youngest)
 
 
-def unpacked(fields: Fields, data: memoryview, settings: TopicSettings) -> bytes:
+def unpack_records(fields: Fields, data: memoryview, settings: TopicSettings) -> bytes:
     """The records of a batch; InvalidRecord where the codec cannot make sense of them, or makes too many."""
     codec, packed = codec_name(fields[5] & CODEC_MASK), data[HEADER_SIZE:]
     if codec == "none":
@@ -84,24 +84,24 @@ def unpacked(fields: Fields, data: memoryview, settings: TopicSettings) -> bytes
         raise InvalidRecord(f"The records of a batch cannot be unpacked: {error}") from None
 
 
-def see(body: bytes, count: int) -> Seen:
+def check_body(body: bytes, count: int) -> WalkedRecords:
     """Whether `body` is `count` records, numbered from 0, and nothing else; InvalidRecord where it is not."""
     if not 0 <= count <= len(body) // SMALLEST_RECORD:
         raise InvalidRecord(
             f"A batch claims {count} records in {len(body)} bytes; each takes {SMALLEST_RECORD} at least."
         )
-    seen = see_together(body, count) if _ARRAYS_FROM <= count <= MOST_RECORDS else None
-    return seen or see_each(body, count)
+    seen = check_records_together(body, count) if _ARRAYS_FROM <= count <= MOST_RECORDS else None
+    return seen or check_each_record(body, count)
 
 
-def see_each(body: bytes, count: int) -> Seen:
-    """`see`, one record after the other: what it says of a batch is what counts."""
+def check_each_record(body: bytes, count: int) -> WalkedRecords:
+    """`check_body`, one record after the other: what it says of a batch is what counts."""
     at = farthest = place = 0
     keyless = -1
     try:
         while place < count:
             until = min(place + _STRETCH, count)
-            at, farther, without = walk(body, at, place, until)
+            at, farther, without = walk_records(body, at, place, until)
             farthest = max(farthest, farther)
             keyless = without if keyless < 0 else keyless
             place = until
@@ -113,11 +113,11 @@ def see_each(body: bytes, count: int) -> Seen:
         raise InvalidRecord(str(error)) from None
     if at != len(body):
         raise InvalidRecord(f"A batch has {len(body) - at} bytes behind its {count} records.")
-    return Seen(farthest, keyless)
+    return WalkedRecords(farthest, keyless)
 
 
 # One flat loop: a call per field would double the time that a record takes.
-def walk(body: bytes, at: int, first: int, until: int) -> tuple[int, int, int]:  # noqa: PLR0912, PLR0915
+def walk_records(body: bytes, at: int, first: int, until: int) -> tuple[int, int, int]:  # noqa: PLR0912, PLR0915
     """Walk records `first` to `until`: where they end, the farthest timestamp, the first without a key (or -1)."""
     farthest, keyless = 0, -1
     total = len(body)

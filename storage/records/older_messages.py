@@ -14,9 +14,9 @@ from muster.storage.records.batch import (
     MAGIC,
     MAGIC_AT,
     BatchView,
+    checksum_error,
     record_bytes,
     view_at,
-    wrong_checksum,
 )
 from muster.storage.records.legacy import legacy_records
 from muster.storage.records.varint import read_varint
@@ -30,7 +30,7 @@ _APPEND_TIME: Final = b"\1\x08"
 _NULL: Final = _INT32.pack(-1)
 
 
-def as_older(data: bytes | memoryview, magic: int, from_offset: int, most: int) -> tuple[bytes, int]:
+def convert_down(data: bytes | memoryview, magic: int, from_offset: int, most: int) -> tuple[bytes, int]:
     """The messages from `from_offset` on in magic 0 or 1, and the offset behind them.
 
     At most `most` bytes, but one message at least, if `data` has one; without any the offset lies behind what was read.
@@ -42,7 +42,7 @@ def as_older(data: bytes | memoryview, magic: int, from_offset: int, most: int) 
         if record is None:
             reached = max(reached, behind)
             continue
-        entry = message(record, magic, stamped=stamped)
+        entry = encode_message(record, magic, stamped=stamped)
         if out and len(entry) > room:
             break
         out.append(entry)
@@ -53,7 +53,7 @@ def as_older(data: bytes | memoryview, magic: int, from_offset: int, most: int) 
     return b"".join(out), reached
 
 
-def message(record: Record, magic: int, *, stamped: bool) -> bytes:
+def encode_message(record: Record, magic: int, *, stamped: bool) -> bytes:
     """One message; `stamped` by the log, rather than by its producer (magic 1 only)."""
     head = _APPEND_TIME if stamped and magic else _HEADS[magic]
     body = b"".join(
@@ -82,7 +82,7 @@ def _found(view: memoryview, from_offset: int) -> Iterator[tuple[bool, Record | 
         at += batch.size
         if batch.last_offset >= from_offset and not batch.control:
             if not batch.crc_ok:
-                raise wrong_checksum(batch)
+                raise checksum_error(batch)
             stamped = bool(batch.attributes & LOG_APPEND_TIME_BIT)
             for record in _one_by_one(batch):
                 if record.offset >= from_offset:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import HEADER_SIZE, SMALLEST_RECORD, BatchView
-from muster.storage.records.bounds import Body, Bytes, Numbers, neighbours, record_bounds, varints
-from muster.storage.records.columns import Columns
+from muster.storage.records.bounds import Body, Bytes, Numbers, group_neighbours, read_varints, record_bounds
+from muster.storage.records.columns import RecordColumns
 from muster.storage.records.compression import decompress
 from muster.storage.records.headers import decode_headers
 from muster.storage.types import Headers
@@ -31,7 +31,7 @@ UNPACKED_BYTES = 64 << 20
 
 def decode_runs(
     data: Buffer, batches: Sequence[BatchView], most_bytes: int = UNPACKED_BYTES
-) -> Iterator[tuple[Columns, Sequence[BatchView]]]:
+) -> Iterator[tuple[RecordColumns, Sequence[BatchView]]]:
     """The records of several batches of `data` as one run, or as several where compressed ones unpack to more.
 
     `batches` are what `read_batches(data)` gave, or some of them. Raises CorruptMessage when count, lengths or codec of
@@ -61,19 +61,19 @@ def _unpacked(batches: Sequence[BatchView], most_bytes: int) -> Iterator[tuple[l
     yield parts, of_parts
 
 
-def _decode(data: Buffer, batches: Sequence[BatchView], bodies: Sequence[Body]) -> Columns:
+def _decode(data: Buffer, batches: Sequence[BatchView], bodies: Sequence[Body]) -> RecordColumns:
     for batch, body in zip(batches, bodies, strict=True):
         _check_count(batch, body)
     raw = np.frombuffer(data, np.uint8)
     pieces = []
     try:
-        for run, alike in neighbours(batches, bodies):
+        for run, alike in group_neighbours(batches, bodies):
             of_run = batches[run.start : run.stop], bodies[run.start : run.stop]
             columns = _decode_alike(data, raw, *of_run) if alike else None
             pieces.append(columns or _decode_each(data, raw, *of_run))
     except IndexError:
         raise CorruptMessage("A batch ends in the middle of a record.") from None
-    return _joined(data, pieces)
+    return _join_columns(data, pieces)
 
 
 def _check_count(batch: BatchView, body: Body) -> None:
@@ -87,7 +87,7 @@ def _check_count(batch: BatchView, body: Body) -> None:
         )
 
 
-def _joined(data: Buffer, pieces: Sequence[Columns]) -> Columns:
+def _join_columns(data: Buffer, pieces: Sequence[RecordColumns]) -> RecordColumns:
     if len(pieces) == 1:
         return pieces[0]
 
@@ -99,7 +99,7 @@ def _joined(data: Buffer, pieces: Sequence[Columns]) -> Columns:
     for piece in pieces:
         headers |= {before + place: found for place, found in piece.headers.items()}
         before += len(piece.offsets)
-    return Columns(
+    return RecordColumns(
         data,
         joined("offsets"),
         joined("timestamps_ms"),
@@ -111,11 +111,11 @@ def _joined(data: Buffer, pieces: Sequence[Columns]) -> Columns:
     )
 
 
-def _decode_each(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies: Sequence[Body]) -> Columns:
+def _decode_each(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies: Sequence[Body]) -> RecordColumns:
     return _gathered(data, raw, batches, *record_bounds(data, raw, batches, bodies))
 
 
-def _gathered(data: Buffer, raw: Bytes, batches: Sequence[BatchView], starts: Numbers, ends: Numbers) -> Columns:
+def _gathered(data: Buffer, raw: Bytes, batches: Sequence[BatchView], starts: Numbers, ends: Numbers) -> RecordColumns:
     """Every field of every record, all records at once; they begin behind their length, and end, at these places."""
     counts_of = np.array([batch.count for batch in batches], np.int64)
 
@@ -127,7 +127,7 @@ def _gathered(data: Buffer, raw: Bytes, batches: Sequence[BatchView], starts: Nu
         fields.stamps[np.repeat([batch.log_append_time for batch in batches], counts_of)] = 0
     offsets = fields.deltas + by_record([batch.base_offset for batch in batches])
     timestamps = fields.stamps + by_record([_base_time(batch) for batch in batches])
-    return Columns(data, offsets, timestamps, *fields[2:])
+    return RecordColumns(data, offsets, timestamps, *fields[2:])
 
 
 class _Fields(NamedTuple):
@@ -147,12 +147,12 @@ def _read_fields(data: Buffer, raw: Bytes, starts: Numbers, ends: Numbers) -> _F
 
     `raw` is `data` as an array. Raises CorruptMessage, and IndexError where the data ends too early.
     """
-    stamps, at = varints(raw, starts + 1)  # Behind the attributes, which are unused.
-    deltas, at = varints(raw, at)
-    key_lengths, key_starts = varints(raw, at)
-    value_lengths, value_starts = varints(raw, key_starts + np.maximum(key_lengths, 0))
+    stamps, at = read_varints(raw, starts + 1)  # Behind the attributes, which are unused.
+    deltas, at = read_varints(raw, at)
+    key_lengths, key_starts = read_varints(raw, at)
+    value_lengths, value_starts = read_varints(raw, key_starts + np.maximum(key_lengths, 0))
     counts_at = value_starts + np.maximum(value_lengths, 0)
-    counts, at = varints(raw, counts_at)
+    counts, at = read_varints(raw, counts_at)
     wrong = (counts < 0) | ((counts == 0) & (at != ends))
     if wrong.any():
         raise CorruptMessage(f"The record at byte {int(starts[wrong.argmax()])} has lengths that do not add up.")
@@ -176,7 +176,9 @@ def _base_time(batch: BatchView) -> int:
     return batch.max_timestamp if batch.log_append_time else batch.base_timestamp
 
 
-def _decode_alike(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies: Sequence[Body]) -> Columns | None:
+def _decode_alike(
+    data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies: Sequence[Body]
+) -> RecordColumns | None:
     """The first batch's columns, moved for each of the others; None if they have other bytes between keys and values.
 
     All have as many records in as many bytes.
@@ -188,7 +190,7 @@ def _decode_alike(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies
         return None
     bodies_at = np.array([begin for begin, _ in bodies], np.int64)
     stamps_at = first_starts + 1
-    behind_stamps = varints(raw, stamps_at)[1]
+    behind_stamps = read_varints(raw, stamps_at)[1]
     if not _framed_alike(raw, bodies[0], bodies_at, _significant(bodies[0], first, stamps_at, behind_stamps)):
         return None
 
@@ -200,8 +202,8 @@ def _decode_alike(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies
     base_offsets = np.array([batch.base_offset for batch in batches], np.int64)
     times = np.repeat(np.array([_base_time(batch) for batch in batches], np.int64), batches[0].count)
     if not stamped:
-        times += varints(raw, moved(stamps_at, further))[0]
-    return Columns(
+        times += read_varints(raw, moved(stamps_at, further))[0]
+    return RecordColumns(
         data,
         moved(first.offsets - batches[0].base_offset, base_offsets),
         times,
@@ -213,7 +215,7 @@ def _decode_alike(data: Buffer, raw: Bytes, batches: Sequence[BatchView], bodies
     )
 
 
-def _significant(body: Body, columns: Columns, stamps_at: Numbers, behind_stamps: Numbers) -> Bytes:
+def _significant(body: Body, columns: RecordColumns, stamps_at: Numbers, behind_stamps: Numbers) -> Bytes:
     """Which bits of a batch's body say where its keys and values lie: a mask for each byte.
 
     What is in keys and values does not, nor do attributes, which are unused, nor the value of a time stamp.
@@ -241,10 +243,10 @@ def _framed_alike(raw: Bytes, first: Body, bodies_at: Numbers, significant: Byte
     """Whether all bodies have the first one's bits where they are significant."""
     places = np.flatnonzero(significant)
     expected = raw[first[0] + places]
-    return not ((_taken(raw, bodies_at, places, len(significant)) ^ expected) & significant[places]).any()
+    return not ((_take_bytes(raw, bodies_at, places, len(significant)) ^ expected) & significant[places]).any()
 
 
-def _taken(raw: Bytes, bodies_at: Numbers, places: Numbers, size: int) -> Bytes:
+def _take_bytes(raw: Bytes, bodies_at: Numbers, places: Numbers, size: int) -> Bytes:
     """The bytes at these places of each body, a row for each."""
     taken: Bytes
     strides = np.diff(bodies_at)

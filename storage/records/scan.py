@@ -18,7 +18,7 @@ _HEADERS_CHUNK = 64 << 10
 _NO_EPOCH = -1
 
 
-class Head(NamedTuple):
+class BatchHead(NamedTuple):
     """A batch's place in the file and the header fields that the log needs."""
 
     position: int
@@ -71,7 +71,7 @@ class Order:
         return None
 
 
-def head_fault(fields: tuple[int, ...], left: int) -> str | None:
+def find_head_fault(fields: tuple[int, ...], left: int) -> str | None:
     """Why these header fields cannot start a batch that ends within `left` bytes."""
     if fields[1] < HEADER_SIZE - LENGTH_OVERHEAD:
         return f"its length is {fields[1]}, expected at least {HEADER_SIZE - LENGTH_OVERHEAD}"
@@ -82,9 +82,9 @@ def head_fault(fields: tuple[int, ...], left: int) -> str | None:
     return None
 
 
-def head_of(fields: tuple[int, ...], position: int) -> Head:
+def read_head(fields: tuple[int, ...], position: int) -> BatchHead:
     base_offset = fields[0]
-    return Head(
+    return BatchHead(
         position,
         fields[1] + LENGTH_OVERHEAD,
         base_offset,
@@ -99,7 +99,7 @@ def head_of(fields: tuple[int, ...], position: int) -> Head:
     )
 
 
-def walk_headers(file: File, start: int, end: int, order: Order | None = None) -> Iterator[Head]:
+def walk_headers(file: File, start: int, end: int, order: Order | None = None) -> Iterator[BatchHead]:
     """The batches of [start, end) by their headers. Raises BatchFault where they stop making sense."""
     position = start
     chunk = memoryview(b"")
@@ -115,14 +115,14 @@ def walk_headers(file: File, start: int, end: int, order: Order | None = None) -
             if len(chunk) < HEADER_SIZE:
                 raise BatchFault(position, f"{len(chunk)} bytes are left, too few for a batch")
         fields = HEADER.unpack_from(chunk, at)
-        why = head_fault(fields, end - position) or (order and order.fault(fields))
+        why = find_head_fault(fields, end - position) or (order and order.fault(fields))
         if why:
             raise BatchFault(position, why)
-        yield head_of(fields, position)
+        yield read_head(fields, position)
         position += fields[1] + LENGTH_OVERHEAD
 
 
-def walk_checked(file: File, start: int, end: int, order: Order) -> Iterator[Head]:
+def walk_checked(file: File, start: int, end: int, order: Order) -> Iterator[BatchHead]:
     """The batches of [start, end), each with its checksum checked. Raises BatchFault at the first bad one."""
     buffer = memoryview(bytearray(min(_CHUNK, max(end - start, HEADER_SIZE))))
     position = start
@@ -134,7 +134,7 @@ def walk_checked(file: File, start: int, end: int, order: Order) -> Iterator[Hea
             if filled < HEADER_SIZE:
                 raise BatchFault(position, f"{filled} bytes are left, too few for a batch")
         fields = unpack(buffer, at)
-        why = head_fault(fields, end - position)
+        why = find_head_fault(fields, end - position)
         if why:
             raise BatchFault(position, why)
         size = fields[1] + LENGTH_OVERHEAD
@@ -149,7 +149,7 @@ def walk_checked(file: File, start: int, end: int, order: Order) -> Iterator[Hea
         why = f"its checksum is {fields[4]}, its bytes give {crc}" if crc != fields[4] else order.fault(fields)
         if why:
             raise BatchFault(position, why)
-        yield head_of(fields, position)
+        yield read_head(fields, position)
         position += size
 
 
@@ -172,7 +172,7 @@ def check_view(view: memoryview, position: int, order: Order) -> tuple[int, Batc
     at = 0
     while at + HEADER_SIZE <= len(view):
         fields = HEADER.unpack_from(view, at)
-        why = head_fault(fields, 1 << 62)
+        why = find_head_fault(fields, 1 << 62)
         if why:
             return position + at, BatchFault(position + at, why)
         size = fields[1] + LENGTH_OVERHEAD

@@ -15,7 +15,7 @@ MOST_RECORDS = 1 << 14
 """So many are looked into together: tables are kept of what their offset deltas look like."""
 
 
-class Seen(NamedTuple):
+class WalkedRecords(NamedTuple):
     """What there is to know of a batch's records besides that they can be read."""
 
     farthest: int
@@ -86,7 +86,7 @@ _BEFORE_KEY = _Deltas.alone()
 _NO_KEY = _BEFORE_KEY.without_key()
 
 
-def see_together(body: bytes, count: int) -> Seen | None:
+def check_records_together(body: bytes, count: int) -> WalkedRecords | None:
     """Whether `body` is `count` records, up to MOST_RECORDS; None for whatever takes a closer look."""
     # With headers the last byte is hardly ever 0: that is seen before all is walked for nothing.
     heads = None if body[-1] else _heads(body, count)
@@ -117,7 +117,7 @@ def see_together(body: bytes, count: int) -> Seen | None:
         return None
     at += _ONE
     wrong |= at ^ bounds[1:]
-    return None if np.count_nonzero(wrong) else Seen(_FARTHEST, 0 if keyless else -1)
+    return None if np.count_nonzero(wrong) else WalkedRecords(_FARTHEST, 0 if keyless else -1)
 
 
 def _heads(body: bytes, count: int) -> list[int] | None:

@@ -11,7 +11,7 @@ from muster.storage.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
-    MessageTooLarge,
+    RecordBatchTooLarge,
     StorageError,
     UnsupportedCompressionType,
 )
@@ -37,7 +37,7 @@ _TRUSTED_BITS = _CLIENT_BITS | CONTROL_BIT | DELETE_HORIZON_BIT
 Fields = tuple[int, ...]
 
 
-def split(view: memoryview, settings: TopicSettings, *, trusted: bool) -> list[tuple[Fields, memoryview]]:
+def split_batches(view: memoryview, settings: TopicSettings, *, trusted: bool) -> list[tuple[Fields, memoryview]]:
     """The header fields and bytes of every batch in an append, each checked.
 
     CorruptMessage, MessageTooLarge, InvalidRecord or UnsupportedCompressionType name what is wrong.
@@ -87,10 +87,10 @@ def _cut_short(view: memoryview, at: int) -> StorageError:
 
 
 def _refusal(batch: BatchView, settings: TopicSettings, bits: int) -> StorageError:
-    """The reason for which `split` stopped, in words."""
+    """The reason for which `split_batches` stopped, in words."""
     where = f"The batch at byte {batch.position}"
     if batch.size > settings.max_message_bytes:
-        return MessageTooLarge(
+        return RecordBatchTooLarge(
             f"{where} has {batch.size} bytes, the topic takes {settings.max_message_bytes} "
             "(max.message.bytes). Send smaller batches or raise the limit."
         )

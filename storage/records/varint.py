@@ -28,10 +28,10 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-def naturals() -> Iterator[bytes]:
+def natural_varints() -> Iterator[bytes]:
     """The varints of 0, 1, 2 and so on.
 
-    >>> [number for _, number in zip(range(3), naturals())]
+    >>> [number for _, number in zip(range(3), natural_varints())]
     [b'\\x00', b'\\x02', b'\\x04']
     """
     return chain(_NATURALS, map(varint, count(len(_NATURALS))))

@@ -8,7 +8,7 @@ WALK_BYTES = 64 << 10
 """So many bytes more may be read on the way to a batch: a thousand headers of the smallest batches there are."""
 
 
-class Source(Protocol):
+class SegmentBytes(Protocol):
     """Where a segment's bytes come from: its file, or what of it is at hand."""
 
     def read(self, size: int, at: int) -> bytes | memoryview:
@@ -16,7 +16,7 @@ class Source(Protocol):
         ...
 
 
-class AtHand:
+class CachedSegmentBytes:
     """A file that ends at `end`, of which at most `most` bytes are read, and those on the way to them.
 
     NotAtHand for all else.

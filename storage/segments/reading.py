@@ -4,9 +4,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from muster.storage.disk.files import NotAtHand
-from muster.storage.errors import LogDamaged, OffsetOutOfRange
+from muster.storage.errors import LogDamaged, OffsetOutsideLog
 from muster.storage.records.batch import BatchView, decode_batch, view_at
-from muster.storage.records.scan import Head
+from muster.storage.records.scan import BatchHead
 from muster.storage.segments.segment import Segment
 from muster.storage.types import Record
 
@@ -15,7 +15,7 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 
 
-def is_known(timestamp: int) -> bool:
+def is_known_timestamp(timestamp: int) -> bool:
     """Whether a log knows the offset without reading: its end, or its start."""
     return timestamp in (LATEST, EARLIEST)
 
@@ -93,20 +93,20 @@ class SegmentList:
 def search_segment(segment: Segment, timestamp: int, start: int) -> Record | None:
     """The segment's first record from offset `start` on that is at least as young."""
     if timestamp < 0:
-        raise OffsetOutOfRange(f"Timestamp {timestamp} asks for nothing; expected -3 to -1, or 0 and more.")
+        raise OffsetOutsideLog(f"Timestamp {timestamp} asks for nothing; expected -3 to -1, or 0 and more.")
     entry = segment.times().floor(timestamp)
     # The entry names the last offset of the earliest batch that has its timestamp: nothing before it is younger.
     head = segment.locate(max(segment.base_offset + entry[1] if entry else segment.base_offset, start))
     while head is not None:
         if head.max_timestamp >= timestamp:
-            for record in decode_batch(read_whole(segment, head)):
+            for record in decode_batch(read_whole_batch(segment, head)):
                 if record.timestamp_ms >= timestamp and record.offset >= start:
                     return record
         head = segment.locate(head.last_offset + 1)
     return None
 
 
-def read_whole(segment: Segment, head: Head) -> BatchView:
+def read_whole_batch(segment: Segment, head: BatchHead) -> BatchView:
     """One batch with its bytes."""
     data = segment.read(head.position, head.size)
     batch = view_at(memoryview(data), 0, head.position)

@@ -15,8 +15,16 @@ from crc32c import crc32c
 from muster.storage.disk.files import Buffer, File, Files, NotAtHand, read_file
 from muster.storage.errors import LogDamaged
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
-from muster.storage.records.scan import BatchFault, Head, Order, check_view, head_fault, head_of, walk_headers
-from muster.storage.segments.at_hand import AtHand, Source
+from muster.storage.records.scan import (
+    BatchFault,
+    BatchHead,
+    Order,
+    check_view,
+    find_head_fault,
+    read_head,
+    walk_headers,
+)
+from muster.storage.segments.at_hand import CachedSegmentBytes, SegmentBytes
 from muster.storage.segments.index import OffsetIndex, TimeIndex
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.segments.summaries import Summary
@@ -262,7 +270,7 @@ class Segment:
 
     # -- reading ------------------------------------------------------------------------------------------
 
-    def at_hand(self, most: int) -> AtHand:
+    def at_hand(self, most: int) -> CachedSegmentBytes:
         """What `locate` and `read` may be given, to read at most `most` bytes, and nothing that has to be waited for.
 
         Raises NotAtHand, as they do then.
@@ -270,9 +278,9 @@ class Segment:
         file = self._file
         if file is None or self._index is None:
             raise NotAtHand
-        return AtHand(file, self.size, most)
+        return CachedSegmentBytes(file, self.size, most)
 
-    def locate(self, offset: int, source: Source | None = None) -> Head | None:
+    def locate(self, offset: int, source: SegmentBytes | None = None) -> BatchHead | None:
         """The first batch whose last offset is not below `offset`; None when all lie before."""
         if offset >= self.next_offset:
             return None
@@ -291,16 +299,18 @@ class Segment:
             return self._find(source, offset, 0, self.base_offset, -1)
         return self._find(source, offset, index.positions[place - 1], -1, self.base_offset + index.offsets[place - 1])
 
-    def _indexed(self, source: Source, position: int, last_offset: int) -> Head:
+    def _indexed(self, source: SegmentBytes, position: int, last_offset: int) -> BatchHead:
         """The batch that the index names."""
         data = source.read(HEADER_SIZE, position)
         fields = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
-        if fields is None or fields[0] + fields[6] != last_offset or head_fault(fields, self.size - position):
+        if fields is None or fields[0] + fields[6] != last_offset or find_head_fault(fields, self.size - position):
             why = f"no batch that ends at offset {last_offset} lies here, though the index says so"
             raise self.damaged(BatchFault(position, why), self.base_offset)
-        return head_of(fields, position)
+        return read_head(fields, position)
 
-    def _find(self, source: Source, offset: int, position: int, expected: int, last_offset: int) -> Head | None:
+    def _find(
+        self, source: SegmentBytes, offset: int, position: int, expected: int, last_offset: int
+    ) -> BatchHead | None:
         """Walk headers from `position` to the batch that reaches `offset`.
 
         The first batch begins at `expected`, or ends at `last_offset` as the index says; the others follow on.
@@ -316,7 +326,7 @@ class Segment:
                     raise self.damaged(BatchFault(position, f"{len(chunk)} bytes are left, too few"), expected)
             fields = HEADER.unpack_from(chunk, at)
             found = fields[0] + fields[6]
-            why = head_fault(fields, size - position)
+            why = find_head_fault(fields, size - position)
             if expected < 0:
                 if found != last_offset:
                     why = why or f"its last offset is {found}, the index says {last_offset}"
@@ -325,12 +335,12 @@ class Segment:
             if fields[6] < 0 or why:
                 raise self.damaged(BatchFault(position, why or f"its last offset delta is {fields[6]}"), expected)
             if found >= offset:
-                return head_of(fields, position)
+                return read_head(fields, position)
             expected = found + 1
             position += fields[1] + LENGTH_OVERHEAD
         return None
 
-    def read_at_once(self, offset: int, until: int, max_bytes: int, source: Source) -> bytes | memoryview:
+    def read_at_once(self, offset: int, until: int, max_bytes: int, source: SegmentBytes) -> bytes | memoryview:
         """What `locate` and `read` would give, with one read in place of two.
 
         Empty where that cannot be known beforehand: bytes to be checked first, a batch that the index does not name,
@@ -359,7 +369,7 @@ class Segment:
         self.one_each = False
         return b""
 
-    def read(self, position: int, size: int, source: Source | None = None) -> bytes | memoryview:
+    def read(self, position: int, size: int, source: SegmentBytes | None = None) -> bytes | memoryview:
         """`size` bytes at a batch's start, checked unless this process knows them to be good.
 
         What is checked ends with its last good batch; LogDamaged when not even the first is good.

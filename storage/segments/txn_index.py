@@ -24,7 +24,7 @@ def unpack_aborted(data: bytes) -> list[AbortedEntry]:
     return [AbortedEntry(*fields[1:]) for fields in _ENTRY.iter_unpack(data[:whole])]
 
 
-def overlapping(entries: Iterable[AbortedEntry], start: int, until: int) -> list[AbortedEntry]:
+def overlapping_aborted(entries: Iterable[AbortedEntry], start: int, until: int) -> list[AbortedEntry]:
     """The aborted transactions with data in [start, until), of entries in the order of their markers."""
     found = []
     for entry in entries:

@@ -7,7 +7,7 @@ from muster.storage.broker.broker import Broker
 from muster.storage.broker.epochs import NOT_TOLD, Divergence, check_epoch, check_history
 from muster.storage.errors import StorageError
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.fetch_frames import Part
+from muster.storage.service.fetch_frames import FetchResultFrame
 from muster.storage.types import Appended, Fetched
 
 Wanted: TypeAlias = pb.FetchPartition | pb.MultiFetchPartition
@@ -15,12 +15,12 @@ Asked: TypeAlias = tuple[str, Wanted]
 """A topic's name, and what is wanted of one of its partitions."""
 
 
-def code_of(error: StorageError) -> Any:
+def error_code_of(error: StorageError) -> Any:
     """Kafka's number; the generated enum is open, though its type says otherwise."""
     return error.code
 
 
-def parted(broker: Broker, topic: str, part: Wanted) -> StorageError | Divergence | None:
+def find_epoch_mismatch(broker: Broker, topic: str, part: Wanted) -> StorageError | Divergence | None:
     """Why the reader's idea of the leader, or of what it has read, is not the log's; None where it tells of neither."""
     if part.HasField("current_leader_epoch"):
         refusal = check_epoch(broker, topic, part.partition, part.current_leader_epoch)
@@ -31,14 +31,14 @@ def parted(broker: Broker, topic: str, part: Wanted) -> StorageError | Divergenc
     return None
 
 
-def led_by(error: StorageError) -> pb.LeaderIdAndEpoch | None:
+def current_leader_of(error: StorageError) -> pb.LeaderIdAndEpoch | None:
     """Who leads the partition instead, where the refusal says it."""
     if error.leader >= 0:
         return pb.LeaderIdAndEpoch(leader_id=error.leader, leader_epoch=error.leader_epoch)
     return None
 
 
-def produced(request: pb.ProduceRequest, results: Sequence[Appended | StorageError]) -> pb.ProduceResponse:
+def produce_response(request: pb.ProduceRequest, results: Sequence[Appended | StorageError]) -> pb.ProduceResponse:
     told = iter(results)
     response = pb.ProduceResponse()
     for topic in request.topic_data:
@@ -51,11 +51,11 @@ def produce_result(partition: int, result: Appended | StorageError) -> pb.Produc
     if isinstance(result, StorageError):
         return pb.ProducePartitionResult(
             index=partition,
-            error_code=code_of(result),
+            error_code=error_code_of(result),
             error_message=str(result),
             base_offset=-1,
             log_append_time_ms=-1,
-            current_leader=led_by(result),
+            current_leader=current_leader_of(result),
         )
     return pb.ProducePartitionResult(
         index=partition,
@@ -65,7 +65,7 @@ def produce_result(partition: int, result: Appended | StorageError) -> pb.Produc
     )
 
 
-def fetched(topic: str, partition: int, found: Fetched | StorageError | Divergence) -> Part:
+def fetch_result(topic: str, partition: int, found: Fetched | StorageError | Divergence) -> FetchResultFrame:
     if isinstance(found, Divergence):
         parting = pb.FetchPartitionResult(
             partition_index=partition,
@@ -74,18 +74,18 @@ def fetched(topic: str, partition: int, found: Fetched | StorageError | Divergen
             log_start_offset=found.log_start_offset,
             diverging_epoch=pb.EpochEndOffset(epoch=found.epoch, end_offset=found.end_offset),
         )
-        return Part(topic, parting, b"")
+        return FetchResultFrame(topic, parting, b"")
     if isinstance(found, StorageError):
         refused = pb.FetchPartitionResult(
             partition_index=partition,
-            error_code=code_of(found),
+            error_code=error_code_of(found),
             error_message=str(found),
             high_watermark=-1,
             last_stable_offset=-1,
             log_start_offset=-1,
-            current_leader=led_by(found),
+            current_leader=current_leader_of(found),
         )
-        return Part(topic, refused, b"")
+        return FetchResultFrame(topic, refused, b"")
     result = pb.FetchPartitionResult(
         partition_index=partition,
         high_watermark=found.high_watermark,
@@ -96,4 +96,4 @@ def fetched(topic: str, partition: int, found: Fetched | StorageError | Divergen
             for aborted in found.aborted
         ],
     )
-    return Part(topic, result, found.records)
+    return FetchResultFrame(topic, result, found.records)

@@ -10,19 +10,19 @@ from itertools import islice
 from typing import Any
 
 from muster.storage.broker.epochs import Divergence
-from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop, in_turns
-from muster.storage.broker.reads import Bounds, Place
+from muster.storage.broker.in_turns import AT_ONCE, map_here_or_off_loop, map_in_turns
+from muster.storage.broker.reads import FetchLimits, FetchPosition
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import DEFAULT, MorePartitions, NewTopic
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import InvalidRequest, StorageError
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.segments.reading import is_known
-from muster.storage.service.answers import Asked, code_of, fetched, parted, produced
-from muster.storage.service.fetch_frames import Part, fetch_response, multi_fetch_response
-from muster.storage.service.shape import MalformedRequest, bounded, each_once
+from muster.storage.segments.reading import is_known_timestamp
+from muster.storage.service.answers import Asked, error_code_of, fetch_result, find_epoch_mismatch, produce_response
+from muster.storage.service.fetch_frames import FetchResultFrame, fetch_response, multi_fetch_response
+from muster.storage.service.shape import MalformedRequest, check_entry_count, check_unique
 from muster.storage.types import Topic
-from muster.storage.wording import shown
+from muster.storage.wording import shown_setting
 
 READ_COMMITTED = 1
 ROOM = 1 << 30
@@ -53,7 +53,7 @@ class BrokerService:
     # -- topics -------------------------------------------------------------------------------------------
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
-        bounded("topics", len(request.topics))
+        check_entry_count("topics", len(request.topics))
         host, port = self._advertised()
         topics = self._broker.topics()
         names = list(dict.fromkeys(request.topics))  # one of many partitions, named very often, has no room anywhere
@@ -69,7 +69,7 @@ class BrokerService:
         try:
             topic = self._broker.topic(name)
         except StorageError as error:
-            return pb.TopicMetadata(name=name, error_code=code_of(error), error_message=str(error))
+            return pb.TopicMetadata(name=name, error_code=error_code_of(error), error_message=str(error))
         return pb.TopicMetadata(
             name=name,
             topic_id=topic.id,
@@ -89,12 +89,13 @@ class BrokerService:
             return -1
 
     async def create_topics(self, request: pb.CreateTopicsRequest, call: object) -> pb.CreateTopicsResponse:
-        bounded("topics", len(request.topics))
-        each_once("topic", [topic.name for topic in request.topics])
+        check_entry_count("topics", len(request.topics))
+        check_unique("topic", [topic.name for topic in request.topics])
         if request.validate_only:
-            return pb.CreateTopicsResponse(topics=await in_turns(self._check_topic, request.topics))
+            return pb.CreateTopicsResponse(topics=await map_in_turns(self._check_topic, request.topics))
         wanted = [
-            NewTopic(topic.name, self._count(topic), dict(topic.configs), copies_of(topic)) for topic in request.topics
+            NewTopic(topic.name, self._count(topic), dict(topic.configs), requested_replicas(topic))
+            for topic in request.topics
         ]
         made = await self.requests.topics.create(wanted)
         return pb.CreateTopicsResponse(
@@ -113,14 +114,16 @@ class BrokerService:
     def _check_topic(self, wanted: pb.NewTopic) -> pb.TopicResult:
         count = self._count(wanted)
         try:
-            self.requests.topics.check_new(NewTopic(wanted.name, count, dict(wanted.configs), copies_of(wanted)))
+            self.requests.topics.check_new(
+                NewTopic(wanted.name, count, dict(wanted.configs), requested_replicas(wanted))
+            )
         except StorageError as error:
             return _refused(wanted.name, error)
         return pb.TopicResult(name=wanted.name, num_partitions=count)
 
     async def delete_topics(self, request: pb.DeleteTopicsRequest, call: object) -> pb.DeleteTopicsResponse:
-        bounded("topics", len(request.topic_names))
-        asked = await in_turns(self._to_go, request.topic_names)
+        check_entry_count("topics", len(request.topic_names))
+        asked = await map_in_turns(self._to_go, request.topic_names)
         failed = iter(await self.requests.topics.delete([each for each in asked if isinstance(each, Topic)]))
         return pb.DeleteTopicsResponse(
             topics=[
@@ -137,9 +140,9 @@ class BrokerService:
             return error
 
     async def create_partitions(self, request: pb.CreatePartitionsRequest, call: object) -> pb.CreatePartitionsResponse:
-        bounded("topics", len(request.topics))
-        each_once("topic", [topic.name for topic in request.topics])
-        refused = await in_turns(self._may_not_grow, request.topics)
+        check_entry_count("topics", len(request.topics))
+        check_unique("topic", [topic.name for topic in request.topics])
+        refused = await map_in_turns(self._may_not_grow, request.topics)
         growing = [
             (wanted.name, wanted.count) for wanted, no in zip(request.topics, refused, strict=True) if no is None
         ]
@@ -162,11 +165,11 @@ class BrokerService:
 
     async def alter_configs(self, request: pb.AlterConfigsRequest, call: object) -> pb.AlterConfigsResponse:
         """Settings of topics; the node's own topics keep theirs."""
-        bounded("topics", len(request.topics))
-        bounded("configs", sum(len(topic.configs) + len(topic.unset) for topic in request.topics))
-        each_once("topic", [topic.topic for topic in request.topics])
+        check_entry_count("topics", len(request.topics))
+        check_entry_count("configs", sum(len(topic.configs) + len(topic.unset) for topic in request.topics))
+        check_unique("topic", [topic.topic for topic in request.topics])
         wanted = [(each.topic, {**each.configs, **dict.fromkeys(each.unset)}) for each in request.topics]
-        refused = await in_turns(lambda one: self._may_not_change(*one), wanted)
+        refused = await map_in_turns(lambda one: self._may_not_change(*one), wanted)
         changing = [one for one, no in zip(wanted, refused, strict=True) if no is None]
         changed = iter([] if request.validate_only else await self.requests.topics.change(changing))
         results = []
@@ -175,7 +178,7 @@ class BrokerService:
             error = outcome if isinstance(outcome, StorageError) else None
             result = pb.AlteredConfigs(topic=name)
             if error is not None:
-                result.error_code, result.error_message = code_of(error), str(error)
+                result.error_code, result.error_message = error_code_of(error), str(error)
             results.append(result)
         return pb.AlterConfigsResponse(results=results)
 
@@ -188,27 +191,27 @@ class BrokerService:
         return None
 
     async def describe_configs(self, request: pb.DescribeConfigsRequest, call: object) -> pb.DescribeConfigsResponse:
-        bounded("topics", len(request.topics))
+        check_entry_count("topics", len(request.topics))
         if not request.topics:
             return pb.DescribeConfigsResponse(
                 results=[pb.DescribedConfigs(configs=list(_entries(self._broker.settings)))]
             )
-        return pb.DescribeConfigsResponse(results=await in_turns(self._describe, dict.fromkeys(request.topics)))
+        return pb.DescribeConfigsResponse(results=await map_in_turns(self._describe, dict.fromkeys(request.topics)))
 
     def _describe(self, name: str) -> pb.DescribedConfigs:
         try:
             topic = self._broker.topic(name)
             settings = self._broker.topic_settings(name)
         except StorageError as error:
-            return pb.DescribedConfigs(topic=name, error_code=code_of(error), error_message=str(error))
+            return pb.DescribedConfigs(topic=name, error_code=error_code_of(error), error_message=str(error))
         return pb.DescribedConfigs(topic=name, configs=list(_entries(settings, set(topic.configs))))
 
     # -- produce ------------------------------------------------------------------------------------------
 
     async def produce(self, request: pb.ProduceRequest, call: object) -> pb.ProduceResponse:
         """Append all, then wait for durability together: one flush serves many produces."""
-        bounded("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
-        each_once(
+        check_entry_count("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
+        check_unique(
             "partition", [(topic.name, data.index) for topic in request.topic_data for data in topic.partition_data]
         )
         if request.timeout_ms < 0:
@@ -218,8 +221,8 @@ class BrokerService:
         ]
         results = await self.requests.produce(parts, request.acks, request.timeout_ms)
         if len(results) <= AT_ONCE:
-            return produced(request, results)
-        return await asyncio.to_thread(produced, request, results)
+            return produce_response(request, results)
+        return await asyncio.to_thread(produce_response, request, results)
 
     async def init_producer_id(self, request: pb.InitProducerIdRequest, call: object) -> pb.InitProducerIdResponse:
         """A fresh producer id, or the next epoch of a known one. Transactions are not coordinated here."""
@@ -234,7 +237,7 @@ class BrokerService:
             producer_id, producer_epoch = self._broker.next_producer_id(known, epoch)
         except StorageError as error:
             return pb.InitProducerIdResponse(
-                error_code=code_of(error), error_message=str(error), producer_id=-1, producer_epoch=-1
+                error_code=error_code_of(error), error_message=str(error), producer_id=-1, producer_epoch=-1
             )
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch)
 
@@ -253,28 +256,28 @@ class BrokerService:
 
     async def _long_poll(
         self, asked: Sequence[Asked], request: pb.FetchRequest | pb.MultiFetchRequest, room: int
-    ) -> list[Part]:
-        bounded("partitions", len(asked))
-        each_once("partition", [(topic, part.partition) for topic, part in asked])
+    ) -> list[FetchResultFrame]:
+        check_entry_count("partitions", len(asked))
+        check_unique("partition", [(topic, part.partition) for topic, part in asked])
         for name in ("max_wait_ms", "min_bytes", "max_bytes", "isolation_level"):
             if getattr(request, name) < 0:
                 raise MalformedRequest(f"{name} is {getattr(request, name)}; expected 0 or more.")
-        bounds = Bounds(
+        bounds = FetchLimits(
             min_bytes=min(request.min_bytes, room),
             max_bytes=min(request.max_bytes or ROOM, room),  # what is waited for has to fit, too
             committed=request.isolation_level == READ_COMMITTED,
         )
-        places: list[Place] = []
+        places: list[FetchPosition] = []
         refused: dict[int, StorageError | Divergence] = {}
         for turn, (topic, part) in enumerate(asked):
-            if (refusal := parted(self._broker, topic, part)) is not None:
+            if (refusal := find_epoch_mismatch(self._broker, topic, part)) is not None:
                 refused[turn] = refusal
             else:
                 places.append((topic, part.partition, part.fetch_offset, part.partition_max_bytes))
         # A refusal is news: it is not held back until others have records.
         found = iter(await self.requests.fetch(places, bounds, 0 if refused else request.max_wait_ms))
         return [
-            fetched(topic, part.partition, refused[turn] if turn in refused else next(found))
+            fetch_result(topic, part.partition, refused[turn] if turn in refused else next(found))
             for turn, (topic, part) in enumerate(asked)
         ]
 
@@ -282,10 +285,10 @@ class BrokerService:
 
     async def list_offsets(self, request: pb.ListOffsetsRequest, call: object) -> pb.ListOffsetsResponse:
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-        bounded("partitions", len(asked))
+        check_entry_count("partitions", len(asked))
         committed = request.isolation_level == READ_COMMITTED
-        listed = await at_once_or_off_the_loop(
-            lambda one: self._list(*one, committed), asked, lambda one: is_known(one[1].timestamp)
+        listed = await map_here_or_off_loop(
+            lambda one: self._list(*one, committed), asked, lambda one: is_known_timestamp(one[1].timestamp)
         )
         results = iter(listed)
         response = pb.ListOffsetsResponse()
@@ -300,12 +303,12 @@ class BrokerService:
                 topic, part.partition_index, part.timestamp, committed=committed
             )
         except StorageError as error:
-            result.error_code, result.error_message = code_of(error), str(error)
+            result.error_code, result.error_message = error_code_of(error), str(error)
         return result
 
     async def delete_records(self, request: pb.DeleteRecordsRequest, call: object) -> pb.DeleteRecordsResponse:
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
-        bounded("partitions", len(asked))
+        check_entry_count("partitions", len(asked))
         wanted = [(topic, part.partition_index, part.offset) for topic, part in asked]
         done = await self.requests.delete_records(wanted, DELETE_RECORDS_MS)
         results = iter(_given_up(one[1], outcome) for one, outcome in zip(wanted, done, strict=True))
@@ -318,12 +321,12 @@ class BrokerService:
 def _given_up(partition: int, outcome: int | StorageError) -> pb.DeleteRecordsPartitionResult:
     if isinstance(outcome, StorageError):
         return pb.DeleteRecordsPartitionResult(
-            partition_index=partition, low_watermark=-1, error_code=code_of(outcome), error_message=str(outcome)
+            partition_index=partition, low_watermark=-1, error_code=error_code_of(outcome), error_message=str(outcome)
         )
     return pb.DeleteRecordsPartitionResult(partition_index=partition, low_watermark=outcome)
 
 
-def copies_of(wanted: pb.NewTopic) -> int:
+def requested_replicas(wanted: pb.NewTopic) -> int:
     return wanted.replication_factor if wanted.HasField("replication_factor") else DEFAULT
 
 
@@ -331,7 +334,7 @@ def _refused(name: str, error: StorageError | None) -> pb.TopicResult:
     """What came of a topic; nothing speaks against it without an error."""
     if error is None:
         return pb.TopicResult(name=name)
-    return pb.TopicResult(name=name, error_code=code_of(error), error_message=str(error))
+    return pb.TopicResult(name=name, error_code=error_code_of(error), error_message=str(error))
 
 
 def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = None) -> Iterator[pb.ConfigEntry]:
@@ -341,5 +344,5 @@ def _entries(settings: LogSettings | TopicSettings, given: set[str] | None = Non
         alias = field.alias or name
         value = getattr(settings, name)
         standard = alias not in given if given is not None else value == field.default
-        text = shown(settings, alias, name) or ""
+        text = shown_setting(settings, alias, name) or ""
         yield pb.ConfigEntry(name=alias, value=text, is_default=standard, documentation=field.description or "")

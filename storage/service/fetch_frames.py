@@ -26,7 +26,7 @@ _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 
 
-class Part(NamedTuple):
+class FetchResultFrame(NamedTuple):
     """The answer for one partition; `result` is without its records."""
 
     topic: str
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     records: Buffer
 
 
-def fetch_response(topics: Iterable[tuple[str, Iterable[Part]]]) -> bytes:
+def fetch_response(topics: Iterable[tuple[str, Iterable[FetchResultFrame]]]) -> bytes:
     """A FetchResponse with a FetchTopicResult for each topic."""
     pieces: list[Buffer] = []
     for topic, parts in topics:
@@ -45,7 +45,7 @@ def fetch_response(topics: Iterable[tuple[str, Iterable[Part]]]) -> bytes:
     return b"".join(pieces)
 
 
-def multi_fetch_response(parts: Iterable[Part]) -> bytes:
+def multi_fetch_response(parts: Iterable[FetchResultFrame]) -> bytes:
     """A MultiFetchResponse with a MultiFetchResult for each part."""
     pieces: list[Buffer] = []
     for part in parts:
@@ -54,7 +54,7 @@ def multi_fetch_response(parts: Iterable[Part]) -> bytes:
     return b"".join(pieces)
 
 
-def _result(part: Part) -> list[Buffer]:
+def _result(part: FetchResultFrame) -> list[Buffer]:
     head = part.result.SerializeToString()
     return [head, *_delimited(_RECORDS, [part.records])] if part.records else [head]
 
@@ -79,7 +79,7 @@ def _varint(value: int) -> bytes:
 class MultiFetchFrames(NamedTuple):
     """A MultiFetchResponse whose records are views of the bytes that came."""
 
-    parts: list[Part]
+    parts: list[FetchResultFrame]
 
     @staticmethod
     def FromString(data: bytes) -> "MultiFetchFrames":
@@ -92,7 +92,7 @@ class MultiFetchFrames(NamedTuple):
             raise DecodeError(f"no MultiFetchResponse: {error}") from None
 
 
-def _read_part(data: memoryview) -> Part:
+def _read_part(data: memoryview) -> FetchResultFrame:
     results, rest = _split(data, _RESULT)
     topic = pb.MultiFetchResult.FromString(rest).topic
     heads, records = [], memoryview(b"")
@@ -101,7 +101,7 @@ def _read_part(data: memoryview) -> Part:
         found, head = _split(content, _RECORDS)
         heads.append(head)
         records = found[-1] if found else records
-    return Part(topic, pb.FetchPartitionResult.FromString(b"".join(heads)), records)
+    return FetchResultFrame(topic, pb.FetchPartitionResult.FromString(b"".join(heads)), records)
 
 
 def _split(data: memoryview, wanted: int) -> tuple[list[memoryview], bytes]:

@@ -8,12 +8,12 @@ class MalformedRequest(Exception):
     """The request breaks its own shape; the text says how, and what was expected."""
 
 
-def bounded(what: str, count: int) -> None:
+def check_entry_count(what: str, count: int) -> None:
     if count > MAX_ENTRIES:
         raise MalformedRequest(f"The request names {count} {what}; at most {MAX_ENTRIES} are taken. Split it.")
 
 
-def each_once(what: str, names: list[str] | list[tuple[str, int]]) -> None:
+def check_unique(what: str, names: list[str] | list[tuple[str, int]]) -> None:
     seen: set[object] = set()
     for name in names:
         if name in seen:

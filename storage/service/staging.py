@@ -14,7 +14,7 @@ from typing import Any
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.errors import StorageError
 from muster.storage.rpc.v1 import staging_service_pb2 as pb
-from muster.storage.service.shape import bounded, each_once
+from muster.storage.service.shape import check_entry_count, check_unique
 from muster.storage.staging.staging import Staging
 
 logger = logging.getLogger("muster.storage")
@@ -74,7 +74,7 @@ class StagingService:
             await asyncio.sleep(EXPIRY_INTERVAL_S)
 
     async def stage_records(self, request: pb.StageRecordsRequest, call: object) -> pb.StageRecordsResponse:
-        bounded("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
+        check_entry_count("partitions", sum(len(topic.partition_data) for topic in request.topic_data))
         sink, batch, attempt = request.sink, request.batch, request.attempt
         if self._staging.settled(sink, batch):
             return pb.StageRecordsResponse(settled=True)
@@ -103,8 +103,8 @@ class StagingService:
 
     async def commit_staged(self, request: pb.CommitStagedRequest, call: object) -> pb.CommitStagedResponse:
         """Decide, write the decision down, append, flush, and close the batch. A decided batch is only finished."""
-        bounded("attempts", len(request.attempts))
-        each_once("attempt", [attempt.attempt for attempt in request.attempts])
+        check_entry_count("attempts", len(request.attempts))
+        check_unique("attempt", [attempt.attempt for attempt in request.attempts])
         # A caller that goes away must not leave a decision half written down.
         commit = asyncio.create_task(self._committed(request))
         self._commits.add(commit)
@@ -141,7 +141,7 @@ class StagingService:
         self._staging.clear(sink, state.batch)
 
     async def abort_staged(self, request: pb.AbortStagedRequest, call: object) -> pb.AbortStagedResponse:
-        bounded("attempts", len(request.attempts))
+        check_entry_count("attempts", len(request.attempts))
         try:
             async with self._turn(request.sink):
                 self._staging.abort(request.sink, request.batch, list(request.attempts))

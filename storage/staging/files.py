@@ -26,7 +26,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,199}")
 STATE = "sink.json"
 
 
-class Target(BaseModel):
+class StagedTarget(BaseModel):
     """Where a decided batch goes in one partition: nothing of it lies before `offset`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -42,14 +42,14 @@ class Target(BaseModel):
         return self.topic, self.partition
 
 
-class Decision(BaseModel):
+class StagingDecision(BaseModel):
     """The attempts that count for a batch, by name and size. It stands from the moment it is on disk."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     batch: int = Field(ge=0)
     attempts: dict[str, int]
-    targets: tuple[Target, ...]
+    targets: tuple[StagedTarget, ...]
 
 
 class SinkState(BaseModel):
@@ -59,7 +59,7 @@ class SinkState(BaseModel):
 
     batch: int = -1
     producer_id: int = Field(ge=0)
-    decision: Decision | None = None
+    decision: StagingDecision | None = None
 
 
 class Frame(NamedTuple):
@@ -70,7 +70,7 @@ class Frame(NamedTuple):
     size: int
 
 
-def check_name(what: str, name: str) -> None:
+def check_path_name(what: str, name: str) -> None:
     """InvalidRequest unless the name may be part of a path."""
     if not _LEGAL.fullmatch(name):
         raise InvalidRequest(
@@ -78,12 +78,12 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def framed(tp: TopicPartition, batches: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
+def frame_batches(tp: TopicPartition, batches: bytes | memoryview) -> tuple[bytes, bytes | memoryview]:
     topic = tp[0].encode()
     return _FRAME.pack(len(topic), tp[1], len(batches)) + topic, batches
 
 
-def frames(file: File, size: int, path: str) -> Iterator[Frame]:
+def read_frames(file: File, size: int, path: str) -> Iterator[Frame]:
     """The frames in the first `size` bytes of a file, without their records."""
     at = 0
     while at < size:
@@ -98,7 +98,7 @@ def frames(file: File, size: int, path: str) -> Iterator[Frame]:
         at += records
 
 
-def sealed(batches: bytes, skip: int, producer_id: int, sequence: int) -> tuple[bytes, int, int]:
+def seal_for_producer(batches: bytes, skip: int, producer_id: int, sequence: int) -> tuple[bytes, int, int]:
     """The batches behind the first `skip`, numbered for a producer: bytes, how many batches, how many records."""
     out: list[bytearray] = []
     records = 0
@@ -113,12 +113,12 @@ def sealed(batches: bytes, skip: int, producer_id: int, sequence: int) -> tuple[
     return b"".join(out), len(out), records
 
 
-def save_state(files: Files, path: str, state: SinkState) -> None:
+def save_sink_state(files: Files, path: str, state: SinkState) -> None:
     line = json.dumps(state.model_dump(), sort_keys=True)
     replace_file(files, f"{path}/{STATE}", f"{line}\n{crc32c(line.encode())}\n".encode())
 
 
-def load_state(files: Files, path: str) -> SinkState | None:
+def load_sink_state(files: Files, path: str) -> SinkState | None:
     """The state of the sink in this folder; None when it never came to a decision; DataDirectoryError when damaged."""
     name = f"{path}/{STATE}"
     if not files.exists(name):

@@ -17,19 +17,19 @@ from muster.storage.disk.files import File, Files, RealFiles, remove_tree
 from muster.storage.errors import InvalidRequest, OutOfOrderSequence, RecordListTooLarge, StorageError
 from muster.storage.logs.replica import fetch_as_replica
 from muster.storage.records.batch import MAX_SEQUENCE, read_batches
-from muster.storage.records.validation import split
+from muster.storage.records.validation import split_batches
 from muster.storage.staging.files import (
     STATE,
-    Decision,
     Frame,
     SinkState,
-    Target,
-    check_name,
-    framed,
-    frames,
-    load_state,
-    save_state,
-    sealed,
+    StagedTarget,
+    StagingDecision,
+    check_path_name,
+    frame_batches,
+    load_sink_state,
+    read_frames,
+    save_sink_state,
+    seal_for_producer,
 )
 from muster.storage.topics.catalog import format_id
 from muster.storage.types import TopicPartition
@@ -60,7 +60,7 @@ class Staging:
         for name in self._files.names(self._root):
             path = f"{self._root}/{name}"
             try:
-                state = load_state(self._files, path)
+                state = load_sink_state(self._files, path)
             except StorageError as error:
                 logger.error("%s", error)
                 self._damaged[name] = error
@@ -100,7 +100,7 @@ class Staging:
         path = self._path(sink, batch, attempt)
         if not checked:
             self.check(records, now_ms)
-        buffers = [part for tp, batches in records for part in framed(tp, batches)]
+        buffers = [part for tp, batches in records for part in frame_batches(tp, batches)]
         size = sum(map(len, buffers))
         file = self._open(path)
         try:
@@ -123,11 +123,11 @@ class Staging:
 
     def _path(self, sink: str, batch: int, attempt: str) -> str:
         self._check_sink(sink, batch)
-        check_name("attempt", attempt)
+        check_path_name("attempt", attempt)
         return f"{self._root}/{sink}/{batch}/{attempt}"
 
     def _check_sink(self, sink: str, batch: int) -> None:
-        check_name("sink", sink)
+        check_path_name("sink", sink)
         if batch < 0:
             raise InvalidRequest(f"The batch of sink {sink} is {batch}; expected 0 or more.")
         if sink in self._damaged:
@@ -143,7 +143,7 @@ class Staging:
         log = self._broker.log(*tp)
         log.look_into(batches, now_ms)
         settings = log.settings
-        if any(fields[9] >= 0 for fields, _ in split(memoryview(batches), settings, trusted=False)):
+        if any(fields[9] >= 0 for fields, _ in split_batches(memoryview(batches), settings, trusted=False)):
             raise InvalidRequest("A staged batch names a producer; expected none: the sink is its producer.")
         if len(batches) > settings.segment_bytes:
             raise RecordListTooLarge(
@@ -214,7 +214,7 @@ class Staging:
         for attempt, size in attempts.items():
             tps |= dict.fromkeys(frame.tp for frame in self._frames(sink, batch, attempt, size))
         targets = tuple(self._target(tp, state.producer_id) for tp in sorted(tps))
-        decision = Decision(batch=batch, attempts=dict(attempts), targets=targets)
+        decision = StagingDecision(batch=batch, attempts=dict(attempts), targets=targets)
         return state.model_copy(update={"decision": decision})
 
     def _frames(self, sink: str, batch: int, attempt: str, size: int) -> list[Frame]:
@@ -228,16 +228,16 @@ class Staging:
                 raise OutOfOrderSequence(
                     f"Attempt {attempt} of sink {sink} has {found} bytes, expected {size}: a crash took the rest."
                 )
-            return list(frames(file, size, path))
+            return list(read_frames(file, size, path))
         finally:
             file.close()
 
-    def _target(self, tp: TopicPartition, producer_id: int) -> Target:
+    def _target(self, tp: TopicPartition, producer_id: int) -> StagedTarget:
         log = self._broker.log(*tp)
         known = log.producers.producers.get(producer_id)
         last = known.last.last_sequence if known and known.last else -1
         topic = self._broker.topic(tp[0])
-        return Target(
+        return StagedTarget(
             topic=tp[0],
             topic_id=format_id(topic.id),
             partition=tp[1],
@@ -256,7 +256,7 @@ class Staging:
             if self._files.exists(path):
                 file = self._files.open(path, writable=False)
                 try:
-                    found.update(frame.tp[0] for frame in frames(file, file.size(), path))
+                    found.update(frame.tp[0] for frame in read_frames(file, file.size(), path))
                 finally:
                     file.close()
         return found
@@ -269,7 +269,7 @@ class Staging:
                 self._files.make_dir(path)
                 self._files.sync_dir(self._root)
                 self._files.sync_dir(self._broker.data_dir)
-            save_state(self._files, path, state)
+            save_sink_state(self._files, path, state)
         except OSError as error:
             raise StorageError(f"Could not write {path}/{STATE}: {error.strerror or error}.") from error
 
@@ -298,7 +298,7 @@ class Staging:
             try:
                 for tp, at, length in found:
                     data = file.read(length, at)
-                    ready, batches, records = sealed(data, skip[tp], state.producer_id, sequences[tp])
+                    ready, batches, records = seal_for_producer(data, skip[tp], state.producer_id, sequences[tp])
                     skip[tp] = 0 if batches else skip[tp] - sum(1 for _ in read_batches(data))
                     sequences[tp] += records
                     if batches:
@@ -308,7 +308,7 @@ class Staging:
                 file.close()
 
     def _there(
-        self, targets: Mapping[TopicPartition, Target], producer_id: int
+        self, targets: Mapping[TopicPartition, StagedTarget], producer_id: int
     ) -> dict[TopicPartition, tuple[int, int]]:
         """How many batches and records of a decision each log holds already."""
         found: dict[TopicPartition, tuple[int, int]] = {}

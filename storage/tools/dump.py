@@ -22,7 +22,7 @@ from muster.storage.records.batch import (
     view_at,
 )
 from muster.storage.records.compression import CODECS
-from muster.storage.records.legacy import read_message, unwrap
+from muster.storage.records.legacy import read_message, unwrap_message
 from muster.storage.records.varint import read_varint
 from muster.storage.types import Record
 
@@ -168,9 +168,9 @@ def _record_row(record: Record, size: int, batch: BatchView) -> Row:
         "timestamp": record.timestamp_ms,
         "sequence": sequence,
         "size": size,
-        "key": as_text(record.key),
-        "value": as_text(record.value),
-        "headers": [[name, as_text(value)] for name, value in record.headers],
+        "key": bytes_as_text(record.key),
+        "value": bytes_as_text(record.value),
+        "headers": [[name, bytes_as_text(value)] for name, value in record.headers],
     }
     if batch.control and record.key is not None and len(record.key) >= 4:
         kind = int.from_bytes(record.key[2:4], "big")
@@ -209,7 +209,7 @@ def _legacy_row(data: memoryview, position: int, records: bool) -> Row:
         "count": None,
     }
     try:
-        found = unwrap(message)
+        found = unwrap_message(message)
     except StorageError as error:
         return {**row, "records_error": str(error)}
     row["base_offset"] = found[0].offset
@@ -225,13 +225,13 @@ def _legacy_record_row(record: Record, magic: int) -> Row:
         "timestamp": record.timestamp_ms,
         "sequence": -1,
         "size": head + len(record.key or b"") + len(record.value or b""),
-        "key": as_text(record.key),
-        "value": as_text(record.value),
+        "key": bytes_as_text(record.key),
+        "value": bytes_as_text(record.value),
         "headers": [],
     }
 
 
-def as_text(value: bytes | None) -> Any:
+def bytes_as_text(value: bytes | None) -> Any:
     """Hexadecimal digits; long ones as length, SHA-256 and beginning."""
     if value is None:
         return None

@@ -12,23 +12,23 @@ from itertools import groupby
 from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
 from muster.storage.disk.files import File, Files, LockHeld, RealFiles
 from muster.storage.errors import DataDirectoryError
-from muster.storage.logs.loader import log_bases
+from muster.storage.logs.loader import list_segment_bases
 from muster.storage.records.batch import lost_records
 from muster.storage.records.scan import Order
 from muster.storage.segments.segment import segment_path
 from muster.storage.segments.summaries import load_summaries, save_summaries
 from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
-from muster.storage.tools.resume import gaps
+from muster.storage.tools.resume import find_gaps
 from muster.storage.topics.catalog import load_catalog
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, PRIVATE_POINTS, RECOVERY_POINTS, count_as_another
-from muster.storage.topics.private_points import furthest
+from muster.storage.topics.private_points import merge_furthest
 from muster.storage.types import TopicPartition
 
 _COPY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class DamagedRange:
     """What a recovery takes away: `size` bytes of the file from `position` on, and `later_segments` altogether.
 
     The records lost have offsets from `first_offset` on, up to `next_offset` (exclusive); None: the log ends there.
@@ -47,7 +47,7 @@ class Cut:
     """Of the empty batch that comes in its place."""
 
 
-def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> list[Cut]:
+def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> list[DamagedRange]:
     """Find all damage in every partition and take it out; with `dry_run` only say what would go.
 
     Where a copy of a cluster's topic loses something, the directory counts as another disk's from the next start on.
@@ -65,7 +65,7 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
     try:
         points, owners = _recovery_points(disk, data_dir, RECOVERY_POINTS)
         private, their_owners = _recovery_points(disk, data_dir, PRIVATE_POINTS)
-        points, owners = furthest(points, private), owners | their_owners
+        points, owners = merge_furthest(points, private), owners | their_owners
         cuts = []
         for entry in catalog.values():
             for number in entry.topic().here:
@@ -86,31 +86,31 @@ def recover_dir(data_dir: str, *, dry_run: bool, files: Files | None = None) -> 
 
 def find_cuts(
     files: Files, data_dir: str, tp: TopicPartition, compacted: bool, durable: int = 0, holed: bool = False
-) -> list[Cut]:
+) -> list[DamagedRange]:
     """Where the partition's records are not intact, in order; `durable`: the offset up to which they once were."""
     directory = f"{data_dir}/{tp[0]}-{tp[1]}"
     if not files.is_dir(directory):
         return []
-    bases, cuts = log_bases(files, directory), list[Cut]()
+    bases, cuts = list_segment_bases(files, directory), list[DamagedRange]()
     expected, before, epoch = bases[0] if bases else 0, "", 0
     for base, following in zip(bases, [*bases[1:], None], strict=True):
         path = segment_path(directory, base, ".log")
         if base < expected:
             why = f"its records begin at offset {base}, expected {expected}"
             later = tuple(segment_path(directory, other, ".log") for other in bases if other > base)
-            return [*cuts, Cut(*tp, path, 0, _size_of(files, path), expected, None, later, why)]
+            return [*cuts, DamagedRange(*tp, path, 0, _size_of(files, path), expected, None, later, why)]
         if base > expected and not compacted:
             why = f"the next segment begins at offset {base}, expected {expected}"
-            cuts.append(Cut(*tp, before, _size_of(files, before), 0, expected, base, (), why, epoch))
+            cuts.append(DamagedRange(*tp, before, _size_of(files, before), 0, expected, base, (), why, epoch))
         order = Order(base, base, holed or (compacted and following is not None), epoch)
         file = files.open(path, writable=False)
         try:
-            for gap in gaps(file, order, following):
+            for gap in find_gaps(file, order, following):
                 at, size, first, goes_on, gap_epoch, why = gap
-                cuts.append(Cut(*tp, path, at, size, first, goes_on, (), why, gap_epoch))
+                cuts.append(DamagedRange(*tp, path, at, size, first, goes_on, (), why, gap_epoch))
             if following is None and order.next_offset < durable and not (cuts and cuts[-1].next_offset is None):
                 why = f"the file ends early: the log went to offset {durable}"
-                cuts.append(Cut(*tp, path, file.size(), 0, order.next_offset, None, (), why))
+                cuts.append(DamagedRange(*tp, path, file.size(), 0, order.next_offset, None, (), why))
         finally:
             file.close()
         expected, before, epoch = order.next_offset, path, max(order.leader_epoch, 0)
@@ -133,7 +133,7 @@ def _recovery_points(files: Files, data_dir: str, name: str) -> tuple[dict[Topic
         return {}, {}
 
 
-def _lower_recovery_points(files: Files, data_dir: str, cuts: list[Cut]) -> None:
+def _lower_recovery_points(files: Files, data_dir: str, cuts: list[DamagedRange]) -> None:
     """First of all: nothing past the cuts counts as durable any more, so the next start is content with them."""
     for name in (RECOVERY_POINTS, PRIVATE_POINTS):
         points, owners = _recovery_points(files, data_dir, name)
@@ -148,7 +148,7 @@ def _lower_recovery_points(files: Files, data_dir: str, cuts: list[Cut]) -> None
         files.sync_dir(data_dir)
 
 
-def _apply(files: Files, cuts: list[Cut]) -> None:
+def _apply(files: Files, cuts: list[DamagedRange]) -> None:
     """Those of one partition: its end first, so that places before it stay where they are."""
     if cuts[-1].next_offset is None:
         _cut_off(files, cuts.pop())
@@ -156,11 +156,11 @@ def _apply(files: Files, cuts: list[Cut]) -> None:
         _take_out(files, path, list(of_one))
 
 
-def _cut_off(files: Files, cut: Cut) -> None:
+def _cut_off(files: Files, cut: DamagedRange) -> None:
     directory = cut.file.rsplit("/", 1)[0]
     for path in reversed(cut.later_segments):
         files.remove(path)
-    if not cut.position and len(log_bases(files, directory)) > 1:
+    if not cut.position and len(list_segment_bases(files, directory)) > 1:
         files.remove(cut.file)
     else:
         file = files.open(cut.file)
@@ -172,7 +172,7 @@ def _cut_off(files: Files, cut: Cut) -> None:
     files.sync_dir(directory)
 
 
-def _take_out(files: Files, path: str, holes: Sequence[Cut]) -> None:
+def _take_out(files: Files, path: str, holes: Sequence[DamagedRange]) -> None:
     """Put the file without its unreadable parts in its place, by the steps of a compaction: no crash halves it."""
     directory, name = path.rsplit("/", 1)
     base = int(name.partition(".")[0])

@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from muster.storage.disk.files import File
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
-from muster.storage.records.scan import BatchFault, Head, Order, head_fault, walk_checked
+from muster.storage.records.scan import BatchFault, BatchHead, Order, find_head_fault, walk_checked
 
 _CHUNK = 1 << 20
 
 
-class Gap(NamedTuple):
+class UnreadableGap(NamedTuple):
     """`size` bytes from `position` on that are no batches. Those before it end at `first_offset` (exclusive)."""
 
     position: int
@@ -23,7 +23,7 @@ class Gap(NamedTuple):
     why: str
 
 
-def gaps(file: File, order: Order, ends_at: int | None) -> Iterator[Gap]:
+def find_gaps(file: File, order: Order, ends_at: int | None) -> Iterator[UnreadableGap]:
     """The parts of a segment's file that cannot be read; `order` follows, to the file's end.
 
     `ends_at` is the offset at which the next segment begins, if there is one.
@@ -34,16 +34,16 @@ def gaps(file: File, order: Order, ends_at: int | None) -> Iterator[Gap]:
             for head in walk_checked(file, position, size, order):
                 position = head.end
         except BatchFault as fault:
-            found = intact_after(file, fault.position, order, ends_at)
+            found = find_intact_after(file, fault.position, order, ends_at)
             first_offset, goes_on = order.next_offset, found.base_offset if found else ends_at
             epoch = found.leader_epoch if found and order.leader_epoch < 0 else max(order.leader_epoch, 0)
             position = found.position if found else size
-            yield Gap(fault.position, position - fault.position, first_offset, goes_on, epoch, fault.why)
+            yield UnreadableGap(fault.position, position - fault.position, first_offset, goes_on, epoch, fault.why)
             if goes_on is not None:
                 order.next_offset = goes_on
 
 
-def intact_after(file: File, position: int, order: Order, ends_at: int | None) -> Head | None:
+def find_intact_after(file: File, position: int, order: Order, ends_at: int | None) -> BatchHead | None:
     """The first intact batch behind the damaged one at `position`; None when there is none in this file.
 
     `order` is where the batches before had come to. A value may have batches in it, as a dump of a log has: so a place
@@ -54,7 +54,7 @@ def intact_after(file: File, position: int, order: Order, ends_at: int | None) -
     if len(header) == HEADER_SIZE:
         fields = HEADER.unpack(header)
         named = position + fields[1] + LENGTH_OVERHEAD
-        if not head_fault(fields, size - position) and (found := _batch_at(file, named, size, order, ends_at)):
+        if not find_head_fault(fields, size - position) and (found := _batch_at(file, named, size, order, ends_at)):
             return found
     for at in _magic_bytes(file, position + 1, size):
         found = _batch_at(file, at, size, order, ends_at)
@@ -63,11 +63,11 @@ def intact_after(file: File, position: int, order: Order, ends_at: int | None) -
     return None
 
 
-def _behind(order: Order, head: Head) -> Order:
+def _behind(order: Order, head: BatchHead) -> Order:
     return Order(order.first_offset, head.last_offset + 1, order.gaps, head.leader_epoch)
 
 
-def _batch_at(file: File, position: int, size: int, order: Order, ends_at: int | None) -> Head | None:
+def _batch_at(file: File, position: int, size: int, order: Order, ends_at: int | None) -> BatchHead | None:
     """The batch that begins there, if it is whole and may follow."""
     header = file.read(HEADER_SIZE, position)
     if len(header) < HEADER_SIZE or (base := HEADER.unpack(header)[0]) < order.next_offset:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from muster.storage.disk.checkpoint import read_checkpoint
 from muster.storage.disk.files import Files, RealFiles
 from muster.storage.errors import DataDirectoryError
-from muster.storage.logs.loader import log_bases
+from muster.storage.logs.loader import list_segment_bases
 from muster.storage.records.scan import BatchFault, Order, walk_checked
 from muster.storage.segments.segment import segment_path
 from muster.storage.topics.catalog import load_catalog
@@ -20,7 +20,7 @@ _REPORT_EVERY = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class VerifyFinding:
     """Something wrong: where, which bytes, from which offset on, and why."""
 
     file: str
@@ -31,50 +31,50 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Report:
+class VerifyReport:
     """What was walked and what was found."""
 
     files: int = 0
     batches: int = 0
     bytes: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[VerifyFinding] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
         return not self.findings
 
 
-def verify_dir(data_dir: str, progress: Progress | None = None, files: Files | None = None) -> Report:
+def verify_dir(data_dir: str, progress: Progress | None = None, files: Files | None = None) -> VerifyReport:
     """Check the catalog, the checkpoints and every batch of every partition.
 
     DataDirectoryError when `data_dir` is no data directory. A running node may be appending meanwhile: then the last
     batch of an active segment can be reported as cut off.
     """
     disk: Files = files or RealFiles()
-    report = Report()
+    report = VerifyReport()
     catalog = load_catalog(disk, data_dir)
     for name in _CHECKPOINTS:
         try:
             read_checkpoint(disk, f"{data_dir}/{name}")
         except DataDirectoryError as error:
-            report.findings.append(Finding(f"{data_dir}/{name}", 0, 0, -1, str(error)))
+            report.findings.append(VerifyFinding(f"{data_dir}/{name}", 0, 0, -1, str(error)))
     directories = [
         (f"{data_dir}/{entry.name}-{number}", entry.compacted, entry.holed)
         for entry in catalog.values()
         for number in entry.topic().here
         if not entry.deleting
     ]
-    walk = _Walk(disk, report, progress, sum(_size(disk, directory) for directory, *_ in directories))
+    walk = _DirectoryWalk(disk, report, progress, sum(_size(disk, directory) for directory, *_ in directories))
     for directory, compacted, holed in directories:
         if disk.is_dir(directory):
             walk.partition(directory, compacted, holed)
         else:
-            report.findings.append(Finding(directory, 0, 0, -1, "the partition's directory is gone"))
+            report.findings.append(VerifyFinding(directory, 0, 0, -1, "the partition's directory is gone"))
     return report
 
 
 def _logs(files: Files, directory: str) -> Iterator[tuple[int, str]]:
-    for base in log_bases(files, directory):
+    for base in list_segment_bases(files, directory):
         yield base, segment_path(directory, base, ".log")
 
 
@@ -89,8 +89,8 @@ def _size(files: Files, directory: str) -> int:
     return total
 
 
-class _Walk:
-    def __init__(self, files: Files, report: Report, progress: Progress | None, total: int) -> None:
+class _DirectoryWalk:
+    def __init__(self, files: Files, report: VerifyReport, progress: Progress | None, total: int) -> None:
         self._files = files
         self._report = report
         self._progress = progress
@@ -102,7 +102,7 @@ class _Walk:
         for place, (base, path) in enumerate(logs):
             if expected is not None and base != expected and (not compacted or base < expected):
                 why = f"its records begin at offset {base}, expected {expected}"
-                self._report.findings.append(Finding(path, 0, 0, expected, why))
+                self._report.findings.append(VerifyFinding(path, 0, 0, expected, why))
             gaps = holed or (compacted and place < len(logs) - 1)
             expected = self._segment(path, base, gaps)
 
@@ -120,7 +120,7 @@ class _Walk:
                     told = head.end
                     self._tell(before + told, path)
         except BatchFault as fault:
-            finding = Finding(path, fault.position, size - fault.position, order.next_offset, fault.why)
+            finding = VerifyFinding(path, fault.position, size - fault.position, order.next_offset, fault.why)
             report.findings.append(finding)
         finally:
             file.close()

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.disk.files import Files, remove_tree
 from muster.storage.errors import StorageError
-from muster.storage.logs.loader import create_log, flush_found, open_log
+from muster.storage.logs.loader import create_log, flush_recovered, open_log
 from muster.storage.logs.log import Log
 from muster.storage.segments.open_files import OpenSegments
 from muster.storage.topics.catalog import format_id
-from muster.storage.topics.plans import Plan
-from muster.storage.topics.strays import clear_way, directory_of
-from muster.storage.topics.together import together
+from muster.storage.topics.plans import TopicPlan
+from muster.storage.topics.strays import clear_way, partition_directory
+from muster.storage.topics.together import run_together
 from muster.storage.types import Topic, TopicPartition
 
 FEW_PARTITIONS = 8
@@ -24,7 +24,7 @@ TOLD_AT_ONCE = 256
 logger = logging.getLogger("muster.storage")
 
 
-def open_all(
+def open_logs(
     files: Files,
     data_dir: str,
     topics: Iterable[Topic],
@@ -38,7 +38,7 @@ def open_all(
     """The logs, all that was found in them durable, and why the others could not be opened."""
 
     def one(tp: TopicPartition, of_topic: TopicSettings, topic_id: str, told: bool) -> Log | StorageError:
-        directory = directory_of(data_dir, tp)
+        directory = partition_directory(data_dir, tp)
         try:
             return open_log(
                 files, directory, tp, of_topic, opened, clean=clean,
@@ -55,7 +55,7 @@ def open_all(
     for topic in topics:
         facts = (settings.for_topic(topic.configs), format_id(topic.id), topic.held is not None)
         wanted += [((topic.name, number), *facts) for number in topic.here]
-    found = together(one, wanted)
+    found = run_together(one, wanted)
     logs = [log for log in found if isinstance(log, Log)]
     _flush_found(files, data_dir, [log for log in logs if log.recovered.unflushed])
     return logs, {tp: log for (tp, *_), log in zip(wanted, found, strict=True) if isinstance(log, StorageError)}
@@ -74,11 +74,11 @@ def _flush_found(files: Files, data_dir: str, logs: Sequence[Log]) -> None:
         files.sync_all(data_dir)
     else:
         for log in logs:
-            flush_found(log.segment_list.active)
+            flush_recovered(log.segment_list.active)
 
 
-def make_all(
-    files: Files, data_dir: str, plan: Plan, opened: OpenSegments, now_ms: int, made: Callable[[int], None]
+def make_logs(
+    files: Files, data_dir: str, plan: TopicPlan, opened: OpenSegments, now_ms: int, made: Callable[[int], None]
 ) -> list[Log]:
     """The new logs of a plan, empty. From FEW_PARTITIONS on none is flushed for itself: that is the caller's then.
 
@@ -88,33 +88,33 @@ def make_all(
     topic_id, sync = format_id(plan.topic.id), len(wanted) < FEW_PARTITIONS
 
     def one(tp: TopicPartition) -> Log:
-        directory = directory_of(data_dir, tp)
+        directory = partition_directory(data_dir, tp)
         if files.is_dir(directory):
             clear_way(files, data_dir, tp)
         return create_log(files, directory, tp, plan.settings, opened, now_ms=now_ms, topic_id=topic_id, sync=sync)
 
     logs: list[Log] = []
     for start in range(0, len(wanted), TOLD_AT_ONCE):
-        some = together(one, wanted[start : start + TOLD_AT_ONCE])
+        some = run_together(one, wanted[start : start + TOLD_AT_ONCE])
         logs += some
         made(len(some))
     return logs
 
 
-def remove_all(files: Files, data_dir: str, partitions: Iterable[TopicPartition]) -> None:
+def remove_logs(files: Files, data_dir: str, partitions: Iterable[TopicPartition]) -> None:
     """Remove the directories of these partitions, as far as they are there."""
 
     def one(directory: str) -> None:
         if files.is_dir(directory):
             remove_tree(files, directory)
 
-    together(one, [(directory_of(data_dir, tp),) for tp in partitions])
+    run_together(one, [(partition_directory(data_dir, tp),) for tp in partitions])
 
 
-def close_all(files: Files, data_dir: str, logs: Sequence[Log]) -> bool:
+def close_logs(files: Files, data_dir: str, logs: Sequence[Log]) -> bool:
     """Close the logs; whether all went in order, and what they wrote down is durable. OSError when it is not."""
     many = len(logs) >= FEW_PARTITIONS
-    clean = all(together(_close, [(log, not many) for log in logs]))
+    clean = all(run_together(_close, [(log, not many) for log in logs]))
     if many:
         files.sync_all(data_dir)
     return clean

@@ -8,7 +8,7 @@ from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from muster.storage.disk.files import Files, read_file, replace_file
-from muster.storage.errors import DataDirectoryError, InvalidTopic
+from muster.storage.errors import DataDirectoryError, InvalidTopicName
 from muster.storage.types import Topic
 
 CATALOG = "topics.json"
@@ -113,21 +113,23 @@ def _checksum(topics: tuple[CatalogEntry, ...]) -> int:
     return crc32c("\n".join(entry.model_dump_json(exclude_none=True) for entry in topics).encode())
 
 
-def alike(name: str) -> str:
+def colliding_name(name: str) -> str:
     """Kafka's metrics write '.' as '_', so two names that differ only there are one."""
     return name.replace(".", "_")
 
 
-def check_name(name: str, existing: Mapping[str, str]) -> None:
-    """Kafka's rules for topic names; InvalidTopic says which is broken. `existing` names are keyed by `alike`."""
+def check_topic_name(name: str, existing: Mapping[str, str]) -> None:
+    """Kafka's rules for topic names; InvalidTopic says which is broken. `existing` names are keyed by
+    `colliding_name`.
+    """
     if not _LEGAL_NAME.fullmatch(name) or name in (".", ".."):
-        raise InvalidTopic(
+        raise InvalidTopicName(
             f"'{name[:300]}' is no topic name; expected 1 to {MAX_NAME} letters, digits, '.', '_' or '-', "
             "and not '.' or '..'."
         )
-    other = existing.get(alike(name), name)
+    other = existing.get(colliding_name(name), name)
     if other != name:
-        raise InvalidTopic(f"Topic '{name}' collides with topic '{other}': '.' and '_' count as the same.")
+        raise InvalidTopicName(f"Topic '{name}' collides with topic '{other}': '.' and '_' count as the same.")
 
 
 def format_id(topic_id: bytes) -> str:

@@ -38,7 +38,7 @@ _BEGINNINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class DirectoryIdentity:
     """Who writes here: the cluster's 22 characters and the node's number.
 
     `directory_id`, 22 characters as well, is this directory's alone: another disk has another one. Empty where it could
@@ -83,7 +83,7 @@ def known_cluster_id(files: Files, path: str) -> str | None:
 
 def take_directory(
     files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes], cluster_id: str | None = None
-) -> tuple[Lock, Identity, bool]:
+) -> tuple[Lock, DirectoryIdentity, bool]:
     """Lock the directory for this process; its identity, and whether it was new.
 
     `cluster_id` is for a directory that is new; None draws one. DataDirectoryError when it is foreign, unreadable, of
@@ -163,12 +163,12 @@ def is_fresh(files: Files, path: str) -> bool:
 
 def _identity(
     files: Files, path: str, node_id: int, random_bytes: Callable[[int], bytes], cluster_id: str | None
-) -> Identity:
+) -> DirectoryIdentity:
     meta = f"{path}/{META}"
     try:
         if not files.exists(meta):
             of_cluster = cluster_id or format_id(random_bytes(16))
-            made = Identity(of_cluster, node_id, format_id(random_bytes(16)), files.boot_id())
+            made = DirectoryIdentity(of_cluster, node_id, format_id(random_bytes(16)), files.boot_id())
             replace_file(files, meta, made.text().encode())
             return made
         lines = read_file(files, meta).decode().splitlines()
@@ -177,7 +177,7 @@ def _identity(
             raise ValueError(f"it has no line {missing[0]}=...")
         if not _AN_ID.fullmatch(found.get("directory.id", _NO_ID)):
             raise ValueError(f"its directory.id={found['directory.id']} has not the 22 characters of an id")
-        known = Identity(
+        known = DirectoryIdentity(
             found["cluster.id"],
             int(found["node.id"]),
             found.get("directory.id", ""),
@@ -202,8 +202,8 @@ def _identity(
 
 
 def note_start(
-    files: Files, path: str, known: Identity, random_bytes: Callable[[int], bytes], *, loose: bool
-) -> Identity:
+    files: Files, path: str, known: DirectoryIdentity, random_bytes: Callable[[int], bytes], *, loose: bool
+) -> DirectoryIdentity:
     """What is to be known of the directory from this start on, written down before the mark of a clean shutdown goes.
 
     `loose`: it holds a log that acknowledges before it flushes. Such a log has lost records if the machine stopped
@@ -219,7 +219,7 @@ def note_start(
         boot_id=boot_id,
         unclean=known.unclean or lost,
     )
-    return put_down(files, path, known, now)
+    return write_identity(files, path, known, now)
 
 
 def count_as_another(files: Files, path: str) -> None:
@@ -231,7 +231,7 @@ def count_as_another(files: Files, path: str) -> None:
     replace_file(files, meta, "".join(kept).encode())
 
 
-def put_down(files: Files, path: str, known: Identity, now: Identity) -> Identity:
+def write_identity(files: Files, path: str, known: DirectoryIdentity, now: DirectoryIdentity) -> DirectoryIdentity:
     """Write the identity as it is now. A disk that takes nothing keeps nobody from starting."""
     if now == known:
         return known

@@ -9,19 +9,19 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.storage.disk.checkpoint import believed_offsets
+from muster.storage.disk.checkpoint import read_trusted_offsets
 from muster.storage.errors import InvalidPartitions, StorageError, TopicAlreadyExists
 from muster.storage.logs import replica
-from muster.storage.logs.loader import create_log, open_log, owner_of
+from muster.storage.logs.loader import create_log, open_log, read_topic_id
 from muster.storage.logs.log import Log
-from muster.storage.logs.upkeep import cut_point, start_over, truncate_to
+from muster.storage.logs.upkeep import restart_log, truncate_log, truncation_point
 from muster.storage.topics.all_logs import FEW_PARTITIONS
-from muster.storage.topics.catalog import CatalogEntry, alike, format_id
-from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS, put_down
-from muster.storage.topics.strays import STRAY, directory_of, kept_as_stray, put_aside
-from muster.storage.topics.topics import Topics
+from muster.storage.topics.catalog import CatalogEntry, colliding_name, format_id
+from muster.storage.topics.data_dir import HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS, write_identity
+from muster.storage.topics.strays import STRAY, find_stray, partition_directory, set_aside_directory
+from muster.storage.topics.topics import TopicStore
 from muster.storage.types import Topic, TopicPartition
-from muster.storage.wording import remedy
+from muster.storage.wording import os_error_remedy
 
 logger = logging.getLogger("muster.storage")
 
@@ -30,7 +30,7 @@ PROBE = "room-probe-of-copies"
 Failures = dict[TopicPartition, StorageError]
 
 
-class Hosting(Topics):
+class HostedTopics(TopicStore):
     """Topics of which some partitions are held here."""
 
     # -- which partitions are held ------------------------------------------------------------------------
@@ -77,7 +77,8 @@ class Hosting(Topics):
             return self._files.names(self.data_dir)
         except OSError as error:
             raise StorageError(
-                f"Could not look into {self.data_dir}: {error.strerror or error}. What to do: {remedy(error)}, then "
+                f"Could not look into {self.data_dir}: {error.strerror or error}. What to do: "
+                f"{os_error_remedy(error)}, then "
                 "try again."
             ) from error
 
@@ -97,18 +98,18 @@ class Hosting(Topics):
 
     def _not_taken_in(self, tp: TopicPartition, error: OSError) -> StorageError:
         return StorageError(
-            f"Could not make {directory_of(self.data_dir, tp)}: {error.strerror or error}. What to "
-            f"do: {remedy(error)}, then try again."
+            f"Could not make {partition_directory(self.data_dir, tp)}: {error.strerror or error}. What to "
+            f"do: {os_error_remedy(error)}, then try again."
         )
 
     def _taken_in(self, topic: Topic, number: int, names: Sequence[str], *, sync: bool) -> Log:
         """The log of a partition that is not held yet."""
         tp = topic.name, number
-        files, directory, topic_id = self._files, directory_of(self.data_dir, tp), format_id(topic.id)
+        files, directory, topic_id = self._files, partition_directory(self.data_dir, tp), format_id(topic.id)
         settings = self.settings.for_topic(topic.configs)
-        if files.is_dir(directory) and owner_of(files, directory) != topic_id:
-            put_aside(files, self.data_dir, tp)
-        stray = kept_as_stray(names, number, topic_id)
+        if files.is_dir(directory) and read_topic_id(files, directory) != topic_id:
+            set_aside_directory(files, self.data_dir, tp)
+        stray = find_stray(names, number, topic_id)
         if stray is not None and not files.is_dir(directory):
             files.rename(f"{self.data_dir}/{stray}", directory)
             logger.warning("%s/%s is held again: it goes on as %s.", self.data_dir, stray, directory)
@@ -120,7 +121,7 @@ class Hosting(Topics):
                 files, directory, tp, settings, self._opened, now_ms=now_ms, topic_id=topic_id, sync=sync
             )  # fmt: skip
         log.follow(0)
-        replica.follow(log)
+        replica.start_following(log)
         return log
 
     def _write_down_held(self, known: Mapping[str, Topic], logs: Sequence[Log], *, flushed: bool) -> None:
@@ -134,15 +135,15 @@ class Hosting(Topics):
                 log.retire()
             raise StorageError(
                 f"Which partitions are held could not be written to {self.data_dir}: {error.strerror or error}. What "
-                f"to do: {remedy(error)}, then try again."
+                f"to do: {os_error_remedy(error)}, then try again."
             ) from error
         alone = {name for name in known if name in self._topics and self._topics[name].held is None}
         for log in self.logs():
             if log.partition[0] in alone:
                 log.follow(log.high_watermark)
-                replica.follow(log)
+                replica.start_following(log)
         self._adopt(logs)
-        self._alike.update({alike(name): name for name in known})
+        self._alike.update({colliding_name(name): name for name in known})
         self._know({**self._topics, **known})
         self._tell_change(len(logs))
 
@@ -170,8 +171,8 @@ class Hosting(Topics):
         self._leave(name, numbers, removing=False)
         try:
             for number in numbers:
-                if self._files.is_dir(directory_of(self.data_dir, (name, number))):
-                    put_aside(self._files, self.data_dir, (name, number))
+                if self._files.is_dir(partition_directory(self.data_dir, (name, number))):
+                    set_aside_directory(self._files, self.data_dir, (name, number))
         except OSError as error:
             raise StorageError(
                 f"Partitions of {name} that are held no longer keep their directories: {error.strerror or error}. "
@@ -194,12 +195,12 @@ class Hosting(Topics):
             except OSError as error:
                 raise StorageError(
                     f"That {name} leaves this node could not be written down: {error.strerror or error}. What to do: "
-                    f"{remedy(error)}, then try again."
+                    f"{os_error_remedy(error)}, then try again."
                 ) from error
             others = {each: other for each, other in self._topics.items() if each != name}
             self._know({**others, name: left} if left.held else others)
             if not left.held:
-                self._alike.pop(alike(name), None)
+                self._alike.pop(colliding_name(name), None)
             self._part_with([(name, number) for number in going])
 
     def strays(self) -> list[str]:
@@ -240,7 +241,7 @@ class Hosting(Topics):
         tp = topic, partition
         if tp not in self._broken:
             return False
-        directory = directory_of(self.data_dir, tp)
+        directory = partition_directory(self.data_dir, tp)
         try:
             self._files.names(directory)
         except (FileNotFoundError, NotADirectoryError):
@@ -248,7 +249,7 @@ class Hosting(Topics):
         except OSError as error:
             raise StorageError(
                 f"Whether anything is left in {directory} cannot be told: {error.strerror or error}. "
-                f"What to do: {remedy(error)}; until then it is taken for there."
+                f"What to do: {os_error_remedy(error)}; until then it is taken for there."
             ) from error
         return False
 
@@ -274,26 +275,27 @@ class Hosting(Topics):
         ids = {facts.name: format_id(facts.id)}
 
         def known(name: str) -> int:
-            return believed_offsets(self._files, f"{self.data_dir}/{name}", ids).get(tp, 0)
+            return read_trusted_offsets(self._files, f"{self.data_dir}/{name}", ids).get(tp, 0)
 
         try:
+            where, settings = partition_directory(self.data_dir, tp), self.settings.for_topic(facts.configs)
             log = open_log(
-                self._files, directory_of(self.data_dir, tp), tp, self.settings.for_topic(facts.configs), self._opened,
+                self._files, where, tp, settings, self._opened,
                 clean=False, topic_id=ids[facts.name], told=True,
                 recovery_point=failed.durable_offset if failed else max(map(known, (RECOVERY_POINTS, PRIVATE_POINTS))),
                 start_offset=known(LOG_STARTS) if failed is None else failed.start_offset,
             )  # fmt: skip
         except OSError as error:
             raise StorageError(
-                f"Could not open {directory_of(self.data_dir, tp)}: {error.strerror or error}. What to do: "
-                f"{remedy(error)}."
+                f"Could not open {partition_directory(self.data_dir, tp)}: {error.strerror or error}. What to do: "
+                f"{os_error_remedy(error)}."
             ) from error
         if log.failure is not None:
             why = log.failure
             log.retire()
             raise why
         log.follow(known(HIGH_WATERMARKS) if failed is None else failed.high_watermark)
-        replica.follow(log)
+        replica.start_following(log)
         return log
 
     # -- what is written down before a log changes --------------------------------------------------------
@@ -315,7 +317,7 @@ class Hosting(Topics):
         for tp, offset in offsets.items():
             try:
                 log = self._held(tp)
-                cuts.append((log, cut_point(log, offset)))
+                cuts.append((log, truncation_point(log, offset)))
             except StorageError as error:
                 failures[tp] = error
         self._commit_no_more(cuts)
@@ -328,7 +330,7 @@ class Hosting(Topics):
                 with log.cuts.cutting():
                     if _expect_no_more(log, offset):  # it was flushed meanwhile, which cannot happen from here on
                         self._write_checkpoint("recovery points")
-                    truncate_to(log, offset)
+                    truncate_log(log, offset)
             except StorageError as error:
                 failures[log.partition] = error
         return failures
@@ -346,7 +348,7 @@ class Hosting(Topics):
         except OSError as error:
             raise StorageError(
                 f"Could not write the high watermarks of {self.data_dir} down: {error.strerror or error}. Nothing was "
-                f"cut; {remedy(error)}, then try again."
+                f"cut; {os_error_remedy(error)}, then try again."
             ) from error
 
     def begin_anew(self, topic: str, partition: int, offset: int) -> None:
@@ -364,7 +366,7 @@ class Hosting(Topics):
             except StorageError:
                 log.start_offset = before
                 raise
-            start_over(log, offset)
+            restart_log(log, offset)
 
     def held_topics(self) -> Mapping[str, Topic]:
         """All topics by name, private ones as well: for whoever keeps copies of them."""
@@ -402,7 +404,7 @@ class Hosting(Topics):
 
     def forget_unclean(self) -> None:
         """The cluster reckons with it from now on: what is here counts for no more than what it is."""
-        self.identity = put_down(self._files, self.data_dir, self.identity, replace(self.identity, unclean=False))
+        self.identity = write_identity(self._files, self.data_dir, self.identity, replace(self.identity, unclean=False))
 
 
 def _expect_no_more(log: Log, offset: int) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 
-class Listeners:
+class TopicListeners:
     """Called by the thread in which something happened, unless it says otherwise."""
 
     def __init__(self) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from muster.storage.compaction.cleaner import clean, dirty_part
+from muster.storage.compaction.cleaner import compact_log, find_dirty_segments
 from muster.storage.config import LogSettings
 from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
 from muster.storage.disk.files import Files
 from muster.storage.errors import CorruptMessage, DataDirectoryError, StorageError
 from muster.storage.logs.log import Log
-from muster.storage.logs.retention import RetentionPolicy, policies
-from muster.storage.logs.upkeep import remove_doomed, retain
+from muster.storage.logs.retention import RetentionPolicy, retention_policies
+from muster.storage.logs.upkeep import apply_retention, unlink_retired_files
 from muster.storage.producers.state import OnRecord
 from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS
 from muster.storage.types import TopicPartition
@@ -47,7 +47,7 @@ def write_checkpoints(files: Files, data_dir: str, logs: Iterable[Log]) -> None:
     write_offsets(files, f"{data_dir}/{LOG_STARTS}", starts, ids)
 
 
-class Upkeep:
+class LogMaintenance:
     """Knows what was done when. How far a log has been compacted it knows itself, so that no other can inherit it."""
 
     def __init__(self, files: Files, data_dir: str, settings: LogSettings) -> None:
@@ -89,13 +89,13 @@ class Upkeep:
             self._try(partial(self.checkpoint, logs))
         if self._due("retention", now_ms, settings.retention_check_interval_ms):
             asked: list[RetentionPolicy] = []
-            self._try(lambda: asked.extend(policies()))
+            self._try(lambda: asked.extend(retention_policies()))
             for log in sound if asked else ():
-                self._try(partial(retain, log, asked, now_ms, aged), log)
+                self._try(partial(apply_retention, log, asked, now_ms, aged), log)
                 self._try(partial(log.forget_producers, now_ms, settings.producer_id_expiration_ms, self.on_record))
         for log in sound:
             if log.doomed:
-                self._try(partial(remove_doomed, log, now_ms), log)
+                self._try(partial(unlink_retired_files, log, now_ms), log)
         if compacting and self._due("cleaning", now_ms, settings.cleaner_backoff_ms):
             self._try(partial(self.compact, logs, now_ms))
         return self._complaints
@@ -142,7 +142,7 @@ class Upkeep:
 
     def _compact(self, logs: Sequence[Log], now_ms: int) -> TopicPartition | None:
         parts = [
-            dirty_part(log, log.cleaned_to, now_ms)
+            find_dirty_segments(log, log.cleaned_to, now_ms)
             for log in logs
             if log.settings.compacted and log.failure is None and not log.let_go and not log.uncleanable
         ]
@@ -152,7 +152,7 @@ class Upkeep:
         log = chosen.log
         self._at_work = log
         try:
-            log.cleaned_to = clean(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
+            log.cleaned_to = compact_log(chosen, now_ms, self._settings.cleaner_dedupe_buffer_size)
         except CorruptMessage:
             # Damage does not heal: the rest of the node's logs must not wait for it.
             log.uncleanable = True

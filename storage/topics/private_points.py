@@ -21,9 +21,11 @@ def write_private_points(files: Files, data_dir: str, logs: Iterable[Log]) -> No
     write_offsets(files, f"{data_dir}/{PRIVATE_POINTS}", points, {log.partition[0]: log.topic_id for log in logs})
 
 
-def furthest(points: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def merge_furthest(
+    points: Mapping[TopicPartition, int], others: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
     """
-    >>> furthest({("a", 0): 5}, {("a", 0): 7, ("b", 0): 1})
+    >>> merge_furthest({("a", 0): 5}, {("a", 0): 7, ("b", 0): 1})
     {('a', 0): 7, ('b', 0): 1}
     """
     return dict(points) | {tp: max(offset, points.get(tp, 0)) for tp, offset in others.items()}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import count
 
 from muster.storage.disk.files import Files, remove_tree
-from muster.storage.logs.loader import log_bases, owner_of
+from muster.storage.logs.loader import list_segment_bases, read_topic_id
 from muster.storage.segments.segment import segment_path
 from muster.storage.types import TopicPartition
 
@@ -20,21 +20,21 @@ _LONGEST_NAME = 255
 logger = logging.getLogger("muster.storage")
 
 
-def directory_of(data_dir: str, tp: TopicPartition) -> str:
+def partition_directory(data_dir: str, tp: TopicPartition) -> str:
     return f"{data_dir}/{tp[0]}-{tp[1]}"
 
 
 def clear_way(files: Files, data_dir: str, tp: TopicPartition) -> None:
     """The partition is to be made, yet its directory is there: never take over its records, nor remove any."""
-    directory = directory_of(data_dir, tp)
+    directory = partition_directory(data_dir, tp)
     if _holds_records(files, directory):
-        put_aside(files, data_dir, tp)
+        set_aside_directory(files, data_dir, tp)
     else:
         remove_tree(files, directory)  # left by a creation that did not come to its end
 
 
 def _holds_records(files: Files, directory: str) -> bool:
-    for base in log_bases(files, directory):
+    for base in list_segment_bases(files, directory):
         file = files.open(segment_path(directory, base, ".log"), writable=False)
         try:
             if file.size():
@@ -44,10 +44,10 @@ def _holds_records(files: Files, directory: str) -> bool:
     return False
 
 
-def put_aside(files: Files, data_dir: str, tp: TopicPartition) -> str:
+def set_aside_directory(files: Files, data_dir: str, tp: TopicPartition) -> str:
     """Give a partition's directory the name of a stray, durably; that name."""
-    directory = directory_of(data_dir, tp)
-    name = _free_name(files.names(data_dir), tp, owner_of(files, directory) or _NO_ID)
+    directory = partition_directory(data_dir, tp)
+    name = _free_name(files.names(data_dir), tp, read_topic_id(files, directory) or _NO_ID)
     files.rename(directory, f"{data_dir}/{name}")
     files.sync_dir(data_dir)
     logger.warning(
@@ -66,6 +66,6 @@ def _free_name(taken: Sequence[str], tp: TopicPartition, topic_id: str) -> str:
     raise AssertionError("names do not end")
 
 
-def kept_as_stray(names: Sequence[str], number: int, topic_id: str) -> str | None:
+def find_stray(names: Sequence[str], number: int, topic_id: str) -> str | None:
     """Under which of these names a partition of the topic with this id is kept as a stray."""
     return next((name for name in names if name.endswith(f"-{number}.{topic_id}{STRAY}")), None)

@@ -14,12 +14,12 @@ SHARE = 16
 """Partitions that a thread takes at once: to hand one over costs as much as to make one."""
 
 
-def together(work: Callable[..., Result], items: Sequence[tuple[Any, ...]], *, few: int = 256) -> list[Result]:
+def run_together(work: Callable[..., Result], items: Sequence[tuple[Any, ...]], *, few: int = 256) -> list[Result]:
     """What `work` makes of each item's parts, in the items' order; fewer than `few` are done here, one by one.
 
     The first error is raised, once whatever had begun has ended.
 
-    >>> together(pow, [(2, 3), (3, 2)])
+    >>> run_together(pow, [(2, 3), (3, 2)])
     [8, 9]
     """
     if len(items) < few:

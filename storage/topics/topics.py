@@ -8,41 +8,48 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from muster.storage.config import LogSettings, TopicSettings
-from muster.storage.disk.checkpoint import believed_offsets
+from muster.storage.disk.checkpoint import read_trusted_offsets
 from muster.storage.disk.files import Files, RealFiles
 from muster.storage.errors import (
     DataDirectoryError,
     InvalidPartitions,
     InvalidRequest,
-    InvalidTopic,
+    InvalidTopicName,
     NotLeaderOrFollower,
     StorageError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
 from muster.storage.logs.log import Log
-from muster.storage.logs.state import Recovered
-from muster.storage.producers.ids import ProducerIds
+from muster.storage.logs.state import LogRecovery
+from muster.storage.producers.ids import LocalProducerIds
 from muster.storage.segments.open_files import OpenSegments
-from muster.storage.topics.all_logs import FEW_PARTITIONS, close_all, make_all, open_all, remove_all
-from muster.storage.topics.catalog import PRIVATE_TOPICS, CatalogEntry, alike, check_name, load_catalog, save_catalog
+from muster.storage.topics.all_logs import FEW_PARTITIONS, close_logs, make_logs, open_logs, remove_logs
+from muster.storage.topics.catalog import (
+    PRIVATE_TOPICS,
+    CatalogEntry,
+    check_topic_name,
+    colliding_name,
+    load_catalog,
+    save_catalog,
+)
 from muster.storage.topics.data_dir import (
     CLEANER_POINTS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     PRIVATE_POINTS,
     RECOVERY_POINTS,
-    Identity,
+    DirectoryIdentity,
     leave_clean_mark,
     note_start,
     take_clean_mark,
     take_directory,
 )
-from muster.storage.topics.listeners import Listeners
-from muster.storage.topics.periodic import Upkeep
-from muster.storage.topics.plans import Plan, Plans, called
-from muster.storage.topics.private_points import furthest, write_private_points
-from muster.storage.troubles import Troubles
+from muster.storage.topics.listeners import TopicListeners
+from muster.storage.topics.periodic import LogMaintenance
+from muster.storage.topics.plans import TopicPlan, TopicPlans, describe_topics
+from muster.storage.topics.private_points import merge_furthest, write_private_points
+from muster.storage.troubles import StorageTroubles
 from muster.storage.types import Topic, TopicPartition
 
 logger = logging.getLogger("muster.storage")
@@ -52,7 +59,7 @@ def _wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-class Topics(Listeners):
+class TopicStore(TopicListeners):
     """The topics of one node and their logs, kept in one data directory.
 
     Opening recovers what the last process left; DataDirectoryError when the directory is not ours to use. A directory
@@ -84,13 +91,13 @@ class Topics(Listeners):
         self._logs: dict[TopicPartition, Log] = {}
         self._private_logs: dict[TopicPartition, Log] = {}
         self._broken: dict[TopicPartition, StorageError] = {}
-        self.troubles = Troubles()
+        self.troubles = StorageTroubles()
         self._lock, identity, fresh = take_directory(self._files, self.data_dir, node_id, random_bytes, cluster_id)
-        self.identity: Identity = identity
+        self.identity: DirectoryIdentity = identity
         self.closed = False
         self._changing = threading.Lock()
-        self._producer_ids = ProducerIds(self._files, self.data_dir)
-        self._upkeep = Upkeep(self._files, self.data_dir, self.settings)
+        self._producer_ids = LocalProducerIds(self._files, self.data_dir)
+        self._upkeep = LogMaintenance(self._files, self.data_dir, self.settings)
         try:
             self._load(fresh)
         except OSError as error:
@@ -125,13 +132,13 @@ class Topics(Listeners):
         clean = take_clean_mark(files, path)
         ids = {entry.name: entry.id for entry in self._catalog.values()}
         points, private, starts, cleaned = (
-            believed_offsets(files, f"{path}/{name}", ids)
+            read_trusted_offsets(files, f"{path}/{name}", ids)
             for name in (RECOVERY_POINTS, PRIVATE_POINTS, LOG_STARTS, CLEANER_POINTS)
         )
-        points = furthest(points, private)
+        points = merge_furthest(points, private)
         self._know({topic.name: topic for topic in staying})
-        self._alike = {alike(name): name for name in self._topics}
-        logs, self._broken = open_all(
+        self._alike = {colliding_name(name): name for name in self._topics}
+        logs, self._broken = open_logs(
             files, path, self._topics.values(), self.settings, self._opened, clean=clean, points=points, starts=starts
         )
         for tp, why in self._broken.items():
@@ -144,7 +151,7 @@ class Topics(Listeners):
     def _tell_known_high_watermarks(self, ids: Mapping[str, str]) -> None:
         """Logs of a cluster begin as followers, with what was committed when it was last written down."""
         told = [log for log in self.logs() if self._topics[log.partition[0]].held is not None]
-        marks = believed_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", ids) if told else {}
+        marks = read_trusted_offsets(self._files, f"{self.data_dir}/{HIGH_WATERMARKS}", ids) if told else {}
         for log in told:
             log.follow(marks.get(log.partition, 0))
             log.following = True
@@ -164,7 +171,7 @@ class Topics(Listeners):
         self._topics = topics
         self._public = MappingProxyType({name: topic for name, topic in topics.items() if name not in PRIVATE_TOPICS})
 
-    def recovered(self) -> dict[TopicPartition, Recovered]:
+    def recovered(self) -> dict[TopicPartition, LogRecovery]:
         """What opening had to cut off or found damaged, by partition."""
         found = {log.partition: log.recovered for log in self.logs()}
         return {tp: state for tp, state in found.items() if state.truncated_bytes or state.damage}
@@ -184,7 +191,7 @@ class Topics(Listeners):
     def _close(self) -> None:
         clean = not self._broken
         try:
-            clean = close_all(self._files, self.data_dir, list(self.logs())) and clean
+            clean = close_logs(self._files, self.data_dir, list(self.logs())) and clean
             self.checkpoint()
             if clean:
                 leave_clean_mark(self._files, self.data_dir)
@@ -217,17 +224,17 @@ class Topics(Listeners):
         name: str,
         partitions: int,
         configs: Mapping[str, str],
-        beside: Plans | None = None,
+        beside: TopicPlans | None = None,
         *,
         internal: bool = False,
     ) -> TopicSettings:
         """Refuse what `create_topic` would refuse."""
-        plans = beside or Plans()
-        if alike(name) in PRIVATE_TOPICS and not internal:
-            raise InvalidTopic(f"'{name}' is a name that nodes keep for themselves; expected another one.")
-        check_name(name, self._alike)
-        check_name(name, plans.alike)
-        if name in self._topics or alike(name) in plans.alike:
+        plans = beside or TopicPlans()
+        if colliding_name(name) in PRIVATE_TOPICS and not internal:
+            raise InvalidTopicName(f"'{name}' is a name that nodes keep for themselves; expected another one.")
+        check_topic_name(name, self._alike)
+        check_topic_name(name, plans.alike)
+        if name in self._topics or colliding_name(name) in plans.alike:
             raise TopicAlreadyExists(f"Topic '{name}' exists already.")
         self._check_count(name, 0, partitions, plans.coming)
         return self.settings.for_topic(configs)
@@ -258,32 +265,32 @@ class Topics(Listeners):
         partitions: int,
         configs: Mapping[str, str] | None = None,
         internal: bool = False,
-        beside: Plans | None = None,
-    ) -> Plan:
+        beside: TopicPlans | None = None,
+    ) -> TopicPlan:
         """What `make` is to make, if nothing speaks against it; added to the plans of the same call."""
-        plans = beside or Plans()
+        plans = beside or TopicPlans()
         configs = dict(configs or {})
         settings = self.check_new_topic(name, partitions, configs, plans, internal=internal)
-        return plans.add(Plan(Topic(name, self._random_bytes(16), partitions, configs, internal), 0, settings))
+        return plans.add(TopicPlan(Topic(name, self._random_bytes(16), partitions, configs, internal), 0, settings))
 
-    def plan_growth(self, name: str, total: int, beside: Plans | None = None) -> Plan:
+    def plan_growth(self, name: str, total: int, beside: TopicPlans | None = None) -> TopicPlan:
         """What `make` is to add, if nothing speaks against it; added to the plans of the same call."""
-        plans = beside or Plans()
+        plans = beside or TopicPlans()
         topic = self.topic(name)
-        if alike(name) in plans.alike:
+        if colliding_name(name) in plans.alike:
             raise InvalidRequest(f"Topic '{name}' is to be changed twice at once; expected once.")
         self._check_count(name, topic.partitions, total, plans.coming)
         grown = Topic(name, topic.id, total, topic.configs, topic.internal)
-        return plans.add(Plan(grown, topic.partitions, self.settings.for_topic(topic.configs)))
+        return plans.add(TopicPlan(grown, topic.partitions, self.settings.for_topic(topic.configs)))
 
-    def _made_at_once(self, plan: Plan) -> Topic:
+    def _made_at_once(self, plan: TopicPlan) -> Topic:
         (result,) = self.make([plan])
         if isinstance(result, StorageError):
             raise result
         self.tell_topics()
         return result
 
-    def make(self, plans: Sequence[Plan]) -> list[Topic | StorageError]:
+    def make(self, plans: Sequence[TopicPlan]) -> list[Topic | StorageError]:
         """Make what was planned; each topic is there whole once it can be seen, or after a crash not at all.
 
         Directories first, then the catalog: a topic that is listed has all its logs. In any thread, but one change of
@@ -292,9 +299,9 @@ class Topics(Listeners):
         with self._changing:
             return self._make(plans)
 
-    def _make(self, plans: Sequence[Plan]) -> list[Topic | StorageError]:
+    def _make(self, plans: Sequence[TopicPlan]) -> list[Topic | StorageError]:
         results: list[Topic | StorageError] = []
-        made: list[tuple[Plan, list[Log]]] = []
+        made: list[tuple[TopicPlan, list[Log]]] = []
         for plan in plans:
             try:
                 if not plan.first:
@@ -302,7 +309,7 @@ class Topics(Listeners):
                 made.append(
                     (
                         plan,
-                        make_all(self._files, self.data_dir, plan, self._opened, self._clock_ms(), self._tell_change),
+                        make_logs(self._files, self.data_dir, plan, self._opened, self._clock_ms(), self._tell_change),
                     )
                 )
                 results.append(plan.topic)
@@ -322,7 +329,7 @@ class Topics(Listeners):
             ]
         for plan, logs in made:
             self._adopt(logs)
-            self._alike[alike(plan.topic.name)] = plan.topic.name
+            self._alike[colliding_name(plan.topic.name)] = plan.topic.name
         self._know({**self._topics, **{plan.topic.name: plan.topic for plan, _ in made}})
         return results
 
@@ -333,7 +340,7 @@ class Topics(Listeners):
     def check_writable(self, name: str) -> None:
         """InvalidTopic for the node's own topics, which clients may not change."""
         if self.topic(name).internal:
-            raise InvalidTopic(f"Topic '{name}' is internal; only the node itself writes to it.")
+            raise InvalidTopicName(f"Topic '{name}' is internal; only the node itself writes to it.")
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic and its records for good."""
@@ -355,11 +362,12 @@ class Topics(Listeners):
             self._save({**self._catalog, **{name: CatalogEntry.of(t, deleting=True) for name, t in going.items()}})
         except OSError as error:
             raise StorageError(
-                f"{called(names)} could not be removed: {error.strerror or error}. Mend the disk, then try again."
+                f"{describe_topics(names)} could not be removed: {error.strerror or error}. "
+                "Mend the disk, then try again."
             ) from error
         self._know({name: kept for name, kept in self._topics.items() if name not in going})
         for name in going:
-            self._alike.pop(alike(name), None)
+            self._alike.pop(colliding_name(name), None)
         self._part_with([(name, number) for name, topic in going.items() for number in topic.here])
 
     def _part_with(self, partitions: Sequence[TopicPartition]) -> None:
@@ -382,7 +390,7 @@ class Topics(Listeners):
                 going = [entry for entry in self._catalog.values() if entry.going]
                 self._finish_deletions(going)
         except OSError as error:
-            names = called([entry.name for entry in going])
+            names = describe_topics([entry.name for entry in going])
             raise StorageError(
                 f"{names} could not be removed from disk: {error.strerror or error}. The next start goes on."
             ) from error
@@ -399,7 +407,7 @@ class Topics(Listeners):
 
     def _finish_deletions(self, going: Sequence[CatalogEntry]) -> None:
         gone = [(entry.name, number) for entry in going for number in entry.going]
-        remove_all(self._files, self.data_dir, gone)
+        remove_logs(self._files, self.data_dir, gone)
         if going:
             self._files.sync_dir(self.data_dir)
             self._upkeep.forget(set(gone))

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.bench.cluster import suite, takeover
-from muster.coordinator.bench.cluster.failover import Gap, How
+from muster.coordinator.bench.cluster.failover import FailureKind, ServiceGap
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.cli.main import main
 
 
 def test_a_warm_takeover_is_measured_beside_a_cold_one(tmp_path: Path) -> None:
-    row = takeover.measure(str(tmp_path / "shard"), records=3_000)
-    assert row.case == takeover.NAME
+    row = takeover.measure_shard_takeover(str(tmp_path / "shard"), records=3_000)
+    assert row.case == takeover.TAKEOVER_CASE
     assert row.value > 0
     assert row.peer_value is not None
     assert row.goal == 20.0
@@ -30,19 +30,21 @@ def no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     def nodes(home: str) -> Iterator[None]:
         yield
 
-    async def rounds(trio: object, count: int, how: How, whats: Collection[str]) -> dict[str, Gap]:
-        if how is How.FROZEN:
+    async def rounds(trio: object, count: int, how: FailureKind, whats: Collection[str]) -> dict[str, ServiceGap]:
+        if how is FailureKind.FROZEN:
             raise TimeoutError
-        return dict.fromkeys(whats, Gap(0.5, 0.6))
+        return dict.fromkeys(whats, ServiceGap(0.5, 0.6))
 
-    monkeypatch.setattr(suite, "three_nodes", nodes)
-    monkeypatch.setattr(suite, "rounds", rounds)
+    monkeypatch.setattr(suite, "run_three_nodes", nodes)
+    monkeypatch.setattr(suite, "measure_gaps", rounds)
 
 
 @pytest.mark.usefixtures("no_nodes")
 def test_a_row_is_told_before_the_next_case_begins_and_a_failure_names_its_case() -> None:
     rows = suite.run()
-    assert [next(rows).case, next(rows).case] == [case for case, _, how, *_ in suite.FAILOVERS if how is How.KILLED]
+    assert [next(rows).case, next(rows).case] == [
+        case for case, _, how, *_ in suite.FAILOVERS if how is FailureKind.KILLED
+    ]
     with pytest.raises(BenchFailed, match=r"^P1 frozen: to the first heartbeat, .*produce: TimeoutError$"):
         next(rows)
 
@@ -54,7 +56,7 @@ def test_what_was_measured_before_the_brokers_failed_is_told(monkeypatch: pytest
         raise BenchFailed(f"no broker in {place!r}")
         yield
 
-    monkeypatch.setattr(suite, "three_brokers", brokers)
+    monkeypatch.setattr(suite, "run_three_brokers", brokers)
     rows = suite.run("P1 killed", "/nowhere")
     assert [(row.value, row.peer) for row in (next(rows), next(rows))] == [(0.5, suite.TOLD)] * 2
     with pytest.raises(BenchFailed, match=r"produce: three brokers of Kafka 4.1.1: no broker in '/nowhere'$"):
@@ -79,11 +81,11 @@ def test_a_benchmark_that_is_told_to_end_says_so(
 ) -> None:
     before = signal.getsignal(signal.SIGTERM)
 
-    async def rounds(*arguments: object) -> dict[str, Gap]:
+    async def rounds(*arguments: object) -> dict[str, ServiceGap]:
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("it went on")
 
-    monkeypatch.setattr(suite, "rounds", rounds)
+    monkeypatch.setattr(suite, "measure_gaps", rounds)
     assert main(["bench", "cluster", "--json"]) == 130
     assert capsys.readouterr().err.startswith("error: interrupted before all was measured")
     assert signal.getsignal(signal.SIGTERM) is before

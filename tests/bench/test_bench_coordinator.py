@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.bench import abuse, crowd, handover, heartbeat, large_group, loading, pages, suite, warm
 from muster.coordinator.bench.observed import following, metrics, scrape
-from muster.coordinator.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, server
+from muster.coordinator.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, run_server
 from muster.coordinator.bench.rows import less_is_better
 from muster.coordinator.bench.stall import measure as stall
 from muster.coordinator.bench.stall import startup
@@ -25,7 +25,7 @@ def test_twice_the_cost_of_the_peer_is_half_as_good() -> None:
 def test_loading_is_reported_against_a_plain_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "RECORDS", 1_000)
     monkeypatch.setattr(loading, "KEYS", 500)
-    (row,) = loading.measure("loading", str(tmp_path / "data"))
+    (row,) = loading.measure_loading("loading", str(tmp_path / "data"))
     assert row.value > 0
     assert row.ratio == pytest.approx(row.peer_value / row.value, rel=0.1)
 
@@ -33,7 +33,7 @@ def test_loading_is_reported_against_a_plain_read(tmp_path: Path, monkeypatch: p
 def test_pages_are_reported_by_time_size_and_stretch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("MEMBERS", 7), ("PARTITIONS", 70), ("GROUPS", 5), ("TIMES", 1)):
         monkeypatch.setattr(pages, name, value)
-    rows = list(pages.measure("pages", str(tmp_path)))
+    rows = list(pages.measure_pages("pages", str(tmp_path)))
     assert [row.unit for row in rows] == ["ms cpu", "KB", "ms of loop"] * 2
     assert all(row.value > 0 for row in rows)
 
@@ -44,7 +44,7 @@ def test_an_unknown_case_is_not_found(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_server_that_does_not_start_is_named() -> None:
-    with pytest.raises(BenchFailed, match="import sys"), server(["-c", "import sys"]):
+    with pytest.raises(BenchFailed, match="import sys"), run_server(["-c", "import sys"]):
         raise AssertionError("nothing answers here")
 
 
@@ -52,7 +52,7 @@ def test_a_server_that_does_not_start_is_named() -> None:
 def test_a_server_that_is_started_by_a_load_on_its_core_is_on_another() -> None:
     """It inherits the load's core: they shared one, and the other was idle."""
     sleeper = "import json, sys; print(json.dumps({'host': 'h', 'port': 1}), flush=True); sys.stdin.read()"
-    with pinned(LOAD_CORE), server(["-c", sleeper]) as other:
+    with pinned(LOAD_CORE), run_server(["-c", sleeper]) as other:
         assert (os.sched_getaffinity(0), os.sched_getaffinity(other.pid)) == ({LOAD_CORE}, {SERVER_CORE})
     assert os.sched_getaffinity(0) == CORES
 
@@ -78,11 +78,11 @@ def test_a_failed_benchmark_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
 
 @pytest.mark.integration
 def test_heartbeats_are_measured_against_the_echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(heartbeat, "MEMBERS", 4)
-    monkeypatch.setattr(heartbeat, "ROUNDS", 1)
-    monkeypatch.setattr(heartbeat, "WARM_UP_S", 0.1)
-    monkeypatch.setattr(heartbeat, "ROUND_S", 0.3)
-    (row,) = heartbeat.measure("heartbeats", str(tmp_path / "data"))
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_MEMBERS", 4)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_ROUNDS", 1)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_WARM_UP_S", 0.1)
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_ROUND_S", 0.3)
+    (row,) = heartbeat.measure_heartbeats("heartbeats", str(tmp_path / "data"))
     assert row.unit == "us CPU/RPC"
     assert row.value > 0
     assert row.peer_value > 0
@@ -94,8 +94,8 @@ def test_a_node_that_counts_is_measured_against_one_that_does_not(
 ) -> None:
     for name, small in (("MEMBERS", 3), ("ROUNDS", 1), ("WARM_UP_S", 0.1), ("ROUND_S", 0.2)):
         monkeypatch.setattr(metrics, name, small)
-    monkeypatch.setattr(heartbeat, "MEMBERS", 3)
-    rows = list(metrics.measure("metrics", str(tmp_path)))
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_MEMBERS", 3)
+    rows = list(metrics.measure_metrics_cost("metrics", str(tmp_path)))
     assert [row.case.rpartition(" by ")[2] for row in rows] == ["gRPC", "Kafka's door"]
     assert all(row.value > 0 and row.peer_value > 0 for row in rows)
 
@@ -104,7 +104,7 @@ def test_a_node_that_counts_is_measured_against_one_that_does_not(
 def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("GROUPS", 10), ("PARTITIONS", 10), ("TIMES", 2)):
         monkeypatch.setattr(scrape, name, small)
-    rows = list(scrape.measure("scrape", str(tmp_path)))
+    rows = list(scrape.measure_scrape("scrape", str(tmp_path)))
     assert [row.unit for row in rows] == ["us CPU/series", "us CPU/series", "ms CPU"] * 2
     assert all(row.value > 0 for row in rows)
 
@@ -113,7 +113,7 @@ def test_a_scrape_is_measured_by_its_series(tmp_path: Path, monkeypatch: pytest.
 def test_open_pages_are_measured_beside_a_node_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, small in (("PAGES", 4), ("ROUNDS", 1), ("ROUND_S", 0.1), ("SETTLED_S", 0.0)):
         monkeypatch.setattr(following, name, small)
-    (row,) = following.measure("following", str(tmp_path / "data"))
+    (row,) = following.measure_open_pages("following", str(tmp_path / "data"))
     assert row.case.startswith("following: 4 open pages")
     assert row.ok is (row.value <= row.peer_value)
 
@@ -121,8 +121,8 @@ def test_open_pages_are_measured_beside_a_node_alone(tmp_path: Path, monkeypatch
 @pytest.mark.integration
 def test_pushed_and_polled_members_take_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handover, "SIZES", (2,))
-    monkeypatch.setattr(handover, "ROUNDS", 1)
-    found = list(handover.measure("owned", str(tmp_path / "data")))
+    monkeypatch.setattr(handover, "HANDOVER_ROUNDS", 1)
+    found = list(handover.measure_handover("owned", str(tmp_path / "data")))
     assert [row.case for row in found] == [
         "owned: one joins, 2 members, pushed",
         "owned: one leaves, 2 members, pushed",
@@ -131,8 +131,8 @@ def test_pushed_and_polled_members_take_over(tmp_path: Path, monkeypatch: pytest
 
 @pytest.mark.integration
 def test_a_warm_handover_is_measured_beside_a_cold_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm, "ROUNDS", 1)
-    (row,) = warm.measure("handover", str(tmp_path / "data"))
+    monkeypatch.setattr(warm, "TAKEOVER_ROUNDS", 1)
+    (row,) = warm.measure_warm_takeover("handover", str(tmp_path / "data"))
     assert row.case == "handover: work on a partition goes on elsewhere, 2 s to load, warm"
     # Two seconds of sleep are two seconds however busy the machine is; what is left is the machine's.
     assert row.peer_value >= 2_000
@@ -144,9 +144,11 @@ def test_messages_of_a_group_grow_with_its_members(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(large_group, "SMALL", 5)
     monkeypatch.setattr(large_group, "LARGE", 25)
     monkeypatch.setattr(large_group, "SHORTEST_SESSION_MS", 500)
-    monkeypatch.setattr(large_group, "SETTINGS", large_group.SETTINGS | {"group.min.session.timeout.ms": "500"})
+    monkeypatch.setattr(
+        large_group, "LARGE_GROUP_SETTINGS", large_group.LARGE_GROUP_SETTINGS | {"group.min.session.timeout.ms": "500"}
+    )
     monkeypatch.setattr(crowd, "HEARTBEAT_S", 0.1)
-    messages, size, *times = large_group.measure("one group", str(tmp_path / "data"))
+    messages, size, *times = large_group.measure_large_group("one group", str(tmp_path / "data"))
     assert messages.ok
     assert messages.value < 11
     assert size.unit == "bytes/member"
@@ -170,16 +172,16 @@ def test_others_are_listened_to_while_a_stranger_asks_for_much(tmp_path: Path, m
         ("SMALL_SEGMENTS", 5),
     ):
         monkeypatch.setattr(stall, name, small)
-    rows = list(stall.measure("stall", str(tmp_path / "data")))
+    rows = list(stall.measure_stalls("stall", str(tmp_path / "data")))
     assert len({row.case for row in rows}) == 15
     assert all(row.value > 0 and row.peer_value > 0 for row in rows)
 
 
 @pytest.mark.integration
 def test_a_start_is_measured_after_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(startup, "PARTITIONS", 20)
+    monkeypatch.setattr(startup, "STARTUP_PARTITIONS", 20)
     monkeypatch.setattr(startup, "GROUPS", 20)
-    rows = list(startup.measure("startup", str(tmp_path / "data")))
+    rows = list(startup.measure_startup("startup", str(tmp_path / "data")))
     assert [row.unit for row in rows] == ["s", "s CPU"]
 
 
@@ -188,7 +190,7 @@ def test_what_others_hear_beside_refused_requests_is_told_for_both_doors(
 ) -> None:
     for name, small in (("IDLE_S", 0.1), ("ENTRIES", 150_000), ("TIMES", 1), ("FLOOD", 50), ("FLOODS", 1)):
         monkeypatch.setattr(abuse, name, small)
-    rows = list(abuse.measure("abuse", str(tmp_path / "data")))
+    rows = list(abuse.measure_abuse("abuse", str(tmp_path / "data")))
     assert len(rows) == 6
     assert [row.case.rpartition(" by ")[2] for row in rows] == ["Kafka's door", "gRPC"] * 3
     assert all(row.value > 0 for row in rows)

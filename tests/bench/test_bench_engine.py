@@ -6,49 +6,53 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench.cluster.failover import Gap, How
+from muster.coordinator.bench.cluster.failover import FailureKind, ServiceGap
 from muster.coordinator.bench.engine import failover, passing, suite, taking, transacting
-from muster.coordinator.bench.engine.commits import of_a_commit
-from muster.coordinator.bench.engine.inside import groups_of
-from muster.coordinator.bench.kafka.broker import Broker
+from muster.coordinator.bench.engine.commits import encode_commit
+from muster.coordinator.bench.engine.inside import group_per_shard
+from muster.coordinator.bench.kafka.broker import KafkaBroker
 from muster.coordinator.cli.main import main
 from muster.coordinator.runtime.router import partition_for
 from muster.storage.records.batch import decode_records, encode_turn
 
 
 def test_each_shard_has_a_group() -> None:
-    assert [partition_for(group, 50) for group in groups_of(50)] == list(range(50))
+    assert [partition_for(group, 50) for group in group_per_shard(50)] == list(range(50))
 
 
 def test_a_bare_batch_has_what_a_commit_keeps() -> None:
-    [record] = decode_records(of_a_commit(7))
-    assert (b"bench-0" in record.key, len(of_a_commit(7))) == (True, len(of_a_commit(8)))
+    [record] = decode_records(encode_commit(7))
+    assert (b"bench-0" in record.key, len(encode_commit(7))) == (True, len(encode_commit(8)))
 
 
 def test_the_shard_that_is_taken_has_as_many_positions_as_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taking, "KEYS", 20)
-    turn = taking.encode(map(taking.stored, range(40))).groups
+    turn = taking.encode(map(taking.stored_record, range(40))).groups
     assert len(list(decode_records(encode_turn(turn, 0)))) == 40
-    assert taking.bundled(str(tmp_path), [turn]) > 0
+    assert taking.measure_own_log(str(tmp_path), [turn]) > 0
     monkeypatch.setattr(taking, "KEYS", 30)
     with pytest.raises(AssertionError, match="30 were written"):
-        taking.bundled(str(tmp_path / "other"), [turn])
+        taking.measure_own_log(str(tmp_path / "other"), [turn])
 
 
 def test_rounds_of_transactions_alternate_and_go_on_with_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[tuple[str, int]] = []
 
     @contextmanager
-    def proxy(broker: Broker, home: Path) -> Iterator[passing.Proxy]:
-        yield passing.Proxy(1, "node:1")
+    def proxy(broker: KafkaBroker, home: Path) -> Iterator[passing.ProxyNode]:
+        yield passing.ProxyNode(1, "node:1")
 
-    monkeypatch.setattr(transacting, "proxy_of", proxy)
+    monkeypatch.setattr(transacting, "run_proxy", proxy)
     monkeypatch.setattr(transacting, "fill_broker", lambda *given: None)
-    monkeypatch.setattr(transacting, "transacting", lambda address: lambda position: done.append((address, position)))
+    monkeypatch.setattr(transacting, "make_transact", lambda address: lambda position: done.append((address, position)))
     monkeypatch.setattr(transacting, "EACH", 2)
-    [row] = transacting.measure(Broker(None, "kafka:1"), "")  # type: ignore[arg-type]
+    [row] = transacting.measure_transactions(KafkaBroker(None, "kafka:1"), "")  # type: ignore[arg-type]
     ours = [position for address, position in done if address == "node:1"]
-    assert ours == list(range(2 * (transacting.ROUNDS + 1))) == [at for address, at in done if address == "kafka:1"]
+    assert (
+        ours
+        == list(range(2 * (transacting.TRANSACTION_ROUNDS + 1)))
+        == [at for address, at in done if address == "kafka:1"]
+    )
     assert [address for address, _ in done[:8:2]] == ["kafka:1", "node:1", "node:1", "kafka:1"]
     assert (row.bench, row.goal, row.unit) == ("engine", 0.33, "transactions/s")
 
@@ -65,8 +69,8 @@ def test_a_folder_that_has_no_broker_is_said(tmp_path: Path, capsys: pytest.Capt
 def test_without_brokers_of_its_own_kafka_has_the_figures_of_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ours = {How.KILLED: Gap(6.0, 6.0), How.STOPPED: Gap(0.5, 2.0)}
-    monkeypatch.setattr(failover, "over", lambda broker, home: ours)
-    killed, stopped = failover.measure(Broker(None, ""), str(tmp_path), "")  # type: ignore[arg-type]
+    ours = {FailureKind.KILLED: ServiceGap(6.0, 6.0), FailureKind.STOPPED: ServiceGap(0.5, 2.0)}
+    monkeypatch.setattr(failover, "run_nodes_over", lambda broker, home: ours)
+    killed, stopped = failover.measure_failover(KafkaBroker(None, ""), str(tmp_path), "")  # type: ignore[arg-type]
     assert (killed.value, killed.peer_value, killed.ok) == (6.0, 10.3, True)
     assert (stopped.value, stopped.peer_value, stopped.ok, stopped.bench) == (2.0, 0.86, False, "engine")

@@ -7,30 +7,30 @@ from typing import Any
 import pytest
 
 from muster.coordinator.bench.growth import chart, course, page, suite
-from muster.coordinator.bench.growth.cells import GRPC, KAFKA, Cell, grid, share
-from muster.coordinator.bench.growth.course import Phase
+from muster.coordinator.bench.growth.cells import GRPC, KAFKA, GrowthCell, all_cells, slice_of_group
+from muster.coordinator.bench.growth.course import PhaseCost
 from muster.coordinator.bench.processes import BenchFailed, Stopwatch
 from muster.coordinator.cli.main import main
 
-SMALL, LARGE = Cell(KAFKA, 1_000, 1, 1_000), Cell(KAFKA, 10_000, 1, 1_000)
+SMALL, LARGE = GrowthCell(KAFKA, 1_000, 1, 1_000), GrowthCell(KAFKA, 10_000, 1, 1_000)
 
 
-def phase(name: str, cpu_s: float = 1.0, resident_mb: float = 100.0, units: int = 0) -> Phase:
-    return Phase(name, cpu_s, cpu_s, resident_mb, units)
+def phase(name: str, cpu_s: float = 1.0, resident_mb: float = 100.0, units: int = 0) -> PhaseCost:
+    return PhaseCost(name, cpu_s, cpu_s, resident_mb, units)
 
 
-def told(cells: dict[Cell, list[Phase]]) -> list[dict[str, Any]]:
+def told(cells: dict[GrowthCell, list[PhaseCost]]) -> list[dict[str, Any]]:
     found: suite.Found = {}
     rows: list[dict[str, Any]] = []
     for cell, phases in cells.items():
         found[cell] = {}
         for each in phases:
             found[cell][each.name] = each
-            rows += suite.rows(cell, each, found)
+            rows += suite.phase_rows(cell, each, found)
     return rows
 
 
-def of(rows: list[dict[str, Any]], cell: Cell, what: str) -> dict[str, Any]:
+def of(rows: list[dict[str, Any]], cell: GrowthCell, what: str) -> dict[str, Any]:
     return next(row for row in rows if row["case"] == f"{cell.label}: {what}")
 
 
@@ -59,9 +59,9 @@ def test_memory_is_what_came_on_top_of_the_start() -> None:
 
 
 def test_every_partition_is_given_to_one_member_of_the_group_and_all_move_on() -> None:
-    cell = Cell(KAFKA, 30, 3, 1_000)
+    cell = GrowthCell(KAFKA, 30, 3, 1_000)
     for number in range(3):
-        mine = share(cell, number)
+        mine = slice_of_group(cell, number)
         first, then = mine.pieces(10, 0, 1_000), mine.pieces(10, 1, 1_000)
         given = [partition for piece in first for partition in piece["growth-0"]]
         assert len(given) == len(set(given)) == 333
@@ -70,7 +70,7 @@ def test_every_partition_is_given_to_one_member_of_the_group_and_all_move_on() -
 
 def test_the_grid_has_what_was_asked_for() -> None:
     for door in (KAFKA, GRPC):
-        mine = [cell for cell in grid() if cell.door == door]
+        mine = [cell for cell in all_cells() if cell.door == door]
         assert {cell.members for cell in mine} == {1_000, 10_000, 50_000}
         assert {cell.groups for cell in mine} == {1, 100, 10_000}
         assert {cell.partitions for cell in mine} == {1_000, 10_000, 100_000}
@@ -78,11 +78,11 @@ def test_the_grid_has_what_was_asked_for() -> None:
 
 def test_a_cell_that_this_machine_cannot_run_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (20_000, 20_000))
-    (row,) = suite.measured(Cell(KAFKA, 50_000, 1, 1_000), Stopwatch(), {})
+    (row,) = suite.measure_cell(GrowthCell(KAFKA, 50_000, 1, 1_000), Stopwatch(), {})
     assert (row["ok"], row["case"]) == (True, "kafka, 50,000 members, 1 group, 1,000 partitions: left out")
     assert "20,000 open files" in row["peer"]
-    assert not course.impossible(Cell(GRPC, 50_000, 1, 1_000))
-    assert not course.impossible(Cell(KAFKA, 50_000, 100, 1_000))
+    assert not course.reason_impossible(GrowthCell(GRPC, 50_000, 1, 1_000))
+    assert not course.reason_impossible(GrowthCell(KAFKA, 50_000, 100, 1_000))
 
 
 @pytest.mark.parametrize(
@@ -96,12 +96,12 @@ def test_a_cell_that_this_machine_cannot_run_is_left_out_with_the_reason(monkeyp
 def test_what_ends_a_cell_is_told_and_ends_no_other(
     monkeypatch: pytest.MonkeyPatch, failure: Exception, says: str
 ) -> None:
-    def stopped(cell: Cell, home: str) -> Any:
+    def stopped(cell: GrowthCell, home: str) -> Any:
         yield phase("start")
         raise failure
 
-    monkeypatch.setattr(course, "run", stopped)
-    rows = list(suite.measured(SMALL, Stopwatch(), {}))
+    monkeypatch.setattr(course, "run_cell", stopped)
+    rows = list(suite.measure_cell(SMALL, Stopwatch(), {}))
     assert [row["ok"] for row in rows] == [True, False]
     assert says in page.cells_table(suite.cells_of(rows))
 
@@ -122,9 +122,11 @@ def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:
 def test_the_same_figures_give_the_same_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     course_of = ("start", "join", "rebalance", "restart")
-    found = {cell: {name: phase(name) for name in course_of} for cell in (SMALL, LARGE, Cell(GRPC, 1_000, 1, 10_000))}
+    found = {
+        cell: {name: phase(name) for name in course_of} for cell in (SMALL, LARGE, GrowthCell(GRPC, 1_000, 1, 10_000))
+    }
     for name in ("one.svg", "two.svg"):
-        chart.draw(found, tmp_path / name)
+        chart.draw_growth(found, tmp_path / name)
     drawn = (tmp_path / "one.svg").read_text()
     assert drawn == (tmp_path / "two.svg").read_text()
     assert "kafka, 1 group" in drawn

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.bench.members import one_share
+from muster.coordinator.bench.members import make_share
 from muster.coordinator.bench.pushed import PushedMember
 from muster.coordinator.bench.sessions import idle
-from muster.coordinator.bench.sessions.idle import Answered
+from muster.coordinator.bench.sessions.idle import AnsweredMember
 
 AT_A_TIME = 2
 
@@ -17,8 +17,8 @@ AT_A_TIME = 2
 class Crowd:
     """Members without a node: they live, and have said and heard enough."""
 
-    def __init__(self, server: object, group_id: str, size: int, kind: type[Answered], wires: int) -> None:
-        self.members = [kind(cast(Any, None), group_id, one_share) for _ in range(size)]
+    def __init__(self, server: object, group_id: str, size: int, kind: type[AnsweredMember], wires: int) -> None:
+        self.members = [kind(cast(Any, None), group_id, make_share) for _ in range(size)]
         self._looks = 0
 
     @property
@@ -60,8 +60,8 @@ def test_streams_are_opened_some_at_a_time_in_every_run(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(PushedMember, "live", live)
     monkeypatch.setattr(PushedMember, "_welcome", welcome)
-    monkeypatch.setattr(idle, "Crowd", Crowd)
+    monkeypatch.setattr(idle, "MemberCrowd", Crowd)
     monkeypatch.setattr(idle, "OPENING", AT_A_TIME)
     for _ in range(2):
-        assert asyncio.run(idle.idle(cast(Any, Server()), 7, 0.001)) == 0.0
+        assert asyncio.run(idle.measure_idle_share(cast(Any, Server()), 7, 0.001)) == 0.0
     assert most == AT_A_TIME

@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from muster.coordinator.bench.wire import line as lines
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.line import LoadConnection
 
 
-async def with_line(server: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> Line:
+async def with_line(server: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> LoadConnection:
     listening = await asyncio.start_server(server, "127.0.0.1", 0)
-    return await Line.to(f"127.0.0.1:{listening.sockets[0].getsockname()[1]}")
+    return await LoadConnection.to(f"127.0.0.1:{listening.sockets[0].getsockname()[1]}")
 
 
 async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import pytest
 
 from muster.coordinator.bench.cluster import moving
-from muster.coordinator.bench.cluster.asking import Asking
+from muster.coordinator.bench.cluster.asking import TrioClient
 
 
 class Part(NamedTuple):
@@ -24,7 +24,7 @@ class Nodes:
     async def described(self, node: int, topic: str, seconds: float) -> list[Part]:
         self.asked.append((node, topic))
         self._left[node, topic] = left = self._left.get((node, topic), 0) - 1
-        return [Part(moving.VICTIM if left >= 0 else moving.REST[0])]
+        return [Part(moving.VICTIM if left >= 0 else moving.SURVIVORS[0])]
 
 
 @pytest.fixture
@@ -35,21 +35,21 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("at_once")
 def test_nodes_are_asked_for_all_partitions_only_when_the_last_one_has_moved() -> None:
-    one, two = moving.REST
+    one, two = moving.SURVIVORS
     nodes = Nodes({(one, moving.LAST): 3, (two, moving.LAST): 5})
     before_s = time.time()
-    told_s = asyncio.run(moving.told(cast(Asking, nodes)))
+    told_s = asyncio.run(moving.wait_until_known(cast(TrioClient, nodes)))
     assert before_s <= told_s <= time.time()
-    assert nodes.asked[-2:] == [(one, moving.TOPIC), (two, moving.TOPIC)]
+    assert nodes.asked[-2:] == [(one, moving.MOVING_TOPIC), (two, moving.MOVING_TOPIC)]
     assert {topic for _, topic in nodes.asked[:-2]} == {moving.LAST}
     assert nodes.asked.count((one, moving.LAST)) == 4, "who has heard is left alone"
 
 
 @pytest.mark.usefixtures("at_once")
 def test_a_partition_that_moves_behind_the_last_one_is_waited_for() -> None:
-    nodes = Nodes({(moving.REST[1], moving.TOPIC): 2})
-    asyncio.run(moving.told(cast(Asking, nodes)))
-    assert nodes.asked.count((moving.REST[1], moving.TOPIC)) == 3
+    nodes = Nodes({(moving.SURVIVORS[1], moving.MOVING_TOPIC): 2})
+    asyncio.run(moving.wait_until_known(cast(TrioClient, nodes)))
+    assert nodes.asked.count((moving.SURVIVORS[1], moving.MOVING_TOPIC)) == 3
 
 
 def test_the_clock_begins_when_the_first_was_decided(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_the_clock_begins_when_the_first_was_decided(monkeypatch: pytest.MonkeyP
         def __init__(self, config: dict[str, Any]) -> None:
             self.told = [
                 *(Election(moving.VICTIM, 5_000 + number) for number in range(moving.UNITS)),
-                Election(moving.REST[0], 1_000),
+                Election(moving.SURVIVORS[0], 1_000),
             ]
 
         def __enter__(self) -> "Admin":
@@ -70,11 +70,11 @@ def test_the_clock_begins_when_the_first_was_decided(monkeypatch: pytest.MonkeyP
         def __exit__(self, *of: object) -> None: ...
 
         def explain_elections(self, limit: int, topic: str) -> list[Election]:
-            assert (limit > moving.UNITS, topic) == (True, moving.TOPIC)
+            assert (limit > moving.UNITS, topic) == (True, moving.MOVING_TOPIC)
             return self.told
 
     class Doors:
-        doors = dict.fromkeys(moving.REST, "127.0.0.1:1")
+        doors = dict.fromkeys(moving.SURVIVORS, "127.0.0.1:1")
 
     monkeypatch.setattr(moving, "Admin", Admin)
-    assert moving.began_s(cast(Any, Doors())) == 5.0
+    assert moving.first_decision_s(cast(Any, Doors())) == 5.0

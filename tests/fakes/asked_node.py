@@ -5,26 +5,34 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from muster.coordinator.observe.changes import Changes
-from muster.coordinator.observe.history import History
+from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observe.history import GroupHistory
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.web.asks import NOBODY, Caller, Exposition, NodeFacts, NodeHealth, Owner, Refused
+from muster.coordinator.web.asks import (
+    NOBODY,
+    CoordinatingNode,
+    Exposition,
+    HttpCaller,
+    HttpRefusal,
+    NodeFacts,
+    NodeHealth,
+)
 
 
 class AskedNode:
-    """Implements `muster.coordinator.web.asks.Asks`. What it was asked is in `asked`, oldest first."""
+    """Implements `muster.coordinator.web.asks.NodePort`. What it was asked is in `asked`, oldest first."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000
-        self.history = History(10_000)
-        self.changes = Changes("test")
+        self.history = GroupHistory(10_000)
+        self.changes = GroupChanges("test")
         self.conditions = Conditions(lambda: self.now_ms)
         self.shards = dict.fromkeys(range(4), True)
         self.draining = False
-        self.owners: dict[str, Owner] = {}
+        self.owners: dict[str, CoordinatingNode] = {}
         """Of the groups that other nodes coordinate."""
         self.led: frozenset[int] | None = None
-        self.asked: list[tuple[str, Message, Caller]] = []
+        self.asked: list[tuple[str, Message, HttpCaller]] = []
         self.answers: dict[str, Callable[[Any], Message]] = {}
         self._started = True
         self.exposition = [b"# TYPE a gauge\n", b"a 1\n"]
@@ -39,10 +47,10 @@ class AskedNode:
         self.shards = dict.fromkeys(self.shards, False)
         self._started = False
 
-    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+    async def call(self, method: str, request: Message, by: HttpCaller = NOBODY) -> Message:
         self.asked.append((method, request, by))
         if self.draining:
-            raise Refused(503, "DRAINING", "the node is being stopped")
+            raise HttpRefusal(503, "DRAINING", "the node is being stopped")
         return self.answers[method](request)
 
     async def metrics(self, accept: str) -> Exposition:
@@ -52,7 +60,7 @@ class AskedNode:
     def sees_group(self, group: str) -> bool:
         return True
 
-    def owner(self, group: str) -> Owner | None:
+    def owner(self, group: str) -> CoordinatingNode | None:
         return self.owners.get(group)
 
     def leads(self) -> frozenset[int] | None:

@@ -8,8 +8,8 @@ producers that write nothing; what a change of leader may take away; what the cl
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from muster.coordinator.ownership.facts import Acked, Producer, Read
-from muster.coordinator.ownership.voids import Seen
+from muster.coordinator.ownership.facts import BatchResult, ProducerEpoch, ShardRecordRead
+from muster.coordinator.ownership.voids import LogBatch
 
 NONE, OUT_OF_ORDER, OLD_EPOCH, TXN_STATE = 0, 45, 47, 48
 REMEMBERED = 5
@@ -39,7 +39,7 @@ class Known:
 
 @dataclass(slots=True)
 class Stored:
-    seen: Seen
+    seen: LogBatch
     sequence: int
     at_ms: int
 
@@ -61,41 +61,41 @@ class Partition:
     # Writing.
 
     def append(
-        self, producer: Producer, sequence: int, pairs: Sequence[Pair], now_ms: int, *, transactional: bool = False
-    ) -> Acked:
+        self, producer: ProducerEpoch, sequence: int, pairs: Sequence[Pair], now_ms: int, *, transactional: bool = False
+    ) -> BatchResult:
         """A batch as a client sends it."""
         self.expire(now_ms)
         known = self.producers.get(producer.id)
         last = sequence + len(pairs) - 1
         if known is not None:
             if producer.epoch < known.epoch:
-                return Acked(OLD_EPOCH)
+                return BatchResult(OLD_EPOCH)
             if producer.epoch == known.epoch:
                 for first, end, offset in known.batches:
                     if (first, end) == (sequence, last):
-                        return Acked(NONE, offset)
+                        return BatchResult(NONE, offset)
                 if known.last is not None and sequence != known.last + 1:
-                    return Acked(OUT_OF_ORDER)
+                    return BatchResult(OUT_OF_ORDER)
             elif sequence != 0:
-                return Acked(OUT_OF_ORDER)
+                return BatchResult(OUT_OF_ORDER)
             if known.open_at is not None and not transactional:
-                return Acked(TXN_STATE)
+                return BatchResult(TXN_STATE)
         if transactional and producer.id not in self.added:
-            return Acked(TXN_STATE)
+            return BatchResult(TXN_STATE)
         offset = self.end
-        records = [Read(key, value, offset + at) for at, (key, value) in enumerate(pairs)]
-        self._store(Stored(Seen(offset, offset + len(pairs), producer, records, transactional), sequence, now_ms))
-        return Acked(NONE, offset)
+        records = [ShardRecordRead(key, value, offset + at) for at, (key, value) in enumerate(pairs)]
+        self._store(Stored(LogBatch(offset, offset + len(pairs), producer, records, transactional), sequence, now_ms))
+        return BatchResult(NONE, offset)
 
-    def mark(self, producer: Producer, now_ms: int, *, commits: bool) -> Acked:
+    def mark(self, producer: ProducerEpoch, now_ms: int, *, commits: bool) -> BatchResult:
         """The transaction coordinator's marker."""
         known = self.producers.get(producer.id)
         if known is not None and producer.epoch < known.epoch:
-            return Acked(OLD_EPOCH)
+            return BatchResult(OLD_EPOCH)
         offset = self.end
         self.added.discard(producer.id)
-        self._store(Stored(Seen(offset, offset + 1, producer, (), True, commits), -1, now_ms))
-        return Acked(NONE, offset)
+        self._store(Stored(LogBatch(offset, offset + 1, producer, (), True, commits), -1, now_ms))
+        return BatchResult(NONE, offset)
 
     def _store(self, stored: Stored) -> None:
         self.log.append(stored)
@@ -144,7 +144,7 @@ class Partition:
 
     # Reading.
 
-    def fetch(self, offset: int, most: int = 50) -> tuple[list[Seen], int]:
+    def fetch(self, offset: int, most: int = 50) -> tuple[list[LogBatch], int]:
         """Batches from the offset on, and where to go on; what is not committed is not shown."""
         found = [s.seen for s in self.log if s.seen.next_offset > offset and s.seen.next_offset <= self.committed]
         if len(found) > most:
@@ -200,7 +200,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    producer: Producer
+    producer: ProducerEpoch
     at_ms: int
 
 
@@ -213,7 +213,7 @@ class TransactionCoordinator:
         self._identities: dict[str, Identity] = {}
         self._next_id = 7
 
-    def init_producer(self, transactional_id: str, now_ms: int) -> Producer:
+    def init_producer(self, transactional_id: str, now_ms: int) -> ProducerEpoch:
         """InitProducerId: the epoch rises by one; nothing tells the partitions."""
         identity = self._identities.get(transactional_id)
         if (
@@ -221,10 +221,10 @@ class TransactionCoordinator:
             or identity.producer.epoch >= self.most_epoch
             or now_ms - identity.at_ms >= self.expiration_ms
         ):
-            producer = Producer(self._next_id, 0)
+            producer = ProducerEpoch(self._next_id, 0)
             self._next_id += 1
         else:
-            producer = Producer(identity.producer.id, identity.producer.epoch + 1)
+            producer = ProducerEpoch(identity.producer.id, identity.producer.epoch + 1)
         self._identities[transactional_id] = Identity(producer, now_ms)
         return producer
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 
 
 @dataclass
@@ -79,7 +79,7 @@ class MemoryGroupLog:
             raise LogFailed(f"read {self.reads} was told to fail")
         return self.groups[shard].read()
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         return self.ledger[shard].read()
 
     def crash(self, survivors: Callable[[int], int] = nothing_more) -> None:

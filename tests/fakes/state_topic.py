@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.facts import Producer
+from muster.coordinator.ownership.facts import ProducerEpoch
 from muster.storage.records.batch import BatchView, read_batches
 from tests.fakes.kafka_partition import Partition
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
@@ -30,7 +30,9 @@ class Stored:
         assert batch.crc_ok
         end = self.end
         records = [(b"", b"")] * (batch.last_offset_delta + 1)
-        acked = self._model.append(Producer(batch.producer_id, batch.producer_epoch), batch.base_sequence, records, 0)
+        acked = self._model.append(
+            ProducerEpoch(batch.producer_id, batch.producer_epoch), batch.base_sequence, records, 0
+        )
         if self.end > end:
             self.batches.append(end.to_bytes(8, "big") + data[8:])
         return acked.code, acked.offset

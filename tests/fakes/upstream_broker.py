@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.upstream.speaking import SPOKEN
+from muster.coordinator.engine.upstream.speaking import SUPPORTED_APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
 
-API_OF = {api.key: name for name, api in SPOKEN.items()}
+API_OF = {api.key: name for name, api in SUPPORTED_APIS.items()}
 SILENCE = object()
 """The question is left without an answer."""
 HANG_UP = object()
@@ -23,7 +23,7 @@ class UpstreamBroker:
 
     def __init__(self, answers: Mapping[str, Callable[[Any], Any]] | None = None, *, tls: Any = None) -> None:
         self.answers = dict(answers or {})
-        self.offers = {api.key: (api.first, api.last) for api in SPOKEN.values()}
+        self.offers = {api.key: (api.first, api.last) for api in SUPPORTED_APIS.values()}
         self.asked: list[tuple[str, Any]] = []
         self.connections = 0
         self.address = Address("", 0)

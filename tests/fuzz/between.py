@@ -7,33 +7,33 @@ from typing import Any, Final
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, Offline
-from muster.coordinator.cluster.facts import State, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Known, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchedPart
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
+from muster.coordinator.cluster.facts import PartitionState, TopicPartition
+from muster.coordinator.cluster.image import ClusterState, ImageVersion, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchedPartition
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.connections.frames import SHORTEST
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.dispatch import Dispatch
-from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.dispatch import Dispatcher
+from muster.coordinator.kafka.schema import all_messages
 from muster.coordinator.replication.wire.apis import KEY_OF, NAME_THE_CLUSTER, NODE_APIS, client_id_of, cluster_of
-from muster.coordinator.replication.wire.door import Handlers, NodeConnection
+from muster.coordinator.replication.wire.door import NodeConnection, NodeHandlers
 from muster.coordinator.replication.wire.words import (
-    EpochAsked,
+    ElectionEntry,
     EpochEnd,
-    FetchAsked,
+    EpochQuery,
     GroupsWithSettings,
-    LogEnd,
-    LogsAsked,
+    LogEndsQuery,
     NodeName,
-    Noted,
-    SecurityAsked,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    PartitionLogEnd,
+    PeerFetch,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
 from tests.fuzz.targets import Bytes, Wire, cut, frames, tampered
 from tests.support.kafka.messages import random_message
@@ -66,10 +66,10 @@ class DrawnDesk:
     def topic_name(self, topic_id: bytes) -> str | None:
         return topic_id.hex() if topic_id[-1] % 2 else None
 
-    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
+    async def fetch(self, asked: PeerFetch) -> FetchAnswer:
         rng = await self._turns()
         parts = tuple(
-            FetchedPart(
+            FetchedPartition(
                 item.place,
                 item.topic_id,
                 rng.choice([0, 0, 6]),
@@ -83,43 +83,43 @@ class DrawnDesk:
         )
         return FetchAnswer(rng.choice([0, 0, 0, 71]), 5, parts)
 
-    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+    async def epochs(self, node: int, asked: tuple[EpochQuery, ...]) -> list[EpochEnd]:
         await self._turns()
         return [EpochEnd(one.topic, one.partition, ErrorCode.NONE, one.epoch, 5) for one in asked]
 
-    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered:
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> AlterPartitionResult:
         await self._turns()
-        state = State(1, 2, (1, 2), partition_epoch=3)
-        return IsrAltered(
+        state = PartitionState(1, 2, (1, 2), partition_epoch=3)
+        return AlterPartitionResult(
             ErrorCode.NONE, tuple(IsrResult(one.topic_id, one.partition, ErrorCode.NONE, state) for one in items)
         )
 
-    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownResult:
         await self._turns()
-        return ShutdownAnswered(ErrorCode.NONE, (TopicPartition("a", 1),))
+        return ShutdownResult(ErrorCode.NONE, (TopicPartition("a", 1),))
 
     async def cluster_state(
-        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+        self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
     ) -> ClusterState:
         await self._turns()
         views = {each.partition: PartitionView(1, 2, 3, (1,), (), (1,)) for each in offline}
         return ClusterState(nodes=(NodeView(node.id, node.epoch),), topics=(TopicView(bytes(16), "a", {}, views),))
 
-    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+    async def note(self, records: tuple[ElectionEntry, ...]) -> ErrorCode:
         await self._turns()
         return ErrorCode.NONE if len(records) % 2 else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+    async def read_security(self, asked: SecurityQuery) -> SecurityRecords:
         rng = await self._turns()
-        return SecurityRead(ErrorCode.NONE, 0, 9, 9, bool(rng.randrange(2)), rng.randbytes(rng.choice([0, 9])))
+        return SecurityRecords(ErrorCode.NONE, 0, 9, 9, bool(rng.randrange(2)), rng.randbytes(rng.choice([0, 9])))
 
-    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+    async def write_security(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         await self._turns()
-        return SecurityWritten(ErrorCode.NONE if changed.base % 2 else ErrorCode.INVALID_UPDATE_VERSION, 9)
+        return SecurityUpdateResult(ErrorCode.NONE if changed.base % 2 else ErrorCode.INVALID_UPDATE_VERSION, 9)
 
-    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+    def log_ends(self, asked: LogEndsQuery) -> list[PartitionLogEnd]:
         self.asked += 1
-        return [LogEnd(*place, 5) for place in asked.places if place[1] % 2]
+        return [PartitionLogEnd(*place, 5) for place in asked.places if place[1] % 2]
 
     async def groups_with_settings(self) -> GroupsWithSettings:
         rng = await self._turns()
@@ -136,7 +136,7 @@ class Talk:
         self._wire = Wire()
         self._arrived = bytearray()
         self._waiting = bytearray()
-        dispatch = Dispatch((Handlers(self._desk, CLUSTER),), apis=NODE_APIS)
+        dispatch = Dispatcher((NodeHandlers(self._desk, CLUSTER),), apis=NODE_APIS)
         self._connection = NodeConnection(CLUSTER, dispatch, LIMITS, lambda one: True, lambda one: None)
         self._wire.protocol = self._connection
         self._connection.connection_made(self._wire)  # type: ignore[arg-type]
@@ -267,7 +267,7 @@ def asking(given: Bytes, change: Callable[[bytes, int, int], bytes]) -> Step:
     seed, how, where = given.number(2), given.number(), given.number(2)
 
     def step(talk: Talk) -> None:
-        message = random_message(messages()[f"{api.name}Request"], version, random.Random(seed))
+        message = random_message(all_messages()[f"{api.name}Request"], version, random.Random(seed))
         if how % 64 and hasattr(message, "cluster_id"):
             message.cluster_id = CLUSTER
         if how % 64 and api.name == "Fetch":

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor, MethodDescriptor
 
-from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.kafka.codec.encoding import encode_uvarint
 from muster.coordinator.rpc.v1 import coordinator_service_pb2, externalscaler_service_pb2
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
 
@@ -40,12 +40,12 @@ class Listing(NamedTuple):
     def message(self, size: int) -> bytes:
         """The request in about so many bytes, all of them entries of the list."""
         if not self.fields:
-            return (uvarint(9_999 << 3) + b"\0") * (size // 4)
+            return (encode_uvarint(9_999 << 3) + b"\0") * (size // 4)
         last = self.fields[-1]
         if self.packed:
             data = tagged(last, bytes(size))
         elif last.cpp_type in NUMBERS:
-            data = (uvarint(last.number << 3) + b"\0") * (size // 2)
+            data = (encode_uvarint(last.number << 3) + b"\0") * (size // 2)
         else:
             data = tagged(last, b"") * (size // 2)
         for one in reversed(self.fields[:-1]):
@@ -54,7 +54,7 @@ class Listing(NamedTuple):
 
 
 def tagged(field: FieldDescriptor, data: bytes) -> bytes:
-    return uvarint(field.number << 3 | LENGTH) + uvarint(len(data)) + data
+    return encode_uvarint(field.number << 3 | LENGTH) + encode_uvarint(len(data)) + data
 
 
 def listings() -> Iterator[Listing]:

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import encode, is_flexible, struct
-from muster.coordinator.kafka.codec.emitting import present
-from muster.coordinator.kafka.codec.encoding import uvarint
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.kafka.schema.notation import STRUCT, Field
+from muster.coordinator.kafka.codec.emitting import fields_in_version
+from muster.coordinator.kafka.codec.encoding import encode_uvarint
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema
 
 ZEROS = {"string": "", "bytes": b"", "records": b"", "uuid": bytes(16), "bool": False}
 
@@ -21,7 +21,7 @@ class Listing(NamedTuple):
 
     api: str
     version: int
-    fields: tuple[Field, ...]
+    fields: tuple[FieldSchema, ...]
     """From the request's own field down to the list."""
 
     @property
@@ -41,20 +41,20 @@ class Listing(NamedTuple):
         entry = one[at + 1 : at + 1 + length]
         count = size // length
         if is_flexible(name, self.version) and self.fields[-1].flexible:
-            return none[:at] + uvarint(count + 1) + entry * count + none[at + 1 :]
+            return none[:at] + encode_uvarint(count + 1) + entry * count + none[at + 1 :]
         return none[: at - 3] + count.to_bytes(4, "big") + entry * count + none[at + 1 :]
 
     def _message(self, count: int) -> Any:
-        return self._made(f"{self.api}Request", messages()[f"{self.api}Request"].fields, 0, count)
+        return self._made(f"{self.api}Request", all_messages()[f"{self.api}Request"].fields, 0, count)
 
-    def _made(self, path: str, fields: list[Field], depth: int, count: int) -> Any:
+    def _made(self, path: str, fields: list[FieldSchema], depth: int, count: int) -> Any:
         """One struct; `count` entries in the list that is meant, one in each that leads to it."""
         made = struct(path)()
-        for one in present(fields, self.version):
+        for one in fields_in_version(fields, self.version):
             setattr(made, one.name, self._value(one, depth, count))
         return made
 
-    def _value(self, one: Field, depth: int, count: int) -> Any:
+    def _value(self, one: FieldSchema, depth: int, count: int) -> Any:
         led = depth < len(self.fields) and one is self.fields[depth]
         if one.array and not led:
             return []
@@ -70,13 +70,13 @@ class Listing(NamedTuple):
 def listings() -> Iterator[Listing]:
     """Every list of every request that is served, in the first version that has it and in the last."""
     for api in APIS:
-        for fields in lists_in(messages()[f"{api.name}Request"].fields):
+        for fields in lists_in(all_messages()[f"{api.name}Request"].fields):
             served = [v for v in range(api.first, api.last + 1) if all(v in one.versions for one in fields)]
             for version in sorted({served[0], served[-1]} if served else ()):
                 yield Listing(api.name, version, fields)
 
 
-def lists_in(fields: list[Field], above: tuple[Field, ...] = ()) -> Iterator[tuple[Field, ...]]:
+def lists_in(fields: list[FieldSchema], above: tuple[FieldSchema, ...] = ()) -> Iterator[tuple[FieldSchema, ...]]:
     for one in fields:
         here = (*above, one)
         if one.array:

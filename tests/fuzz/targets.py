@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.kafka.apis import API_VERSIONS, APIS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, is_flexible
-from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema import all_messages
 from muster.coordinator.security.acl.authorizer import AclAuthorizer, Authorizer
 from muster.coordinator.security.acl.model import (
     CLUSTER_NAME,
@@ -28,7 +28,7 @@ from tests.support.kafka.client import frame
 from tests.support.kafka.memory_node import MemoryNode, until
 from tests.support.kafka.messages import random_message
 
-MESSAGES: Final = [(name, version) for name, message in sorted(messages().items()) for version in message.versions]
+MESSAGES: Final = [(name, version) for name, message in sorted(all_messages().items()) for version in message.versions]
 SERVED: Final = [(api.name, version) for api in APIS for version in range(api.first, api.last + 1)]
 BY_KEY: Final = {api.key: api for api in APIS}
 PRODUCE: Final = 0
@@ -188,7 +188,7 @@ class Conversation:
         self._wire = Wire()
         self._arrived = bytearray()
         self._waiting = bytearray()
-        self._connection = Connection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
+        self._connection = ServerConnection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
         self._wire.protocol = self._connection
         self._connection.connection_made(self._wire)  # type: ignore[arg-type]
         self._asked = 0
@@ -199,7 +199,7 @@ class Conversation:
         """Send a request in perfect form, whatever nonsense it says; `as_told`: as the member that it last became."""
         self.hear()
         self._asked += 1
-        message = random_message(messages()[f"{name}Request"], version, random.Random(seed))
+        message = random_message(all_messages()[f"{name}Request"], version, random.Random(seed))
         for field, value in (SENSIBLE | self.known).items() if as_told else ():
             if field in type(message).__slots__:
                 setattr(message, field, value)

@@ -10,17 +10,17 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.message import Message
 
-from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_STRAY_FIELDS, most
+from muster.coordinator.edge.limits import MAX_ENTRIES, MAX_STRAY_FIELDS, max_entries
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, is_flexible
-from muster.coordinator.kafka.codec.decoding import TooMany
-from muster.coordinator.kafka.codec.emitting import present
-from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.codec.decoding import RequestTooLong
+from muster.coordinator.kafka.codec.emitting import fields_in_version
+from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.server.dispatch import Method, kind_of
-from muster.coordinator.server.grpc.adapter import reader
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.server.dispatch import ServiceMethod, kind_of
+from muster.coordinator.server.grpc.adapter import request_reader
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 from tests.fuzz import full_grpc, full_kafka
 from tests.fuzz.targets import Wire
 from tests.support.kafka.client import frame
@@ -61,10 +61,10 @@ def test_there_are_lists_on_both_doors() -> None:
 
 @pytest.mark.parametrize("listing", KAFKA, ids=lambda one: one.word)
 def test_kafkas_door_refuses_a_full_list_before_it_builds_one(listing: full_kafka.Listing) -> None:
-    body, limit = listing.frame(FRAME), most(listing.path)
+    body, limit = listing.frame(FRAME), max_entries(listing.path)
     name = f"{listing.api}Request"
     decode(name, listing.version, listing.frame(60))  # compiles it; and the shape is that of a request
-    with peak_below(FRAME // 8), pytest.raises(TooMany) as refusal:
+    with peak_below(FRAME // 8), pytest.raises(RequestTooLong) as refusal:
         decode(name, listing.version, body)
     field = listing.path.partition(".")[2]
     assert f"{name} version {listing.version}: {field} has " in str(refusal.value)
@@ -83,7 +83,7 @@ async def refused(listing: full_kafka.Listing) -> None:
     body = head + listing.frame(FRAME)
     async with MemoryNode({"a": 1}) as node:
         wire = Wire()
-        talk = wire.protocol = Connection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
+        talk = wire.protocol = ServerConnection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
         talk.connection_made(wire)  # type: ignore[arg-type]
         stream = len(body).to_bytes(4, "big") + body
         with peak_below(FRAME // 4):
@@ -91,8 +91,8 @@ async def refused(listing: full_kafka.Listing) -> None:
                 talk.data_received(stream[at : at + PIECE])
         wire.close()
         await asyncio.sleep(0)
-    response = messages()[f"{name}Response"]
-    if any(one.name == "error_code" for one in present(response.fields, version)):
+    response = all_messages()[f"{name}Response"]
+    if any(one.name == "error_code" for one in fields_in_version(response.fields, version)):
         answer = decode_frame(response.name, version, bytes(wire.sent), 8 + is_flexible(response.name, version))
         assert (answer.error_code, talk.fault) == (ErrorCode.INVALID_REQUEST, "")
     else:
@@ -103,7 +103,9 @@ async def refused(listing: full_kafka.Listing) -> None:
 def reader_of(listing: full_grpc.Listing) -> Callable[[bytes], Message]:
     method = listing.method
     request, response = map(message_factory.GetMessageClass, (method.input_type, method.output_type))
-    read = reader(Method(method.full_name, kind_of(method), request, response, lambda request, call: None))
+    read = request_reader(
+        ServiceMethod(method.full_name, kind_of(method), request, response, lambda request, call: None)
+    )
     return lambda data: asyncio.run(read(data))
 
 
@@ -111,11 +113,11 @@ def reader_of(listing: full_grpc.Listing) -> Callable[[bytes], Message]:
 def test_grpcs_door_refuses_a_full_list_before_it_builds_one(listing: full_grpc.Listing) -> None:
     read, data = reader_of(listing), listing.message(FRAME)
     # One entry is stepped over, or counted, at a time: nothing is kept of it.
-    with peak_below(FRAME // 2), pytest.raises(MalformedRequest) as refusal:
+    with peak_below(FRAME // 2), pytest.raises(MalformedGroupRequest) as refusal:
         read(data)
     if listing.fields:
         field = ".".join(one.name for one in listing.fields)
-        limit = most(f"{listing.method.input_type.name}.{field}")
+        limit = max_entries(f"{listing.method.input_type.name}.{field}")
         told = re.fullmatch(
             rf"{field} has (\d+) entries or more; at most {limit} are accepted in one request", str(refusal.value)
         )
@@ -134,7 +136,7 @@ def test_as_many_as_are_allowed_are_read(listing: full_grpc.Listing) -> None:
         found = getattr(read, one.name)
         read = found[0] if one.is_repeated else found
     assert len(getattr(read, last.name)) == MAX_ENTRIES
-    with pytest.raises(MalformedRequest):
+    with pytest.raises(MalformedGroupRequest):
         reader_of(listing)(listing.message(MAX_ENTRIES + 1))
 
 

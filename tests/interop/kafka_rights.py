@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.acls.handlers import AclHandlers
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.codec.messages import Struct
+from muster.coordinator.kafka.codec.messages import MessageStruct
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission
 from muster.coordinator.security.acl.rights import API_RIGHTS
-from muster.coordinator.security.acl.supported import SUPPORTED
-from muster.coordinator.server.security.acls import Acls
+from muster.coordinator.security.acl.supported import SUPPORTED_OPERATIONS
+from muster.coordinator.server.security.acls import NodeAcls
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.kafka.asked import HUNG_UP, Asked
@@ -137,14 +137,14 @@ def creations(acls: list[Acl]) -> list[Any]:
 def told(answer: Any, path: str = "") -> list[tuple[str, ...]]:
     """Of an answer what is about rights: codes, and what they are about, as rows in order."""
     rows: list[tuple[str, ...]] = []
-    if isinstance(answer, Struct):
+    if isinstance(answer, MessageStruct):
         about = [str(getattr(answer, name)) for name in answer._defaults if name in NAMES]
         rows += [(path, *about)] if about and not path.endswith("/configs") else []
         for name in answer._defaults:
             value = getattr(answer, name)
             if name.endswith(("error_code", "authorized_operations")):
                 rows.append((path, *about, f"{name}={value}"))
-            elif isinstance(value, list | tuple | Struct):
+            elif isinstance(value, list | tuple | MessageStruct):
                 rows += told(value, f"{path}{about}/{name}")
     elif isinstance(answer, list | tuple):
         for each in answer:
@@ -283,7 +283,7 @@ def node_with_lists() -> tuple[MemoryNode, AclAuthorizer]:
         store = SecurityStore(broker)
         store.load()
         store.on_change(lambda: lists.replace(store.state.acls))
-        return AclHandlers(Acls(store))
+        return AclHandlers(NodeAcls(store))
 
     node = MemoryNode({}, lists)
     node.acls = keeping
@@ -335,7 +335,7 @@ def drawn_acls() -> list[Acl]:
             rng.choice(names),
             principal,
             rng.choice(["*", "127.0.0.1", "10.9.9.9"]),
-            rng.choice([Operation.ALL, *sorted(SUPPORTED[kind])]),
+            rng.choice([Operation.ALL, *sorted(SUPPORTED_OPERATIONS[kind])]),
             rng.choice([Permission.ALLOW, Permission.ALLOW, Permission.DENY]),
         )
 

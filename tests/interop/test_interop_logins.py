@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.facts import AclKey, Change
+from muster.coordinator.security.facts import AclKey, SecurityRecord
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.interop.peers import java_story, kcat_command, node_story
@@ -74,7 +74,7 @@ def node(place: Path) -> Iterator[NodeProcess]:
             *(Operation.IDEMPOTENT_WRITE, Permission.ALLOW),
         ),
     ]
-    asyncio.run(store.write([user("alice", PASSWORD), *(Change(AclKey(acl), acl) for acl in may)]))
+    asyncio.run(store.write([user("alice", PASSWORD), *(SecurityRecord(AclKey(acl), acl) for acl in may)]))
     broker.close()
     settings = secure(place, kafka_listeners="SASL_SSL://127.0.0.1:0", authorizer="acl")
     with running_node(place / "data", settings | {"sasl.enabled.mechanisms": ",".join(MECHANISMS)}) as running:

@@ -6,8 +6,8 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.config.security.mapping_rules import name_of, parse_rules
-from muster.coordinator.security.distinguished import NoName, rfc2253
+from muster.coordinator.config.security.mapping_rules import map_subject, parse_mapping_rules
+from muster.coordinator.security.distinguished import MalformedName, format_rfc2253
 
 PARTS = {"CN": NameOID.COMMON_NAME, "O": NameOID.ORGANIZATION_NAME, "OU": NameOID.ORGANIZATIONAL_UNIT_NAME}
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
@@ -39,14 +39,14 @@ def parsed(text: str) -> list[tuple[str, str]]:
 @given(NAMES)
 def test_what_is_written_is_what_was_there(parts: list[tuple[str, str]]) -> None:
     """No value can pass itself off as another part of the name."""
-    assert parsed(rfc2253(name(parts))) == parts
+    assert parsed(format_rfc2253(name(parts))) == parts
 
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_name_or_refused(der: bytes) -> None:
     try:
-        rfc2253(der)
-    except NoName:
+        format_rfc2253(der)
+    except MalformedName:
         return
 
 
@@ -55,8 +55,8 @@ def test_a_name_with_a_flaw_is_a_name_or_refused(parts: list[tuple[str, str]], d
     der = bytearray(name(parts))
     der[data.draw(st.integers(0, len(der) - 1))] = data.draw(st.integers(0, 255))
     try:
-        rfc2253(bytes(der[: data.draw(st.integers(0, len(der)))]))
-    except NoName:
+        format_rfc2253(bytes(der[: data.draw(st.integers(0, len(der)))]))
+    except MalformedName:
         return
 
 
@@ -64,14 +64,14 @@ def test_a_name_with_a_flaw_is_a_name_or_refused(parts: list[tuple[str, str]], d
 def test_any_rules_are_refused_or_applied(rules: str, subject: str) -> None:
     for text in (rules, f"RULE:{rules}"):
         try:
-            read = parse_rules(text)
+            read = parse_mapping_rules(text)
         except ValueError:
             continue
-        found = name_of(subject, read)
+        found = map_subject(subject, read)
         assert found is None or isinstance(found, str)
 
 
 def test_the_example_of_the_refusal_is_a_rule() -> None:
     with pytest.raises(ValueError, match=r"such as (.*)") as caught:
-        parse_rules("nobody")
-    assert parse_rules(str(caught.value).rpartition("such as ")[2])
+        parse_mapping_rules("nobody")
+    assert parse_mapping_rules(str(caught.value).rpartition("such as ")[2])

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.coordinator.member.zookeeper.assign import share_of
-from muster.coordinator.member.zookeeper.types import GroupView, Registration, Strategy
+from muster.coordinator.member.zookeeper.assign import compute_share
+from muster.coordinator.member.zookeeper.types import ConsumerGroupView, GroupRegistration, ZookeeperStrategy
 
 TOPICS = ("t", "u", "v")
 partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))
@@ -18,10 +18,10 @@ names = st.lists(st.sampled_from([f"c{number}" for number in range(12)]), min_si
 streams = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 3), min_size=1)
 
 
-def everybody(view: GroupView, strategy: Strategy) -> Counter[tuple[str, int]]:
+def everybody(view: ConsumerGroupView, strategy: ZookeeperStrategy) -> Counter[tuple[str, int]]:
     owned: Counter[tuple[str, int]] = Counter()
     for member in view.members:
-        owned.update(share_of(member, view, strategy).keys())
+        owned.update(compute_share(member, view, strategy).keys())
     return owned
 
 
@@ -29,15 +29,15 @@ def everybody(view: GroupView, strategy: Strategy) -> Counter[tuple[str, int]]:
 def test_ranges_cover_what_is_subscribed_to_exactly_once(
     subscriptions: dict[str, dict[str, int]], counts: dict[str, int]
 ) -> None:
-    view = GroupView({name: Registration(wanted) for name, wanted in subscriptions.items()}, counts, (1,))
+    view = ConsumerGroupView({name: GroupRegistration(wanted) for name, wanted in subscriptions.items()}, counts, (1,))
     read = {topic for topics in subscriptions.values() for topic in topics}
-    assert everybody(view, Strategy.RANGE) == Counter(
+    assert everybody(view, ZookeeperStrategy.RANGE) == Counter(
         (t, n) for t, count in counts.items() if t in read for n in range(count)
     )
     for topic, count in counts.items():
         threads = Counter[tuple[str, int]]()
         for member in view.members:
-            for (owned_topic, _), stream in share_of(member, view, Strategy.RANGE).items():
+            for (owned_topic, _), stream in compute_share(member, view, ZookeeperStrategy.RANGE).items():
                 threads[member, stream] += owned_topic == topic
         loads = [threads[m, s] for m, topics in subscriptions.items() for s in range(topics.get(topic, 0))]
         assert not loads or max(loads) - min(loads) <= 1
@@ -49,28 +49,28 @@ def test_round_robin_deals_evenly_over_all_topics(
     members: list[str], counts: dict[str, int], wanted: dict[str, int]
 ) -> None:
     equal = dict.fromkeys(wanted, 2)
-    view = GroupView(dict.fromkeys(members, Registration(equal)), counts, (1,))
-    owned = everybody(view, Strategy.ROUNDROBIN)
+    view = ConsumerGroupView(dict.fromkeys(members, GroupRegistration(equal)), counts, (1,))
+    owned = everybody(view, ZookeeperStrategy.ROUNDROBIN)
     assert owned == Counter((t, n) for t in equal for n in range(counts.get(t, 0)))
     loads = Counter[tuple[str, int]]()
     for member in members:
-        loads.update((member, stream) for stream in share_of(member, view, Strategy.ROUNDROBIN).values())
+        loads.update((member, stream) for stream in compute_share(member, view, ZookeeperStrategy.ROUNDROBIN).values())
     every = [loads[member, stream] for member in members for stream in range(2)]
     assert max(every) - min(every) <= 1
 
 
 @pytest.mark.parametrize(
-    ("strategy", "assignor"), [(Strategy.RANGE, "range"), (Strategy.ROUNDROBIN, "roundrobin-legacy")]
+    ("strategy", "assignor"), [(ZookeeperStrategy.RANGE, "range"), (ZookeeperStrategy.ROUNDROBIN, "roundrobin-legacy")]
 )
 @given(members=names, counts=partitions)
 def test_with_one_stream_each_it_is_what_the_assignor_of_that_name_gives(
-    strategy: Strategy, assignor: str, members: list[str], counts: dict[str, int]
+    strategy: ZookeeperStrategy, assignor: str, members: list[str], counts: dict[str, int]
 ) -> None:
     """Two implementations, one written for a leader with the whole group before it: they agree."""
     counts = {topic: count for topic, count in counts.items() if count}
-    view = GroupView(dict.fromkeys(members, Registration(dict.fromkeys(counts, 1))), counts, (1,))
+    view = ConsumerGroupView(dict.fromkeys(members, GroupRegistration(dict.fromkeys(counts, 1))), counts, (1,))
     snapshot = Snapshot(topics=counts, members=[Member(name, tuple(counts)) for name in members], assignor=assignor)
     plan = run(resolve(assignor), snapshot).to_dict()
     for name in members:
         planned = {(topic, number) for topic, numbers in plan[name].items() for number in numbers}
-        assert set(share_of(name, view, strategy)) == planned
+        assert set(compute_share(name, view, strategy)) == planned

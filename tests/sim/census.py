@@ -1,6 +1,6 @@
 """Counts the interesting things, so that a run can show that they really happened."""
 
-from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.consumer.group import ConsumerMemberState
 from muster.coordinator.core.consumer.records import CurrentStored, GroupEpochStored
 from muster.coordinator.core.effects import Effects, JoinReply
 from muster.coordinator.core.events import Event, JoinGroup, LeaveGroup, OffsetCommit, Planned, SyncGroup, TimerFired
@@ -56,7 +56,7 @@ class Census(Checker):
         count = self.world.census
         for record in effects.records:
             if isinstance(record, CurrentStored):
-                count[f"KIP-848 members become {MemberState(record.state).name}"] += 1
+                count[f"KIP-848 members become {ConsumerMemberState(record.state).name}"] += 1
             elif isinstance(record, GroupEpochStored | GroupStored):
                 self._count_kind(core, record.group_id)
             elif isinstance(record, DelayStored) and record.until_ms is not None:

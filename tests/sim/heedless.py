@@ -8,7 +8,7 @@ from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.migration import downgrade
 from muster.coordinator.core.control.holds import members
-from muster.coordinator.core.control.holds.correction import Corrected, Situation
+from muster.coordinator.core.control.holds.correction import CorrectedPlan, GroupSituation
 from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
@@ -27,16 +27,16 @@ class Heedless(Shard):
     overlook: Overlook
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest = members.corrected
+        honest = members.correct_with_overrides
 
-        def heedless(plan: Plan, holds: HoldsStored, situation: Situation) -> Corrected:
+        def heedless(plan: Plan, holds: HoldsStored, situation: GroupSituation) -> CorrectedPlan:
             return honest(plan, type(self).overlook(holds), situation)
 
-        members.corrected = heedless
+        members.correct_with_overrides = heedless
         try:
             return super().step(event, now_ms)
         finally:
-            members.corrected = honest
+            members.correct_with_overrides = honest
 
 
 class ThawedShard(Heedless):
@@ -63,23 +63,23 @@ class UndrainedShard(Heedless):
     overlook = staticmethod(lambda holds: replace(holds, drains=()))
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, members.asked = members.asked, lambda group_id, snapshot, people, step: snapshot
+        honest, members.assignor_input = members.assignor_input, lambda group_id, snapshot, people, step: snapshot
         try:
             return super().step(event, now_ms)
         finally:
-            members.asked = honest
+            members.assignor_input = honest
 
 
 class LedShard(Shard):
     """A group that turns classic has a leader at once, whatever is held of it."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest = downgrade.resting, again.resting
-        downgrade.resting = again.resting = lambda _state, _group_id: False
+        honest = downgrade.are_members_protected, again.are_members_protected
+        downgrade.are_members_protected = again.are_members_protected = lambda _state, _group_id: False
         try:
             return super().step(event, now_ms)
         finally:
-            downgrade.resting, again.resting = honest
+            downgrade.are_members_protected, again.are_members_protected = honest
 
 
 class ForgottenShard(Shard):
@@ -103,11 +103,14 @@ class AbsentHeirs(Shard):
     """What the last member of a protocol leaves waits for nobody."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, downgrade.held.left = downgrade.held.left, lambda _group, _member, _step: None
+        honest, downgrade.held.hold_consumer_share = (
+            downgrade.held.hold_consumer_share,
+            lambda _group, _member, _step: None,
+        )
         try:
             return super().step(event, now_ms)
         finally:
-            downgrade.held.left = honest
+            downgrade.held.hold_consumer_share = honest
 
 
 class ForgetfulShard(Shard):

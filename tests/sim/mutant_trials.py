@@ -37,15 +37,15 @@ class RashShard(Shard):
     """Promotes what is to be rolled back, and says otherwise."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, canary.roll_back = canary.roll_back, rash
+        honest, canary.roll_back_canary = canary.roll_back_canary, rash
         try:
             return super().step(event, now_ms)
         finally:
-            canary.roll_back = honest
+            canary.roll_back_canary = honest
 
 
 def rash(running: CanaryStored, why: str, step: Step) -> None:
-    canary.promote(running, why, step)
+    canary.promote_canary(running, why, step)
     step.keep(replace(step.state.canaries[running.group_id], state=CanaryState.ROLLED_BACK))
 
 
@@ -71,8 +71,8 @@ class SloppyShard(Shard):
     """Lets the setting be changed while a canary runs."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, canary.undisturbed = canary.undisturbed, lambda _group_id, _names, _step: None
+        honest, canary.check_no_canary = canary.check_no_canary, lambda _group_id, _names, _step: None
         try:
             return super().step(event, now_ms)
         finally:
-            canary.undisturbed = honest
+            canary.check_no_canary = honest

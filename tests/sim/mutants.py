@@ -18,7 +18,7 @@ from muster.coordinator.core.consumer.records import (
     TopicId,
 )
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.core.control.balance.rules import BalanceRules
 from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
 from muster.coordinator.core.events import (
@@ -37,14 +37,14 @@ from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Limits
-from muster.coordinator.member.classic.cooperative import Cooperative
-from muster.coordinator.member.classic.handover import Change
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.cooperative import CooperativeProtocol
+from muster.coordinator.member.classic.handover import AssignmentChange
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.consumer.machine import ConsumerMember
-from muster.coordinator.member.consumer.report import Report
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine
+from muster.coordinator.member.consumer.report import HeartbeatReport
 from muster.coordinator.member.types import MemberSettings, TopicPartition
-from muster.coordinator.runtime.answers import Released
+from muster.coordinator.runtime.answers import ReleasedAnswers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loading.loads import LoadJob
@@ -76,7 +76,7 @@ class ForgetfulShard(Shard):
 class HastyEngine(Engine):
     """Answers before what it says is on disk."""
 
-    def take_released(self) -> Released:
+    def take_released(self) -> ReleasedAnswers:
         for slot in self._slots:
             while slot.held:
                 held = slot.held.popleft()
@@ -265,17 +265,17 @@ class UnexplainedShard(Shard):
         return effects
 
 
-class Clumsy(Cooperative):
+class Clumsy(CooperativeProtocol):
     """Gives everything up after each plan, and takes what it gets."""
 
-    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> Change:
-        return Change(revoked=tuple(sorted(owned)), added=tuple(sorted(assigned)), rejoin=False)
+    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> AssignmentChange:
+        return AssignmentChange(revoked=tuple(sorted(owned)), added=tuple(sorted(assigned)), rejoin=False)
 
 
-def clumsy_member(settings: MemberSettings, subscriber: Subscriber) -> ClassicMember:
-    if isinstance(subscriber.handover, Cooperative):
+def clumsy_member(settings: MemberSettings, subscriber: Subscriber) -> ClassicMemberMachine:
+    if isinstance(subscriber.handover, CooperativeProtocol):
         subscriber.handover = Clumsy()
-    return ClassicMember(settings, subscriber)
+    return ClassicMemberMachine(settings, subscriber)
 
 
 class PompousShard(Shard):
@@ -337,12 +337,12 @@ class AmnesiacShard(Shard):
     def step(self, event: Event, now_ms: int) -> Effects:
         if not isinstance(event, Loaded):
             return super().step(event, now_ms)
-        honest, plans.restored = plans.restored, lambda _group, _step: None
-        aware, again.loaded = again.loaded, lambda _group, _step: None
+        honest, plans.restore_last_plan = plans.restore_last_plan, lambda _group, _step: None
+        aware, again.replan_after_load = again.replan_after_load, lambda _group, _step: None
         try:
             return super().step(event, now_ms)
         finally:
-            plans.restored, again.loaded = honest, aware
+            plans.restore_last_plan, again.replan_after_load = honest, aware
 
 
 class OldFashionedShard(Shard):
@@ -357,11 +357,11 @@ class GreedyShard(Shard):
     """Gives KIP-848 members what others still hold."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, reconcile.available = reconcile.available, everything_new
+        honest, reconcile.available_partitions = reconcile.available_partitions, everything_new
         try:
             return super().step(event, now_ms)
         finally:
-            reconcile.available = honest
+            reconcile.available_partitions = honest
 
 
 def everything_new(
@@ -379,11 +379,11 @@ class ImpatientShard(Shard):
         return super().step(event, now_ms)
 
 
-class HurriedMember(ConsumerMember):
+class HurriedMember(ConsumerMemberMachine):
     """Says that it has let go before its application has."""
 
-    def _report(self) -> Report:
-        return Report(self._wish, tuple(sorted(self.owned)))
+    def _report(self) -> HeartbeatReport:
+        return HeartbeatReport(self._wish, tuple(sorted(self.owned)))
 
 
 class EpochBlindShard(Shard):
@@ -400,14 +400,14 @@ class RestlessShard(Shard):
     """Forgets what has moved before it evens out the load."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest, memory.last_moves = memory.last_moves, nothing_moved
+        honest, memory.recent_moves = memory.recent_moves, nothing_moved
         try:
             return super().step(event, now_ms)
         finally:
-            memory.last_moves = honest
+            memory.recent_moves = honest
 
 
-def nothing_moved(_group_id: str, _rules: Rules, _step: Step) -> dict[tuple[str, int], int]:
+def nothing_moved(_group_id: str, _rules: BalanceRules, _step: Step) -> dict[tuple[str, int], int]:
     return {}
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from muster.coordinator.core.consumer.group import ConsumerGroupState
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import GroupState, Limits
-from muster.coordinator.member.classic.machine import ClassicMember
-from muster.coordinator.member.consumer.machine import ConsumerMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine
 from muster.coordinator.runtime.engine import Engine
 from tests.sim.census import Census
 from tests.sim.checkers import ALL
@@ -58,8 +58,8 @@ class Parts:
     shard: MakeShard = Shard
     engine: MakeEngine = Engine
     log: MakeLog = CrashingLog
-    member: MakeClassic = ClassicMember
-    consumer: MakeConsumer = ConsumerMember
+    member: MakeClassic = ClassicMemberMachine
+    consumer: MakeConsumer = ConsumerMemberMachine
     checkers: Sequence[type[Checker]] = ALL
     generations: Sequence[str] = GENERATIONS
     """Of which a group's members are drawn."""

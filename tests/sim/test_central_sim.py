@@ -9,7 +9,7 @@ from muster.coordinator.core.central import liveness, positions
 from muster.coordinator.core.central.group import CentralMember as KnownMember
 from muster.coordinator.core.central.group import CentralState
 from muster.coordinator.member import actions as act
-from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.central.machine import CentralMemberMachine
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim import mutants
@@ -21,7 +21,7 @@ SEEDS = 20
 SEEDS_PER_MUTANT = 30
 
 
-class StubbornMember(CentralMember):
+class StubbornMember(CentralMemberMachine):
     """Fetches on although nothing has been heard for a session."""
 
     @property
@@ -29,7 +29,7 @@ class StubbornMember(CentralMember):
         return None
 
 
-class HastyMember(CentralMember):
+class HastyMember(CentralMemberMachine):
     """Says that it has stopped before its application has let go."""
 
     def _tell(self, *arguments: object, **more: object) -> None:
@@ -38,7 +38,9 @@ class HastyMember(CentralMember):
             self._say_stopped()
 
 
-def first_violation(seeds: range, machine: type[CentralMember] = CentralMember, engine: type[Engine] = Engine) -> str:
+def first_violation(
+    seeds: range, machine: type[CentralMemberMachine] = CentralMemberMachine, engine: type[Engine] = Engine
+) -> str:
     return next((found for seed in seeds if (found := run_central(seed, machine, make_engine=engine).violation)), "")
 
 
@@ -58,7 +60,7 @@ def test_a_seed_is_the_same_run_every_time() -> None:
 
 
 @pytest.mark.parametrize("machine", [StubbornMember, HastyMember])
-def test_members_that_break_a_rule_are_caught(machine: type[CentralMember]) -> None:
+def test_members_that_break_a_rule_are_caught(machine: type[CentralMemberMachine]) -> None:
     assert "ownership" in first_violation(range(SEEDS_PER_MUTANT), machine)
 
 
@@ -77,13 +79,13 @@ def test_a_coordinator_that_lets_a_lost_one_go_on_with_anything_is_caught(monkey
         member.may_fetch = False
         lose(group, member, trigger, step)
 
-    lose = liveness.lose
-    monkeypatch.setattr(liveness, "lose", gone_at_once)
+    lose = liveness.lose_member
+    monkeypatch.setattr(liveness, "lose_member", gone_at_once)
     assert "ownership" in first_violation(range(SEEDS_PER_MUTANT))
 
 
 def test_a_coordinator_that_passes_over_offsets_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(positions, "keep", lambda *_: None)
+    monkeypatch.setattr(positions, "keep_positions", lambda *_: None)
     assert "offsets" in first_violation(range(SEEDS_PER_MUTANT))
 
 

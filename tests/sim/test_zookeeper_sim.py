@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
 from muster.coordinator.member.zookeeper.states import ZookeeperState
-from muster.coordinator.member.zookeeper.types import Link
+from muster.coordinator.member.zookeeper.types import ZookeeperSession
 from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim
@@ -18,32 +18,32 @@ SEEDS_PER_MUTANT = 40
 WANTED = ("join", "kill", "close", "freeze", "cut", "grow", "broker", "delete", "expired", "refused")
 
 
-class ShamelessMember(ZookeeperMember):
+class ShamelessMember(ZookeeperMemberMachine):
     """Takes its share whether or not its claims were granted."""
 
-    def _claimed(self, answer: zk.Claimed) -> None:
-        super()._claimed(zk.Claimed(answer.token, {}, answer.stamp))
+    def _claimed(self, answer: zk.OwnersClaimed) -> None:
+        super()._claimed(zk.OwnersClaimed(answer.token, {}, answer.stamp))
 
 
-class StubbornMember(ZookeeperMember):
+class StubbornMember(ZookeeperMemberMachine):
     """Goes on as if its session had never ended."""
 
-    def _session_changed(self, link: Link) -> None:
-        if link is not Link.LOST:
+    def _session_changed(self, link: ZookeeperSession) -> None:
+        if link is not ZookeeperSession.LOST:
             super()._session_changed(link)
 
 
-class HastyMember(ZookeeperMember):
+class HastyMember(ZookeeperMemberMachine):
     """Releases before its application has let go: what it commits then is somebody else's."""
 
     def _let_go(self, then: object) -> None:
         nodes = set(self.nodes)
         super()._let_go(then)  # type: ignore[arg-type]
         if self.state is ZookeeperState.REVOKING:
-            self._out.insert(0, zk.Release(-1, tuple(sorted(nodes))))
+            self._out.insert(0, zk.ReleaseOwners(-1, tuple(sorted(nodes))))
 
 
-class DeafMember(ZookeeperMember):
+class DeafMember(ZookeeperMemberMachine):
     """Forgets a watch that fires in the middle of a rebalance."""
 
     def _look_again(self) -> None:
@@ -80,7 +80,7 @@ def test_a_seed_is_one_run() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
-def test_every_rule_can_be_broken(mutant: type[ZookeeperMember], rule: str) -> None:
+def test_every_rule_can_be_broken(mutant: type[ZookeeperMemberMachine], rule: str) -> None:
     broken = (run_era(seed, mutant).violation for seed in range(SEEDS_PER_MUTANT))
     assert any(violation.startswith(rule) for violation in broken)
 

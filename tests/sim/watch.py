@@ -72,13 +72,13 @@ class Checker:
 
     # The members' side
 
-    def told(self, process: "Process", event: ev.Event | ev.ConsumerEvent) -> None: ...
+    def told(self, process: "Process", event: ev.ClassicEvent | ev.ConsumerEvent) -> None: ...
 
     def acted(self, process: "Process", action: act.Action) -> None: ...
 
     def planned(self, process: "Process", assignor: Assignor, snapshot: Snapshot, plan: Assignment) -> None: ...
 
-    def planned_delayed(self, process: "Process", planned: ev.Planned) -> None:
+    def planned_delayed(self, process: "Process", planned: ev.PlanMade) -> None:
         """The leader of a delayed group has made its plan."""
 
     def gone(self, process: "Process") -> None: ...
@@ -135,7 +135,7 @@ class Watch:
         for checker in self.checkers:
             checker.computed(request, plan)
 
-    def planned_delayed(self, process: "Process", planned: ev.Planned) -> None:
+    def planned_delayed(self, process: "Process", planned: ev.PlanMade) -> None:
         for checker in self.checkers:
             checker.planned_delayed(process, planned)
 
@@ -159,7 +159,7 @@ class Watch:
         for checker in self.checkers:
             checker.forgotten(request)
 
-    def told(self, process: "Process", event: ev.Event | ev.ConsumerEvent) -> None:
+    def told(self, process: "Process", event: ev.ClassicEvent | ev.ConsumerEvent) -> None:
         for checker in self.checkers:
             checker.told(process, event)
 

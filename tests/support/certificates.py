@@ -4,30 +4,30 @@ from functools import cache
 from pathlib import Path
 
 from muster.coordinator.cli.certs import making
-from muster.coordinator.cli.certs.making import Signed
+from muster.coordinator.cli.certs.making import IssuedCertificate
 
 HOSTS = ("localhost", "127.0.0.1")
 
 
 @cache
-def authority() -> Signed:
-    return making.authority("Test CA")
+def authority() -> IssuedCertificate:
+    return making.make_authority("Test CA")
 
 
 @cache
-def stranger() -> Signed:
+def stranger() -> IssuedCertificate:
     """Another authority, which nobody believes."""
-    return making.authority("Stranger CA")
+    return making.make_authority("Stranger CA")
 
 
-def server(days: float = 30, ca: Signed | None = None) -> Signed:
+def server(days: float = 30, ca: IssuedCertificate | None = None) -> IssuedCertificate:
     """A new certificate for a node."""
-    return making.server_certificate(ca or authority(), HOSTS, days)
+    return making.issue_server_certificate(ca or authority(), HOSTS, days)
 
 
 @cache
-def client(name: str = "alice") -> Signed:
-    return making.client_certificate(authority(), name, 30)
+def client(name: str = "alice") -> IssuedCertificate:
+    return making.issue_client_certificate(authority(), name, 30)
 
 
 def write(directory: Path, name: str, data: bytes) -> str:

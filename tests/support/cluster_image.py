@@ -3,9 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Endpoint
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.replication.view import ImageView
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, NodeEndpoint
+from muster.coordinator.cluster.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    ClusterState,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
+from muster.coordinator.replication.view import ClusterImageView
 
 ME = 7
 OTHERS = (8, 9)
@@ -14,8 +21,10 @@ PORTS = {"PLAINTEXT": 9092, "GRPC": 50051, "REPLICATION": 9093, "HTTP": 9291}
 
 
 def node(node_id: int, *, gone: bool = False, listeners: Sequence[str] = tuple(PORTS)) -> NodeView:
-    endpoints = tuple(Endpoint(name, f"node-{node_id}.example", PORTS[name]) for name in listeners)
-    return NodeView(node_id, 100 + node_id, NodeStatus.GONE if gone else NodeStatus.LIVE, f"rack-{node_id}", endpoints)
+    endpoints = tuple(NodeEndpoint(name, f"node-{node_id}.example", PORTS[name]) for name in listeners)
+    return NodeView(
+        node_id, 100 + node_id, ClusterNodeStatus.GONE if gone else ClusterNodeStatus.LIVE, f"rack-{node_id}", endpoints
+    )
 
 
 def led(
@@ -32,9 +41,9 @@ class ThreeNodes:
     """Topic `t`: partition p is led by the p-th of the nodes; so are the shards."""
 
     def __init__(self, shards: int = 3) -> None:
-        self.image = Image()
+        self.image = ClusterImage()
         self.cut_off = False
-        self.view = ImageView(ME, self.image, lambda: self.cut_off)
+        self.view = ClusterImageView(ME, self.image, lambda: self.cut_off)
         self._sequence = 0
         by_turns = {number: led(ALL[number % 3]) for number in range(3)}
         halves = {number: led(ALL[number % 3]) for number in range(shards)}

@@ -13,8 +13,8 @@ from typing import Any
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.facts import NOBODY, Node, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, PartitionView
+from muster.coordinator.cluster.facts import NO_NODE_ID, ClusterNode, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView
 from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import SMALL, Store, topic
 
@@ -37,8 +37,8 @@ Record = tuple[int, int]
 class Life:
     """A node's process. asked: the ISR that it asked for, as a leader, and has heard nothing final of."""
 
-    node: Node
-    image: Image = field(default_factory=Image)
+    node: ClusterNode
+    image: ClusterImage = field(default_factory=ClusterImage)
     isr: tuple[int, ...] = ()
     partition_epoch: int = -1
     asked: frozenset[int] = frozenset()
@@ -74,13 +74,13 @@ class Walk:
         self.requests = 0
         self.disks = {each: (f"d{each}", list[Record]()) for each in IDS}
         self.lives: dict[int, Life] = {}
-        self.registered: dict[int, Node] = {}
+        self.registered: dict[int, ClusterNode] = {}
         self.wounded: set[int] = set()
         self.committed: list[Record] = []
         self.appender: dict[int, tuple[int, int]] = {}
         self.written: set[tuple[Any, ...]] = set()
         self.controller = machine(SMALL)
-        self.pipe: list[tuple[Controller, ef.Write]] = []
+        self.pipe: list[tuple[Controller, ef.WriteMulti]] = []
         self.asks: dict[int, tuple[Life, Any]] = {}
         self.highest = (-1, -1)
         self.commits = self.crashes = self.elections = 0
@@ -93,7 +93,7 @@ class Walk:
 
     def start(self, node_id: int) -> None:
         self.czxid += 1
-        node = Node(node_id, self.czxid, self.disks[node_id][0])
+        node = ClusterNode(node_id, self.czxid, self.disks[node_id][0])
         self.lives[node_id] = Life(node)
         self.registered[node_id] = node
 
@@ -157,7 +157,7 @@ class Walk:
             old = self.store.topics["t"]
             changed = topic("t", REPLICAS, version=old.version, **settings)
             self.store.topics["t"] = replace(changed, partitions=old.partitions)
-            self.say(ev.TopicsSeen((self.store.topics["t"],)))
+            self.say(ev.TopicsRead((self.store.topics["t"],)))
 
     def operate(self) -> None:
         """Something that an operator asks for; who waits for it is nobody here."""
@@ -165,41 +165,41 @@ class Walk:
         life = self.lives.get(node_id)
         self.requests += 1
         target = tuple(self.random.sample(IDS, 3))
-        wishes: list[ev.Event] = [
-            ev.DrainedSeen(frozenset({node_id} if self.random.random() < 0.4 else ())),
-            ev.Reassign(self.requests, {UNIT: target}),
-            ev.Reassign(self.requests, {UNIT: None}),
-            ev.ElectLeaders(self.requests, (UNIT,)),
+        wishes: list[ev.ControllerEvent] = [
+            ev.DrainedNodesRead(frozenset({node_id} if self.random.random() < 0.4 else ())),
+            ev.ReassignmentRequested(self.requests, {UNIT: target}),
+            ev.ReassignmentRequested(self.requests, {UNIT: None}),
+            ev.ElectLeadersRequested(self.requests, (UNIT,)),
         ]
         if life is not None:
-            wishes.append(ev.ShutdownAsked(self.requests, node_id, life.node.epoch))
+            wishes.append(ev.ShutdownRequested(self.requests, node_id, life.node.epoch))
         self.say(self.random.choice(wishes))
 
     def see(self) -> None:
-        self.say(ev.NodesSeen(dict(self.registered)))
+        self.say(ev.NodesRead(dict(self.registered)))
 
     def tick(self) -> None:
         self.now_ms += 200
-        self.say(ev.Tick())
+        self.say(ev.ControllerTick())
 
     def elect(self) -> None:
         """Another controller, with the image of a node that is there; what the last one wrote may come later."""
         self.elections += 1
-        self.controller.step(ev.Resigned(), self.now_ms)
+        self.controller.step(ev.ControllerResigned(), self.now_ms)
         self.asks = {}
         self.controller = self.machine(SMALL)
         self.store.epoch += 1
         life = self.any_life()
         image = None if life is None else life.image
-        self.say(ev.Elected(9, self.store.epoch, self.store.epoch, self.store.version, image))
+        self.say(ev.ControllerElected(9, self.store.epoch, self.store.epoch, self.store.version, image))
         self.see()
-        self.say(ev.TopicsSeen(tuple(self.store.topics.values()), complete=True))
+        self.say(ev.TopicsRead(tuple(self.store.topics.values()), complete=True))
 
     def poll(self) -> None:
         if (life := self.any_life()) is not None:
             self.requests += 1
             self.asks[self.requests] = (life, None)
-            self.say(ev.Polled(self.requests, life.node.id, life.node.epoch, life.image.known))
+            self.say(ev.ImagePolled(self.requests, life.node.id, life.node.epoch, life.image.known))
 
     def ask(self) -> None:
         """A leader asks for somebody who has all it has, or asks to let somebody go."""
@@ -220,7 +220,7 @@ class Walk:
         item = ev.IsrItem(self.store.topics["t"].topic_id, 0, view.leader_epoch, life.partition_epoch, members)
         self.requests += 1
         self.asks[self.requests] = (life, other)
-        self.say(ev.AlterIsr(self.requests, life.node.id, life.node.epoch, (item,)))
+        self.say(ev.AlterPartitionRequested(self.requests, life.node.id, life.node.epoch, (item,)))
 
     def copies(self, leader: Life, node_id: int) -> bool:
         """The node copies the leader's log, if both know each other (CL-L4, CL-L6)."""
@@ -258,19 +258,19 @@ class Walk:
 
     # The controller and ZooKeeper.
 
-    def say(self, event: ev.Event) -> None:
+    def say(self, event: ev.ControllerEvent) -> None:
         for effect in self.controller.step(event, self.now_ms):
             self.perform(effect)
 
-    def perform(self, effect: ef.Effect) -> None:
-        if isinstance(effect, ef.Write):
+    def perform(self, effect: ef.ControllerEffect) -> None:
+        if isinstance(effect, ef.WriteMulti):
             self.pipe.append((self.controller, effect))
-        elif isinstance(effect, ef.ReadVersion):
+        elif isinstance(effect, ef.ReadClusterVersion):
             self.say(ev.VersionRead(self.store.version))
-        elif isinstance(effect, ef.ReadStates):
-            self.say(ev.TopicsSeen(tuple(self.store.topics.values()), complete=True))
+        elif isinstance(effect, ef.ReadPartitionStates):
+            self.say(ev.TopicsRead(tuple(self.store.topics.values()), complete=True))
             self.say(ev.StatesRead(dict(self.store.states), self.store.version))
-        elif isinstance(effect, ef.Answer):
+        elif isinstance(effect, ef.Respond):
             self.answered(effect)
 
     def deliver(self) -> None:
@@ -282,7 +282,7 @@ class Walk:
         chance = self.random.random()
         if chance < 0.1 and mine:
             self.pipe.append((Controller(SMALL), write))
-            self.say(ev.WriteFailed(write.sequence, ev.Failure.LOST))
+            self.say(ev.WriteFailed(write.sequence, ev.WriteFailure.LOST))
             return
         failure = self.store.refusal(write)
         if failure is None:
@@ -291,10 +291,10 @@ class Walk:
         if not mine:
             return
         if chance < 0.2:
-            failure = ev.Failure.LOST
-        self.say(ev.Written(write.sequence) if failure is None else ev.WriteFailed(write.sequence, failure))
+            failure = ev.WriteFailure.LOST
+        self.say(ev.MultiWritten(write.sequence) if failure is None else ev.WriteFailed(write.sequence, failure))
 
-    def wrote(self, write: ef.Write) -> None:
+    def wrote(self, write: ef.WriteMulti) -> None:
         if write.epoch != self.store.epoch:
             raise Lost(f"a write of controller epoch {write.epoch} was done in epoch {self.store.epoch}")
         state = self.store.states.get(UNIT)
@@ -305,13 +305,13 @@ class Walk:
         self.wounded -= {each for each in state.isr if state.directories.get(each) == self.disks[each][0]}
         self.wounded &= set(replicas)
 
-    def answered(self, effect: ef.Answer) -> None:
+    def answered(self, effect: ef.Respond) -> None:
         life, other = self.asks.pop(effect.request, (None, None))
         if life is None or self.lives.get(life.node.id) is not life or self.random.random() < 0.1:
             return
         if isinstance(effect.body, ClusterState):
             self.told(life, effect.body)
-        elif isinstance(effect.body, ef.IsrAltered) and effect.body.error is ErrorCode.NONE:
+        elif isinstance(effect.body, ef.AlterPartitionResult) and effect.body.error is ErrorCode.NONE:
             [result] = effect.body.results
             if result.state is not None and result.state.partition_epoch > life.partition_epoch:
                 life.isr, life.partition_epoch = result.state.isr, result.state.partition_epoch
@@ -343,7 +343,7 @@ class Walk:
         replicas = set(self.store.topics["t"].partitions[0].replicas)
         if not state.isr or set(state.isr) & set(state.elr) or not {*state.isr, *state.elr} <= replicas:
             raise Lost(f"ISR {state.isr} and ELR {state.elr}")
-        if state.leader != NOBODY and state.leader not in state.isr:
+        if state.leader != NO_NODE_ID and state.leader not in state.isr:
             raise Lost(f"leader {state.leader} is not in the ISR {state.isr}")
         for each in (*state.isr, *state.elr):
             directory, log = self.disks[each]
@@ -352,7 +352,7 @@ class Walk:
 
     def end(self) -> None:
         """Faults end: the unit has a leader again, that has all, and all are in sync."""
-        self.say(ev.DrainedSeen(frozenset()))
+        self.say(ev.DrainedNodesRead(frozenset()))
         for each in IDS:
             if each not in self.lives:
                 self.start(each)
@@ -369,12 +369,14 @@ class Walk:
                 if failure is None:
                     self.store.perform(write)
                     self.wrote(write)
-                self.say(ev.Written(write.sequence) if failure is None else ev.WriteFailed(write.sequence, failure))
+                self.say(
+                    ev.MultiWritten(write.sequence) if failure is None else ev.WriteFailed(write.sequence, failure)
+                )
             for act in (self.poll, self.ask_to_join, self.commit, self.tick):
                 act()
                 self.check()
             state = self.store.states[UNIT]
-            if state.leader != NOBODY and set(state.isr) == set(self.store.topics["t"].partitions[0].replicas):
+            if state.leader != NO_NODE_ID and set(state.isr) == set(self.store.topics["t"].partitions[0].replicas):
                 return
         raise Lost(f"nothing is wrong any more, and the state is {state}")
 

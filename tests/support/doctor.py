@@ -3,26 +3,33 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.coordinator.doctor.facts import Facts, Group, Member, Node, Position, TopicPartition
-from muster.coordinator.doctor.finding import Finding
-from muster.coordinator.doctor.table import examine
+from muster.coordinator.doctor.facts import (
+    DoctorFacts,
+    ExaminedGroup,
+    ExaminedMember,
+    ExaminedNode,
+    ExaminedPartition,
+    ExaminedPosition,
+)
+from muster.coordinator.doctor.finding import DoctorFinding
+from muster.coordinator.doctor.table import examine_facts
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 
 NOW = 10_000_000
 MINUTE = 60_000
 
 
-def tp(partition: int, topic: str = "t") -> TopicPartition:
-    return TopicPartition(topic, partition)
+def tp(partition: int, topic: str = "t") -> ExaminedPartition:
+    return ExaminedPartition(topic, partition)
 
 
-def member(name: str = "a", owned: Iterable[int] = (), **more: Any) -> Member:
+def member(name: str = "a", owned: Iterable[int] = (), **more: Any) -> ExaminedMember:
     given: dict[str, Any] = {"client_id": name, "host": "h", "topics": ("t",)} | more
-    return Member(name, owned=tuple(tp(p) for p in owned), **given)
+    return ExaminedMember(name, owned=tuple(tp(p) for p in owned), **given)
 
 
-def group(*members: Member, state: str = "Stable", **more: Any) -> Group:
-    return Group("g", state, members=members, **more)
+def group(*members: ExaminedMember, state: str = "Stable", **more: Any) -> ExaminedGroup:
+    return ExaminedGroup("g", state, members=members, **more)
 
 
 def entry(number: int, cause: str = "MEMBER_JOINED", ago_ms: int = MINUTE, **more: Any) -> Rebalance:
@@ -43,21 +50,21 @@ def entry(number: int, cause: str = "MEMBER_JOINED", ago_ms: int = MINUTE, **mor
     )
 
 
-def at(committed: int | None, end: int, age_ms: int = 0) -> Position:
-    return Position(committed, 0, end, NOW - age_ms)
+def at(committed: int | None, end: int, age_ms: int = 0) -> ExaminedPosition:
+    return ExaminedPosition(committed, 0, end, NOW - age_ms)
 
 
 def found(
     rule: str,
-    *groups: Group,
-    node: Node | None = None,
+    *groups: ExaminedGroup,
+    node: ExaminedNode | None = None,
     topics: Mapping[str, int] | None = None,
     untold: tuple[str, ...] = (),
-) -> list[Finding]:
-    facts = Facts(NOW, node or Node(), groups, {"t": 4} if topics is None else topics, untold)
-    return [finding for finding in examine(facts) if finding.rule == rule]
+) -> list[DoctorFinding]:
+    facts = DoctorFacts(NOW, node or ExaminedNode(), groups, {"t": 4} if topics is None else topics, untold)
+    return [finding for finding in examine_facts(facts) if finding.rule == rule]
 
 
-def only(rule: str, *groups: Group, **more: Any) -> Finding:
+def only(rule: str, *groups: ExaminedGroup, **more: Any) -> DoctorFinding:
     (finding,) = found(rule, *groups, **more)
     return finding

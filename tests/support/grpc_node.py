@@ -11,7 +11,7 @@ from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 
@@ -29,8 +29,8 @@ def settings(data: Path, **more: str) -> Settings:
 
 
 @asynccontextmanager
-async def serving(data: Path, **more: str) -> AsyncIterator[Node]:
-    node = Node(settings(data, **more))
+async def serving(data: Path, **more: str) -> AsyncIterator[CoordinatorNode]:
+    node = CoordinatorNode(settings(data, **more))
     await node.start()
     try:
         yield node
@@ -39,7 +39,7 @@ async def serving(data: Path, **more: str) -> AsyncIterator[Node]:
 
 
 @asynccontextmanager
-async def connected(node: Node, *, apart: bool = False) -> AsyncIterator[grpc.aio.Channel]:
+async def connected(node: CoordinatorNode, *, apart: bool = False) -> AsyncIterator[grpc.aio.Channel]:
     """`apart`: with a connection of its own; channels share one otherwise."""
     options = [("grpc.use_local_subchannel_pool", int(apart))]
     async with grpc.aio.insecure_channel(f"127.0.0.1:{node.bound.port}", options=options) as channel:
@@ -47,7 +47,7 @@ async def connected(node: Node, *, apart: bool = False) -> AsyncIterator[grpc.ai
 
 
 @asynccontextmanager
-async def groups(data: Path, **more: str) -> AsyncIterator[tuple[Node, GroupCoordinatorStub]]:
+async def groups(data: Path, **more: str) -> AsyncIterator[tuple[CoordinatorNode, GroupCoordinatorStub]]:
     async with serving(data, **more) as node, connected(node) as channel:
         yield node, GroupCoordinatorStub(channel)
 

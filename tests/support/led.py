@@ -1,7 +1,7 @@
 """A unit that node 1 leads, for tests of the machines of `coordinator.cluster`."""
 
-from muster.coordinator.cluster.facts import NO_EPOCH, State, TopicPartition
-from muster.coordinator.cluster.leader import Diverged, Half, Leader, Refused
+from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState, TopicPartition
+from muster.coordinator.cluster.leader import FetchDivergence, FetchRefusal, Leader, UnitLog
 from muster.coordinator.cluster.lease import Peer
 
 UNIT = TopicPartition("orders", 3)
@@ -26,13 +26,13 @@ class Cluster:
     ) -> None:
         self.peers = {node: Peer(node, 10 + node) for node in (1, 2, 3)}
         self.epochs: list[tuple[int, int]] = []
-        state = State(leader=1, leader_epoch=EPOCH, isr=isr, partition_epoch=4)
+        state = PartitionState(leader=1, leader_epoch=EPOCH, isr=isr, partition_epoch=4)
         self.leader = Leader(
             self.peers[1],
             unit,
             state,
             tuple(self.peers.values()),
-            [Half(end=end, start=start, high_watermark=high_watermark) for _ in range(halves)],
+            [UnitLog(end=end, start=start, high_watermark=high_watermark) for _ in range(halves)],
             min_isr=min_isr,
             lag_time_ms=LAG_MS,
             now_ms=0,
@@ -53,7 +53,7 @@ class Cluster:
         last_epoch: int = NO_EPOCH,
         node_epoch: int | None = None,
         start: int = 0,
-    ) -> Refused | Diverged | None:
+    ) -> FetchRefusal | FetchDivergence | None:
         peer = self.peers[node]
         number = peer.asks(now_ms, anew=peer.asked == 0)
         by = peer.epoch if node_epoch is None else node_epoch
@@ -66,5 +66,5 @@ class Cluster:
         return self.leader.kept(half, end, now_ms)
 
     def learns(self, isr: tuple[int, ...], partition_epoch: int, now_ms: int = 0) -> bool:
-        state = State(leader=1, leader_epoch=EPOCH, isr=isr, partition_epoch=partition_epoch)
+        state = PartitionState(leader=1, leader_epoch=EPOCH, isr=isr, partition_epoch=partition_epoch)
         return self.leader.learn(state, tuple(self.peers.values()), 2, now_ms)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.types import Limits
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
@@ -47,7 +47,7 @@ class HeldAuthority:
 class LedBench:
     """Two shards; shard 0 is this node's and loaded. `told` is everything that was told since the last call."""
 
-    def __init__(self, engine: type[LedEngine] = LedEngine, *, loads_elsewhere: bool = False) -> None:
+    def __init__(self, engine: type[LeasedEngine] = LeasedEngine, *, loads_elsewhere: bool = False) -> None:
         self.log = MemoryGroupLog(2)
         self.authority = HeldAuthority()
         self.bugs: list[str] = []

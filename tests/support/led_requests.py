@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.storage.broker.reads import Bounds
+from muster.storage.broker.reads import FetchLimits
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import decode_records
@@ -58,7 +58,7 @@ async def refusal(begun: "asyncio.Future[Appended]") -> StorageError:
 
 
 async def read(side: LedSide, offset: int = 0, max_wait_ms: int = 0) -> Any:
-    (found,) = await side.requests.fetch([(*ORDERS, offset, 0)], Bounds(1, 1 << 20, False), max_wait_ms)
+    (found,) = await side.requests.fetch([(*ORDERS, offset, 0)], FetchLimits(1, 1 << 20, False), max_wait_ms)
     if isinstance(found, StorageError):
         return found
     return [record.value for record in decode_records(found.records, offset)], found.high_watermark

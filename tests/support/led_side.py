@@ -5,13 +5,20 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.image import (
+    ClusterImage,
+    ClusterState,
+    ImageChanges,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
+from muster.coordinator.replication.copies.committing import CommitWaits, LocalWaits, LogStartWaits
 from muster.coordinator.replication.copies.logs import StoredLogs
-from muster.coordinator.replication.led_broker import LedBroker
-from muster.coordinator.replication.requests import ClusterRequests
+from muster.coordinator.replication.led_broker import ReplicatedBroker
+from muster.coordinator.replication.requests import ReplicatedRequests
 from muster.storage.logs.log import Log
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, open_broker
@@ -44,24 +51,24 @@ class LedSide:
     def __init__(self, *topics: TopicView, **settings: object) -> None:
         self.files = MemoryFiles()
         self.broker = open_broker(self.files, **settings)
-        self.image = Image()
+        self.image = ClusterImage()
         self.logs = StoredLogs(self.broker, self.image.topics.get, lambda: T0)
-        self.replicas = Replicas(HERE, self.logs, ReplicaSettings(lag_time_ms=1_000), 0)
+        self.replicas = NodeReplicas(HERE, self.logs, ReplicaSettings(lag_time_ms=1_000), 0)
         self.replicas.registered(10)
-        self.committing = Committing(self.replicas)
-        self.keeping = Keeping(self.replicas)
-        self.starting = Starting(self.replicas)
+        self.committing = CommitWaits(self.replicas)
+        self.keeping = LocalWaits(self.replicas)
+        self.starting = LogStartWaits(self.replicas)
         self.grew: list[TopicPartition] = []
-        self._learners: list[Callable[[Changes], None]] = []
+        self._learners: list[Callable[[ImageChanges], None]] = []
         self._movers: list[Callable[[TopicPartition], None]] = []
         self._sequence = 0
         self.hears(*topics, nodes=tuple(NodeView(node, 10 * node) for node in ALL))
-        self.led = LedBroker(self.broker, self)
-        self.requests = ClusterRequests(self.led, self, clock_ms=lambda: T0)
+        self.led = ReplicatedBroker(self.broker, self)
+        self.requests = ReplicatedRequests(self.led, self, clock_ms=lambda: T0)
 
     # What a `ClusterSide` is asked.
 
-    def on_learned(self, listener: Callable[[Changes], None]) -> None:
+    def on_learned(self, listener: Callable[[ImageChanges], None]) -> None:
         self._learners.append(listener)
 
     def on_moved(self, listener: Callable[[TopicPartition], None]) -> None:

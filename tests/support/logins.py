@@ -2,17 +2,19 @@
 
 from itertools import count
 
-from muster.coordinator.security.facts import ApiToken, Change, TokenKey, UserKey
-from muster.coordinator.security.login.api_tokens import hash_of, token_of
-from muster.coordinator.security.login.users import user_of
+from muster.coordinator.security.facts import ApiToken, SecurityRecord, TokenKey, UserKey
+from muster.coordinator.security.login.api_tokens import format_token, hash_token
+from muster.coordinator.security.login.users import make_user
 from muster.coordinator.server.security.store import SecurityStore
 
 
-def api_token(number: int, principal: str = "User:ci", until_ms: int = 0) -> tuple[str, Change]:
+def api_token(number: int, principal: str = "User:ci", until_ms: int = 0) -> tuple[str, SecurityRecord]:
     """A token, and the change by which a node knows it; `until_ms` by the wall clock, 0: without an end."""
-    text = token_of(number.to_bytes(8, "big"), bytes([number]) * 32)
+    text = format_token(number.to_bytes(8, "big"), bytes([number]) * 32)
     id_ = number.to_bytes(8, "big").hex()
-    return text, Change(TokenKey(id_), ApiToken(id_, f"token-{number}", principal, hash_of(text), 1, until_ms))
+    return text, SecurityRecord(
+        TokenKey(id_), ApiToken(id_, f"token-{number}", principal, hash_token(text), 1, until_ms)
+    )
 
 
 async def give_token(store: SecurityStore, number: int, principal: str = "User:ci", until_ms: int = 0) -> str:
@@ -22,7 +24,7 @@ async def give_token(store: SecurityStore, number: int, principal: str = "User:c
 
 
 async def revoke(store: SecurityStore, number: int) -> None:
-    await store.write([Change(TokenKey(number.to_bytes(8, "big").hex()), None)])
+    await store.write([SecurityRecord(TokenKey(number.to_bytes(8, "big").hex()), None)])
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:
@@ -30,6 +32,6 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
 
 
-def user(name: str, password: str) -> Change:
+def user(name: str, password: str) -> SecurityRecord:
     """The change by which a node knows a user."""
-    return Change(UserKey(name), user_of(name, password, count(1 << 129)))
+    return SecurityRecord(UserKey(name), make_user(name, password, count(1 << 129)))

@@ -3,10 +3,17 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from muster.coordinator.cluster.facts import Endpoint, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.facts import NodeEndpoint, TopicPartition
+from muster.coordinator.cluster.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    ClusterState,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import Told
+from muster.coordinator.replication.elections.records import ElectionReport
 from muster.coordinator.server.clustered.cluster_service import ClusterService
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
@@ -19,13 +26,13 @@ class Given:
     """Notes what is asked, and answers what a test put in; `service` is asked."""
 
     def __init__(self) -> None:
-        self.image = Image()
+        self.image = ClusterImage()
         self.asked: list[Any] = []
         self.codes: dict[TopicPartition, ErrorCode] = {}
         self.code = ErrorCode.NONE
         self.drains: frozenset[int] | None = frozenset()
         self.here = True
-        self.told: list[Told] = []
+        self.told: list[ElectionReport] = []
         self.sequence = 0
         orders = {
             0: view(1, (1, 2)),
@@ -34,9 +41,11 @@ class Given:
             3: view(1, (1, 2), (1, 2, 4), adding=(4,)),
         }
         nodes = (
-            NodeView(1, 50, rack="a", endpoints=(Endpoint("GRPC", "one", 9090), Endpoint("REPLICATION", "one", 9190))),
-            NodeView(2, 51, endpoints=(Endpoint("GRPC", "two", 9090),)),
-            NodeView(3, 40, NodeStatus.GONE),
+            NodeView(
+                1, 50, rack="a", endpoints=(NodeEndpoint("GRPC", "one", 9090), NodeEndpoint("REPLICATION", "one", 9190))
+            ),
+            NodeView(2, 51, endpoints=(NodeEndpoint("GRPC", "two", 9090),)),
+            NodeView(3, 40, ClusterNodeStatus.GONE),
         )
         self.hears({"orders": orders}, nodes)
         self.service = ClusterService("c1", self.image, self, self, self, min_isr=2, applied=lambda: {1: 17, 2: 16})
@@ -68,7 +77,7 @@ class Given:
             raise ZooKeeperError("away")
         return self.drains
 
-    async def explain(self, limit: int, topic: str = "") -> list[Told]:
+    async def explain(self, limit: int, topic: str = "") -> list[ElectionReport]:
         self.asked.append(("explain", limit, topic))
         return self.told
 

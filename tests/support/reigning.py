@@ -9,27 +9,40 @@ from typing import Any
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Node, State, Topic, TopicPartition
-from muster.coordinator.cluster.image import NOTHING, ClusterState, Image, Known
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    ClusterNode,
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterState, ImageVersion
 
-SMALL = Settings(offsets_replicas=99, auto_rebalance=False)
+SMALL = ControllerSettings(offsets_replicas=99, auto_rebalance=False)
 """No internal topics, unless a test wants them."""
 
 
-def node(node_id: int, epoch: int = 0, directory: str = "", *, unclean: bool = False, rack: str | None = None) -> Node:
+def node(
+    node_id: int, epoch: int = 0, directory: str = "", *, unclean: bool = False, rack: str | None = None
+) -> ClusterNode:
     """A registration: of epoch 100 + id and directory `d` + id, where nothing else is said."""
-    return Node(node_id, epoch or 100 + node_id, directory or f"d{node_id}", unclean, (), rack)
+    return ClusterNode(node_id, epoch or 100 + node_id, directory or f"d{node_id}", unclean, (), rack)
 
 
-def nodes(*ids: int) -> dict[int, Node]:
+def nodes(*ids: int) -> dict[int, ClusterNode]:
     return {each: node(each) for each in ids}
 
 
-def topic(name: str, *replicas: tuple[int, ...], topic_id: bytes = b"", version: int = 0, **configs: str) -> Topic:
+def topic(
+    name: str, *replicas: tuple[int, ...], topic_id: bytes = b"", version: int = 0, **configs: str
+) -> ClusterTopic:
     """A topic; settings by their names, with _ for the dot."""
     settings = {key.replace("_", "."): value for key, value in configs.items()}
-    return Topic(name, topic_id or name.encode().ljust(16, b"-"), tuple(map(Assignment, replicas)), settings, version)
+    return ClusterTopic(
+        name, topic_id or name.encode().ljust(16, b"-"), tuple(map(ReplicaAssignment, replicas)), settings, version
+    )
 
 
 def place(text: str) -> TopicPartition:
@@ -47,75 +60,80 @@ class Store:
 
     def __init__(self) -> None:
         self.epoch = 1
-        self.version = ev.ClusterVersion(Known(1, 0), 0)
-        self.topics: dict[str, Topic] = {}
-        self.states: dict[TopicPartition, State] = {}
-        self.writes: list[ef.Write] = []
+        self.version = ev.ClusterVersion(ImageVersion(1, 0), 0)
+        self.topics: dict[str, ClusterTopic] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.writes: list[ef.WriteMulti] = []
 
-    def refusal(self, write: ef.Write) -> ev.Failure | None:
+    def refusal(self, write: ef.WriteMulti) -> ev.WriteFailure | None:
         if write.epoch_version != self.epoch:
-            return ev.Failure.EPOCH
+            return ev.WriteFailure.EPOCH
         wrong = [
             each
             for each in write.operations
-            if isinstance(each, ef.PutState | ef.DropState) and self.version_of(each.place) != each.at
+            if isinstance(each, ef.PutPartitionState | ef.DeletePartitionState)
+            and self.version_of(each.place) != each.at
         ]
-        topics = [each for each in write.operations if isinstance(each, ef.PutTopic)]
+        topics = [each for each in write.operations if isinstance(each, ef.PutTopicZnode)]
         wrong_topics = [each for each in topics if self.topics[each.topic.name].version != each.topic.version]
         if wrong or wrong_topics or write.cluster_version != self.version.version:
-            return ev.Failure.VERSION
+            return ev.WriteFailure.VERSION
         return None
 
     def version_of(self, place: TopicPartition) -> int:
         return self.states[place].partition_epoch if place in self.states else NO_EPOCH
 
-    def perform(self, write: ef.Write) -> None:
-        places = [each.place for each in write.operations if isinstance(each, ef.PutState)]
+    def perform(self, write: ef.WriteMulti) -> None:
+        places = [each.place for each in write.operations if isinstance(each, ef.PutPartitionState)]
         assert len(places) == len(set(places)) <= 100
         for operation in write.operations:
             match operation:
-                case ef.PutState(at=at):
+                case ef.PutPartitionState(at=at):
                     self.states[operation.place] = as_read(operation.state, at + 1)
-                case ef.DropState():
+                case ef.DeletePartitionState():
                     del self.states[operation.place]
-                case ef.PutTopic(topic=topic):
+                case ef.PutTopicZnode(topic=topic):
                     old = self.topics[topic.name]
-                    self.topics[topic.name] = Topic(
+                    self.topics[topic.name] = ClusterTopic(
                         topic.name, topic.topic_id, topic.partitions, old.configs, topic.version + 1
                     )
-                case ef.DropTopic():
+                case ef.DeleteTopicZnode():
                     del self.topics[operation.name]
-        self.version = ev.ClusterVersion(Known(write.epoch, write.sequence), self.version.version + 1)
+        self.version = ev.ClusterVersion(ImageVersion(write.epoch, write.sequence), self.version.version + 1)
         self.writes.append(write)
 
 
 class Reigning(Store):
     """notes, answers (by request), others: what came of the steps. hold: writes wait in `held`."""
 
-    def __init__(self, settings: Settings = SMALL) -> None:
+    def __init__(self, settings: ControllerSettings = SMALL) -> None:
         super().__init__()
         self.controller = Controller(settings)
         self.now_ms = 1_000
-        self.nodes: dict[int, Node] = {}
-        self.notes: list[ef.Note] = []
+        self.nodes: dict[int, ClusterNode] = {}
+        self.notes: list[ef.ElectionNote] = []
         self.answers: dict[int, Any] = {}
-        self.others: list[ef.Effect] = []
+        self.others: list[ef.ControllerEffect] = []
         self.hold = False
-        self.held: list[ef.Write] = []
+        self.held: list[ef.WriteMulti] = []
         self.requests = 0
 
     # What the controller hears.
 
     def begin(
-        self, *topics: Topic, on: Mapping[int, Node], image: Image | None = None, heard: bool = True
+        self,
+        *topics: ClusterTopic,
+        on: Mapping[int, ClusterNode],
+        image: ClusterImage | None = None,
+        heard: bool = True,
     ) -> "Reigning":
         """It is elected, and reads what there is; all nodes hear of that, if not said otherwise."""
         self.nodes = dict(on)
         self.topics.update({each.name: each for each in topics})
-        self.say(ev.Elected(9, self.epoch, self.epoch, self.version, image))
-        self.say(ev.NodesSeen(dict(self.nodes)))
-        self.say(ev.TopicsSeen(tuple(self.topics.values()), complete=True))
-        if any(isinstance(each, ef.ReadStates) for each in self.others):
+        self.say(ev.ControllerElected(9, self.epoch, self.epoch, self.version, image))
+        self.say(ev.NodesRead(dict(self.nodes)))
+        self.say(ev.TopicsRead(tuple(self.topics.values()), complete=True))
+        if any(isinstance(each, ef.ReadPartitionStates) for each in self.others):
             self.say(ev.StatesRead(dict(self.states), self.version))
         return self.hear() if heard else self
 
@@ -125,22 +143,22 @@ class Reigning(Store):
             self.poll(each, self.controller.reign.book.teller.known)
         return self
 
-    def say(self, event: ev.Event) -> list[ef.Effect]:
+    def say(self, event: ev.ControllerEvent) -> list[ef.ControllerEffect]:
         """One event, and all that follows from its writes. The effects of all of it, in order."""
         effects = self.controller.step(event, self.now_ms)
         for effect in list(effects):
-            if isinstance(effect, ef.Write):
+            if isinstance(effect, ef.WriteMulti):
                 if self.hold:
                     self.held.append(effect)
                 else:
                     effects += self.do(effect)
-            elif isinstance(effect, ef.Answer):
+            elif isinstance(effect, ef.Respond):
                 assert effect.request not in self.answers, "answered twice"
                 self.answers[effect.request] = effect.body
-            elif isinstance(effect, ef.Note):
+            elif isinstance(effect, ef.ElectionNote):
                 self.notes.append(effect)
-            elif isinstance(effect, ef.WakeAt) and effect.at_ms <= self.now_ms:
-                effects += self.say(ev.Tick())
+            elif isinstance(effect, ef.WakeControllerAt) and effect.at_ms <= self.now_ms:
+                effects += self.say(ev.ControllerTick())
             else:
                 self.others.append(effect)
         return effects
@@ -149,23 +167,28 @@ class Reigning(Store):
         self.requests += 1
         return self.requests
 
-    def see(self, *, gone: tuple[int, ...] = (), **changed: Node) -> list[ef.Effect]:
+    def see(self, *, gone: tuple[int, ...] = (), **changed: ClusterNode) -> list[ef.ControllerEffect]:
         """Registrations change: `see(gone=(1,))`, `see(n2=node(2, 205))`."""
         for each in gone:
             del self.nodes[each]
         for each in changed.values():
             self.nodes[each.id] = each
-        return self.say(ev.NodesSeen(dict(self.nodes)))
+        return self.say(ev.NodesRead(dict(self.nodes)))
 
-    def see_topic(self, topic: Topic) -> list[ef.Effect]:
+    def see_topic(self, topic: ClusterTopic) -> list[ef.ControllerEffect]:
         self.topics[topic.name] = topic
-        return self.say(ev.TopicsSeen((topic,)))
+        return self.say(ev.TopicsRead((topic,)))
 
     def poll(
-        self, node_id: int, known: Known = NOTHING, *, epoch: int = 0, offline: tuple[ev.Offline, ...] = ()
+        self,
+        node_id: int,
+        known: ImageVersion = NO_VERSION,
+        *,
+        epoch: int = 0,
+        offline: tuple[ev.OfflineReplica, ...] = (),
     ) -> int:
         request = self.request()
-        self.say(ev.Polled(request, node_id, epoch or self.nodes[node_id].epoch, known, offline))
+        self.say(ev.ImagePolled(request, node_id, epoch or self.nodes[node_id].epoch, known, offline))
         return request
 
     def ask(self, sender: int, place_text: str, isr: tuple[int, ...], **other: Any) -> int:
@@ -179,7 +202,7 @@ class Reigning(Store):
             self.topics[place_.topic].topic_id, place_.partition, state.leader_epoch, state.partition_epoch, members
         )
         request = self.request()
-        self.say(ev.AlterIsr(request, sender, sender_epoch, (item._replace(**other),)))
+        self.say(ev.AlterPartitionRequested(request, sender, sender_epoch, (item._replace(**other),)))
         return request
 
     def result(self, request: int) -> ef.IsrResult:
@@ -194,26 +217,26 @@ class Reigning(Store):
 
     def later(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
-        self.say(ev.Tick())
+        self.say(ev.ControllerTick())
 
     # What it writes.
 
-    def do(self, write: ef.Write) -> list[ef.Effect]:
+    def do(self, write: ef.WriteMulti) -> list[ef.ControllerEffect]:
         """Performs a multi, or refuses it whole."""
         failure = self.refusal(write)
         if failure is not None:
             return self.say(ev.WriteFailed(write.sequence, failure))
         self.perform(write)
-        return self.say(ev.Written(write.sequence))
+        return self.say(ev.MultiWritten(write.sequence))
 
-    def release(self) -> list[ef.Effect]:
+    def release(self) -> list[ef.ControllerEffect]:
         """Performs the write that was held back, and holds the next."""
         write = self.held.pop(0)
         return self.do(write)
 
     # What there is.
 
-    def state(self, text: str) -> State:
+    def state(self, text: str) -> PartitionState:
         return self.states[place(text)]
 
     def led(self, text: str) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:
@@ -222,8 +245,8 @@ class Reigning(Store):
         return state.leader, state.leader_epoch, state.isr, state.elr
 
 
-def as_read(state: State, version: int) -> State:
-    return State(
+def as_read(state: PartitionState, version: int) -> PartitionState:
+    return PartitionState(
         state.leader,
         state.leader_epoch,
         state.isr,

@@ -5,32 +5,32 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.image import ClusterState, ImageVersion
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchItem, FetchRequest
 from muster.coordinator.config import Address
-from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.edge.transport.tls import ListenerTls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.connections.listener import ListenerLimits
-from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
-from muster.coordinator.replication.wire.guard import Who
-from muster.coordinator.replication.wire.link import Caller, Link
+from muster.coordinator.replication.wire.door import LIMITS, NodeListener
+from muster.coordinator.replication.wire.guard import PeerIdentity
+from muster.coordinator.replication.wire.link import LinkCaller, NodeLink
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.words import (
-    EpochAsked,
+    ElectionEntry,
     EpochEnd,
-    FetchAsked,
+    EpochQuery,
     GroupsWithSettings,
-    LogEnd,
-    LogsAsked,
+    LogEndsQuery,
     NodeName,
-    Noted,
-    SecurityAsked,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    PartitionLogEnd,
+    PeerFetch,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
 from tests.support.pace import pace
 
@@ -49,50 +49,50 @@ class HeldDesk:
         self.asked: list[tuple[Any, ...]] = []
         self.gone: list[str] = []
         self.held: asyncio.Event | None = None
-        self.found: Callable[[FetchAsked], FetchAnswer] = lambda asked: FetchAnswer()
+        self.found: Callable[[PeerFetch], FetchAnswer] = lambda asked: FetchAnswer()
         self.answers: dict[str, Any] = {}
         self._changed = asyncio.Event()
 
     def topic_name(self, topic_id: bytes) -> str | None:
         return NAMES.get(topic_id)
 
-    async def fetch(self, asked: FetchAsked) -> FetchAnswer:
+    async def fetch(self, asked: PeerFetch) -> FetchAnswer:
         await self._wait("fetch", asked)
         return self.found(asked)
 
-    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+    async def epochs(self, node: int, asked: tuple[EpochQuery, ...]) -> list[EpochEnd]:
         await self._wait("epochs", node, asked)
         return list(self.answers.get("epochs", []))
 
-    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered:
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> AlterPartitionResult:
         await self._wait("alter_partition", node, items)
-        answer: IsrAltered = self.answers["alter_partition"]
+        answer: AlterPartitionResult = self.answers["alter_partition"]
         return answer
 
-    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownResult:
         await self._wait("controlled_shutdown", node)
-        answer: ShutdownAnswered = self.answers["controlled_shutdown"]
+        answer: ShutdownResult = self.answers["controlled_shutdown"]
         return answer
 
     async def cluster_state(
-        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+        self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
     ) -> ClusterState:
         await self._wait("cluster_state", node, known, offline, max_wait_ms)
         answer: ClusterState = self.answers.get("cluster_state", ClusterState())
         return answer
 
-    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+    async def note(self, records: tuple[ElectionEntry, ...]) -> ErrorCode:
         await self._wait("note", records)
         return ErrorCode(self.answers.get("note", 0))
 
-    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+    async def read_security(self, asked: SecurityQuery) -> SecurityRecords:
         await self._wait("read_security", asked)
-        read: SecurityRead = self.answers.get("read_security", SecurityRead())
+        read: SecurityRecords = self.answers.get("read_security", SecurityRecords())
         return read
 
-    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+    async def write_security(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         await self._wait("write_security", changed)
-        written: SecurityWritten = self.answers.get("write_security", SecurityWritten(ErrorCode.NONE))
+        written: SecurityUpdateResult = self.answers.get("write_security", SecurityUpdateResult(ErrorCode.NONE))
         return written
 
     async def groups_with_settings(self) -> GroupsWithSettings:
@@ -100,9 +100,9 @@ class HeldDesk:
         told: GroupsWithSettings = self.answers.get("groups_with_settings", GroupsWithSettings())
         return told
 
-    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+    def log_ends(self, asked: LogEndsQuery) -> list[PartitionLogEnd]:
         self.asked.append(("log_ends", asked))
-        found: list[LogEnd] = self.answers.get("log_ends", [])
+        found: list[PartitionLogEnd] = self.answers.get("log_ends", [])
         return found
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -126,9 +126,9 @@ class HeldDesk:
 
 @asynccontextmanager
 async def serving(
-    desk: HeldDesk, *, limits: ListenerLimits = LIMITS, tls: Tls | None = None, may: Who | None = None
-) -> AsyncIterator[NodeDoor]:
-    door = NodeDoor(Address("127.0.0.1", 0), limits)
+    desk: HeldDesk, *, limits: ListenerLimits = LIMITS, tls: ListenerTls | None = None, may: PeerIdentity | None = None
+) -> AsyncIterator[NodeListener]:
+    door = NodeListener(Address("127.0.0.1", 0), limits)
     door.bind()
     await door.start(desk, CLUSTER, tls=tls, may=may)
     try:
@@ -137,8 +137,8 @@ async def serving(
         await door.close(0.1)
 
 
-async def linked(door: NodeDoor, node: int = 2, cluster_id: str = CLUSTER, **more: Any) -> Link:
-    return await Link.connect(door.bound, Caller(cluster_id, node), timeout_s=PATIENCE_S * pace(), **more)
+async def linked(door: NodeListener, node: int = 2, cluster_id: str = CLUSTER, **more: Any) -> NodeLink:
+    return await NodeLink.connect(door.bound, LinkCaller(cluster_id, node), timeout_s=PATIENCE_S * pace(), **more)
 
 
 def whole(*places: TopicPartition, offset: int = 0) -> FetchRequest:
@@ -148,7 +148,9 @@ def whole(*places: TopicPartition, offset: int = 0) -> FetchRequest:
     return FetchRequest(2, 77, 0, 0, items)
 
 
-async def fetch_of(link: Link, fetch: FetchRequest, names: Callable[[bytes], str | None] = NAMES.get) -> FetchAnswer:
+async def fetch_of(
+    link: NodeLink, fetch: FetchRequest, names: Callable[[bytes], str | None] = NAMES.get
+) -> FetchAnswer:
     """What is told of it, or raised."""
     came: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
 

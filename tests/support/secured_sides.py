@@ -3,13 +3,13 @@
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.cluster.facts import SECURITY, Assignment, Topic
+from muster.coordinator.cluster.facts import SECURITY, ClusterTopic, ReplicaAssignment
 from muster.coordinator.replication.secured.leading import PLACE
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.clustered.shared_store import SharedStore
-from muster.coordinator.server.clustered.sharing import following_of
-from muster.coordinator.server.security.accounts import Accounts
-from muster.coordinator.server.security.acls import Acls
+from muster.coordinator.server.clustered.shared_store import SharedSecurityStore
+from muster.coordinator.server.clustered.sharing import security_follower_of
+from muster.coordinator.server.security.accounts import UserAccounts
+from muster.coordinator.server.security.acls import NodeAcls
 from muster.coordinator.server.security.store import CONFIGS
 from tests.support.sides import SideNode, Sides
 
@@ -25,13 +25,13 @@ class SecuredNode:
 
     def __init__(self, node: SideNode) -> None:
         self.node = node
-        self.store = SharedStore(node.broker)
+        self.store = SharedSecurityStore(node.broker)
         self.store.load()
-        self.accounts = Accounts(self.store)
-        self.acls = Acls(self.store)
+        self.accounts = UserAccounts(self.store)
+        self.acls = NodeAcls(self.store)
         self.failures: list[BaseException] = []
         self.store.on_change(node.side.happened.set)
-        self.following = following_of(node.side, node.broker)
+        self.following = security_follower_of(node.side, node.broker)
         self.knowing = asyncio.create_task(self.store.know(self.following, self.failures.append, there=True))
 
     @property
@@ -66,7 +66,7 @@ class SecuredSides:
 
     def make(self, **configs: str) -> None:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
-        self.sides.standing.make(Topic(SECURITY, ID, (Assignment((1, 2, 3)),), CONFIGS | settings))
+        self.sides.standing.make(ClusterTopic(SECURITY, ID, (ReplicaAssignment((1, 2, 3)),), CONFIGS | settings))
 
     def __getitem__(self, node: int) -> SecuredNode:
         return self.secured[node]

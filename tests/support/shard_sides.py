@@ -5,25 +5,25 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.types import Limits
-from muster.coordinator.replication.shards.coordinating import Coordinating
-from muster.coordinator.replication.shards.group_log import ShardGroupLog
-from muster.coordinator.replication.shards.warming import Warming
-from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.replication.shards.coordinating import ShardCoordination
+from muster.coordinator.replication.shards.group_log import ReplicatedGroupLog
+from muster.coordinator.replication.shards.warming import WarmShards
+from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
 from tests.support.sides import SideNode, Sides, unheard
 
 SHARDS = 2
 SESSION_MS = 3_000
 SEGMENT_BYTES = 1 << 20
 CONFIGS = {"cleanup.policy": "compact", "min.insync.replicas": "2", "segment.bytes": str(SEGMENT_BYTES)}
-FIRST = (Assignment((1, 2, 3)), Assignment((2, 3, 1)))
-GROUPS = Topic(OFFSETS, b"g" * 16, FIRST, CONFIGS, version=0)
-DIARY = Topic(LEDGER, b"d" * 16, FIRST, CONFIGS, version=0)
+FIRST = (ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3, 1)))
+GROUPS = ClusterTopic(OFFSETS, b"g" * 16, FIRST, CONFIGS, version=0)
+DIARY = ClusterTopic(LEDGER, b"d" * 16, FIRST, CONFIGS, version=0)
 SHARD = TopicPartition(OFFSETS, 0)
 
 
@@ -33,14 +33,14 @@ class ShardNode:
     def __init__(self, node: SideNode, commit_timeout_ms: int, session_ms: int) -> None:
         self.node = node
         self.fatal: list[BaseException] = []
-        self.clock = clock = Clock()
+        self.clock = clock = NodeClock()
         # It has been there for longer than a session: whom its former life fetched from is of no concern any more.
         node.side.replicas._started_ms -= SESSION_MS
-        self.coordinating = Coordinating(
+        self.coordinating = ShardCoordination(
             node.side, session_ms=session_ms, on_refusal=True, failed=unheard, now_ms=node.now_ms
         )
-        group_log = ShardGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES)
-        self.engine = LedEngine(
+        group_log = ReplicatedGroupLog(node.broker, node.side, SHARDS, SEGMENT_BYTES)
+        self.engine = LeasedEngine(
             group_log,
             SHARDS,
             Limits(initial_rebalance_delay_ms=0, min_session_timeout_ms=100),
@@ -49,8 +49,10 @@ class ShardNode:
             loads_elsewhere=True,
         )
         self.engine.submit_all(TopicsChanged({"t": 4}, ids={"t": b"t" * 16}))
-        self.driver = Driver(self.engine, clock, max_parked=1_000, on_notice=self._noticed, on_fatal=self.fatal.append)
-        self.warming = Warming(group_log, SHARDS, self.engine.new_core, lambda: node.side.replicas.copies)
+        self.driver = EngineDriver(
+            self.engine, clock, max_parked=1_000, on_notice=self._noticed, on_fatal=self.fatal.append
+        )
+        self.warming = WarmShards(group_log, SHARDS, self.engine.new_core, lambda: node.side.replicas.copies)
         self.coordinating.start(self.engine, self.driver, clock.now_ms, self.warming)
 
     def _noticed(self, notice: GroupChanged) -> None:

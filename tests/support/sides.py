@@ -9,22 +9,29 @@ from pathlib import Path
 from typing import Any, Self
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node, State, Topic, TopicPartition
-from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    ClusterNode,
+    ClusterTopic,
+    NodeEndpoint,
+    PartitionState,
+    TopicPartition,
+)
+from muster.coordinator.cluster.image import ImageVersion
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.edge.clock import monotonic_ms, wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.around import Around, NoController, Seated
-from muster.coordinator.replication.led_broker import LedBroker
-from muster.coordinator.replication.requests import ClusterRequests
-from muster.coordinator.replication.side import ClusterSide
-from muster.coordinator.replication.wire.door import NodeDoor
-from muster.coordinator.replication.wire.link import Caller
-from muster.coordinator.replication.wire.links import REPLICATION, Calling
+from muster.coordinator.replication.around import ControllerSide, CurrentController, NoControllerDesk
+from muster.coordinator.replication.led_broker import ReplicatedBroker
+from muster.coordinator.replication.requests import ReplicatedRequests
+from muster.coordinator.replication.side import ReplicaManager
+from muster.coordinator.replication.wire.door import NodeListener
+from muster.coordinator.replication.wire.link import LinkCaller
+from muster.coordinator.replication.wire.links import REPLICATION, LinkSettings
 from muster.coordinator.replication.wire.words import NodeName
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
@@ -49,11 +56,13 @@ class Standing:
     """The controller's machine behind a door of its own, which outlives all nodes."""
 
     def __init__(self) -> None:
-        self.machine = Controller(Settings(offsets_replicas=99, internal=(), eviction=False, auto_rebalance=False))
-        self.states: dict[TopicPartition, State] = {}
-        self.nodes: dict[int, Node] = {}
-        self.topics: tuple[Topic, ...] = ()
-        self.door = NodeDoor(Address("127.0.0.1", 0))
+        self.machine = Controller(
+            ControllerSettings(offsets_replicas=99, internal=(), eviction=False, auto_rebalance=False)
+        )
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.nodes: dict[int, ClusterNode] = {}
+        self.topics: tuple[ClusterTopic, ...] = ()
+        self.door = NodeListener(Address("127.0.0.1", 0))
         self._requests = count(1)
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._epochs = count(100)
@@ -62,8 +71,8 @@ class Standing:
     async def start(self) -> None:
         self.door.bind()
         await self.door.start(self, CLUSTER)  # type: ignore[arg-type]
-        self._step(events.Elected(CONTROLLER, 1, 0, events.ClusterVersion()))
-        self._step(events.NodesSeen({}))
+        self._step(events.ControllerElected(CONTROLLER, 1, 0, events.ClusterVersion()))
+        self._step(events.NodesRead({}))
 
     async def stop(self) -> None:
         if self._timer is not None:
@@ -72,60 +81,62 @@ class Standing:
 
     def register(self, node: int, directory: str, address: Address) -> int:
         epoch = next(self._epochs)
-        self.nodes[node] = Node(node, epoch, directory, False, (Endpoint(REPLICATION, *address),))
-        self._step(events.NodesSeen(dict(self.nodes)))
+        self.nodes[node] = ClusterNode(node, epoch, directory, False, (NodeEndpoint(REPLICATION, *address),))
+        self._step(events.NodesRead(dict(self.nodes)))
         return epoch
 
     def lost(self, node: int) -> None:
         """Its session is over."""
         del self.nodes[node]
-        self._step(events.NodesSeen(dict(self.nodes)))
+        self._step(events.NodesRead(dict(self.nodes)))
 
-    def make(self, *topics: Topic) -> None:
+    def make(self, *topics: ClusterTopic) -> None:
         self.topics = topics
-        self._step(events.TopicsSeen(topics, complete=True))
+        self._step(events.TopicsRead(topics, complete=True))
 
     async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> Any:
-        return await self._asked(lambda request: events.AlterIsr(request, node.id, node.epoch, items))
+        return await self._asked(lambda request: events.AlterPartitionRequested(request, node.id, node.epoch, items))
 
-    async def cluster_state(self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int) -> Any:
+    async def cluster_state(
+        self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
+    ) -> Any:
         return await self._asked(
-            lambda request: events.Polled(request, node.id, node.epoch, known, offline, max_wait_ms)
+            lambda request: events.ImagePolled(request, node.id, node.epoch, known, offline, max_wait_ms)
         )
 
-    async def _asked(self, make: Callable[[int], events.Event]) -> Any:
+    async def _asked(self, make: Callable[[int], events.ControllerEvent]) -> Any:
         request = next(self._requests)
         answer = self._answers[request] = asyncio.get_running_loop().create_future()
         self._step(make(request))
         return await answer
 
-    def _step(self, event: events.Event) -> None:
+    def _step(self, event: events.ControllerEvent) -> None:
         for effect in self.machine.step(event, monotonic_ms()):
             self._do(effect)
 
-    def _do(self, effect: effects.Effect) -> None:
+    def _do(self, effect: effects.ControllerEffect) -> None:
         loop = asyncio.get_running_loop()
         match effect:
-            case effects.Write():
+            case effects.WriteMulti():
                 for each in effect.operations:
-                    assert isinstance(each, effects.PutState)
+                    assert isinstance(each, effects.PutPartitionState)
                     self.states[each.place] = each.state
-                loop.call_soon(self._step, events.Written(effect.sequence))
-            case effects.ReadStates():
-                loop.call_soon(self._step, events.TopicsSeen(self.topics, complete=True))
+                loop.call_soon(self._step, events.MultiWritten(effect.sequence))
+            case effects.ReadPartitionStates():
+                loop.call_soon(self._step, events.TopicsRead(self.topics, complete=True))
                 loop.call_soon(self._step, events.StatesRead({}, events.ClusterVersion()))
-            case effects.Answer(request, body):
+            case effects.Respond(request, body):
                 answer = self._answers.pop(request, None)
                 if answer is not None and not answer.done():
                     answer.set_result(body)
-            case effects.WakeAt(at_ms):
+            case effects.WakeControllerAt(at_ms):
                 if self._timer is not None:
                     self._timer.cancel()
                 wait_s = max(0, at_ms - monotonic_ms()) / 1000
-                self._timer = loop.call_later(wait_s, self._step, events.Tick())
+                self._timer = loop.call_later(wait_s, self._step, events.ControllerTick())
 
 
-class Watched(ClusterSide):
+class Watched(ReplicaManager):
     """Says when anything has happened."""
 
     happened: asyncio.Event
@@ -150,24 +161,26 @@ class SideNode:
         """By how much its clock is ahead: made more, it has stood still for so long."""
         self.broker: Broker
         self.side: Watched
-        self.led: LedBroker
-        self.requests: ClusterRequests
+        self.led: ReplicatedBroker
+        self.requests: ReplicatedRequests
 
     async def start(self) -> None:
         self.broker = Broker(self._directory, LogSettings(), node_id=self.id, cluster_id=CLUSTER)
-        door = NodeDoor(Address("127.0.0.1", 0))
+        door = NodeListener(Address("127.0.0.1", 0))
         door.bind()
-        around = Around(
-            lambda: Seated(CONTROLLER, self._standing.door.bound),
+        around = ControllerSide(
+            lambda: CurrentController(CONTROLLER, self._standing.door.bound),
             lambda: self.epoch,
             lambda: None,
             self.refused.append,
-            NoController(),
+            NoControllerDesk(),
         )
-        self.side = Watched(self.broker, door, SETTINGS, Calling(Caller(CLUSTER, self.id)), around, self.now_ms)
+        self.side = Watched(
+            self.broker, door, SETTINGS, LinkSettings(LinkCaller(CLUSTER, self.id)), around, self.now_ms
+        )
         self.side.happened = self._happened
-        self.led = LedBroker(self.broker, self.side)
-        self.requests = ClusterRequests(self.led, self.side)
+        self.led = ReplicatedBroker(self.broker, self.side)
+        self.requests = ReplicatedRequests(self.led, self.side)
         await self.side.start()
         self.epoch = self._standing.register(self.id, self.broker.identity.directory_id, door.bound)
         self.side.registered(self.epoch)

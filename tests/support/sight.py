@@ -8,7 +8,7 @@ from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.records import GroupStored, MemberRecord, OffsetsStored
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, StoredOffset
-from muster.coordinator.observe.history import Rates
+from muster.coordinator.observe.history import PartitionRates
 
 
 @dataclass
@@ -20,7 +20,7 @@ class NumbersOnly:
     end: int = 100
     ended: dict[tuple[str, int], int] = field(default_factory=dict)
     away: bool = False
-    written: dict[str, Rates] = field(default_factory=dict)
+    written: dict[str, PartitionRates] = field(default_factory=dict)
 
     def cores(self) -> Iterable[Shard]:
         return self.shards
@@ -37,7 +37,7 @@ class NumbersOnly:
     def starts(self, topic: str, partitions: range) -> list[int]:
         return [0 for _ in partitions]
 
-    def rates(self, group_id: str) -> Rates | None:
+    def rates(self, group_id: str) -> PartitionRates | None:
         return self.written.get(group_id)
 
     def sizes(self, topic: str, partitions: range) -> int:

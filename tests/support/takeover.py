@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muster.coordinator.client.aio import Admin, Worker
+from muster.coordinator.client.aio import AsyncAdmin, AsyncWorker
 from tests.support.pace import pace
 
 PATIENCE_S = 120.0
@@ -27,21 +27,21 @@ class Crew:
     """Workers of one group over one topic; `changed` is set whenever one of them gained or lost something."""
 
     def __init__(self, properties: dict[str, Any], topic: str, partitions: int) -> None:
-        self.workers: list[Worker] = []
+        self.workers: list[AsyncWorker] = []
         self._properties = properties
         self._topic = topic
         self._everything = {(topic, number) for number in range(partitions)}
         self._changed = asyncio.Event()
-        self._running: dict[Worker, asyncio.Task[None]] = {}
+        self._running: dict[AsyncWorker, asyncio.Task[None]] = {}
 
-    async def hire(self) -> Worker:
-        worker = Worker(self._properties)
+    async def hire(self) -> AsyncWorker:
+        worker = AsyncWorker(self._properties)
         await worker.join([self._topic], on_gain=self._note, on_lose=self._note)
         self.workers.append(worker)
         self._running[worker] = asyncio.create_task(worker.run())
         return worker
 
-    async def dismiss(self, worker: Worker) -> None:
+    async def dismiss(self, worker: AsyncWorker) -> None:
         self.workers.remove(worker)
         task = self._running.pop(worker)
         await worker.close()
@@ -87,7 +87,7 @@ async def takeover(
     The topic is made here and called like the group.
     """
     topic = str(properties["group.id"])
-    async with Admin({"bootstrap.servers": address}) as admin:
+    async with AsyncAdmin({"bootstrap.servers": address}) as admin:
         await admin.create_topic(topic, partitions)
     crew = Crew({"bootstrap.servers": address, **properties}, topic, partitions)
     try:

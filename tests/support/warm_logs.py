@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC
-from muster.coordinator.runtime.ports import Damage, KeyValue
+from muster.coordinator.runtime.ports import KeyValue, LogDamage
 from tests.fakes.memory_group_log import MemoryGroupLog, MemoryPartition
 
 
@@ -17,13 +17,13 @@ class MemoryTail:
     committed: int = 0
     at: int = 0
     cut: bool = False
-    damage: list[Damage] = field(default_factory=list)
+    damage: list[LogDamage] = field(default_factory=list)
 
     @property
     def behind(self) -> bool:
         return self.at < self.committed
 
-    def more(self, *, committed: bool) -> Iterator[KeyValue | Damage] | None:
+    def more(self, *, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
         items = list(self.part.read())
         some = items[self.at : min(self.at + self.portion, self.committed if committed else len(items))]
         self.at += len(some)

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import httpx
 
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.web.app import app_of
-from muster.coordinator.web.asks import Asks
+from muster.coordinator.web.app import make_app
+from muster.coordinator.web.asks import NodePort
 
 
 def web_settings(**more: str) -> Settings:
@@ -16,18 +16,18 @@ def web_settings(**more: str) -> Settings:
     return load_settings(None, given | {key.replace("_", "."): value for key, value in more.items()})
 
 
-def browse(asks: Asks, visit: Callable[[httpx.AsyncClient], Awaitable[None]], **settings: str) -> None:
+def browse(asks: NodePort, visit: Callable[[httpx.AsyncClient], Awaitable[None]], **settings: str) -> None:
     """Run `visit` with a client of the node's application."""
 
     async def run() -> None:
-        transport = httpx.ASGITransport(app=app_of(asks, web_settings(**settings)), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app=make_app(asks, web_settings(**settings)), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:9291") as client:
             await visit(client)
 
     asyncio.run(run())
 
 
-def get(asks: Asks, path: str, **headers: str) -> httpx.Response:
+def get(asks: NodePort, path: str, **headers: str) -> httpx.Response:
     """One answer. Underscores of a header's name stand for hyphens."""
     answers = []
 

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import NotFetched, jars
+from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
 from muster.coordinator.config import parse_address
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 from tests.interop.kafka_broker import kafka_broker
@@ -68,7 +68,7 @@ async def where(nodes: Nodes) -> str:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(10):
             await nodes.news.until(lambda: all(len(each.said) > before[node] for node, each in nodes.nodes.items()))
-    upstream = Upstream(Reach((parse_address(nodes.addresses[1]),)))
+    upstream = Upstream(UpstreamAddress((parse_address(nodes.addresses[1]),)))
     try:
         request = struct("DescribeGroupsRequest")(groups=[f"{nodes.cluster}.nodes"])
         group = await upstream.ask_coordinator(GROUP, f"{nodes.cluster}.nodes", "DescribeGroups", request)
@@ -86,8 +86,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
     try:
-        classpath = os.pathsep.join(map(str, jars(KAFKA)))
-    except NotFetched as error:
+        classpath = os.pathsep.join(map(str, find_jars(KAFKA)))
+    except JarsUnavailable as error:
         print(f"needs a real broker ({KAFKA}): {error}", file=sys.stderr)
         return 2
     began = time.monotonic()

@@ -19,7 +19,7 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import jars
+from muster.coordinator.bench.kafka.maven import find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.door import DoorNode
 from tests.support.engine.served import make_topics
@@ -174,7 +174,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=200, help="how often something is killed, or nothing is")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    classpath = os.pathsep.join(map(str, jars(KAFKA)))
+    classpath = os.pathsep.join(map(str, find_jars(KAFKA)))
     with tempfile.TemporaryDirectory() as home, kafka_broker(classpath, Path(home) / "kafka", MORE) as kafka:
         census = torture(kafka, options.rounds, options.seed, Path(home))
     print(", ".join(f"{count} {what}" for what, count in sorted(census.items())))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import jars
+from muster.coordinator.bench.kafka.maven import find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.proxy_nodes import LONG_SESSION_MS, ProxyNodes, proxy_nodes
 from tests.support.kafka.stage import Stage, stage
@@ -63,7 +63,7 @@ def meanwhile(nodes: ProxyNodes, plays: list[Stage], seconds: float) -> None:
 def run(seconds: float, seed: int) -> None:
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        kafka = stack.enter_context(kafka_broker(pathsep.join(map(str, jars(KAFKA))), place / "kafka", SHORT))
+        kafka = stack.enter_context(kafka_broker(pathsep.join(map(str, find_jars(KAFKA))), place / "kafka", SHORT))
         nodes = stack.enter_context(proxy_nodes(kafka, "torture", place, 3))
         plays = [stack.enter_context(stage(nodes, assignor)) for assignor in GROUPS]
         for play, libraries in zip(plays, GROUPS.values(), strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import NotFetched, jars
+from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.torture.exactly_once import BURST, MORE, torture
 
@@ -19,8 +19,8 @@ def test_every_record_comes_out_once_whoever_is_killed(tmp_path: Path) -> None:
     if shutil.which("java") is None:
         pytest.skip("needs a real broker: java is not on the PATH")
     try:
-        classpath = os.pathsep.join(map(str, jars(KAFKA)))
-    except NotFetched as error:
+        classpath = os.pathsep.join(map(str, find_jars(KAFKA)))
+    except JarsUnavailable as error:
         pytest.skip(f"needs a real broker ({KAFKA}): {error}")
     with kafka_broker(classpath, tmp_path / "kafka", MORE) as kafka:
         assert torture(kafka, 4, 3, tmp_path)["records"] == 4 * BURST

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.config.security.doors import open_doors
+from muster.coordinator.config.security.doors import find_open_listeners
 from tests.support.complaints import complaint
 
 MANY = {"inter.broker.listeners": "127.0.0.1:0", "zookeeper.connect": "zk"}
@@ -19,15 +19,15 @@ def test_defaults_lose_nothing_that_was_acknowledged_with_one_node() -> None:
     assert (settings.default_replication_factor, settings.min_insync_replicas) == (3, 2)
     assert settings.offsets_topic_replication_factor == 3
     assert not settings.unclean_leader_election_enable
-    assert settings.replication_door is None, "a node is alone unless it is told otherwise"
+    assert settings.replication_listener is None, "a node is alone unless it is told otherwise"
 
 
 def test_the_door_between_nodes_takes_protocol_and_address_as_the_others_do() -> None:
     settings = load_settings(None, MANY | TLS | SHOWN)
-    assert settings.replication_door is not None
-    assert (settings.replication_door.protocol, settings.replication_door.address.port) == ("SSL", 9293)
+    assert settings.replication_listener is not None
+    assert (settings.replication_listener.protocol, settings.replication_listener.address.port) == ("SSL", 9293)
     assert settings.replication_advertised_address(4711) == ("10.0.0.1", 4711)
-    assert settings.doors["replication"] == settings.replication_door
+    assert settings.doors["replication"] == settings.replication_listener
     told = load_settings(None, MANY | {"inter.broker.advertised.listeners": "muster-1.example:0"})
     assert told.replication_advertised_address(4711) == ("muster-1.example", 4711)
 
@@ -107,7 +107,7 @@ def test_with_tls_nodes_show_each_other_certificates() -> None:
     half = {"listener.name.replication.ssl.client.auth": "required"}
     assert "no authority is named whose certificates would be believed" in complaint(MANY | TLS | half)
     settings = load_settings(None, MANY | TLS | SHOWN)
-    assert list(open_doors(settings.doors, "none")) == [], "who shows no certificate is not let in"
+    assert list(find_open_listeners(settings.doors, "none")) == [], "who shows no certificate is not let in"
     assert settings.certificates_of("kafka").ssl_client_auth == "none", "other doors stay as they are"
 
 

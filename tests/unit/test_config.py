@@ -15,7 +15,7 @@ from muster.coordinator.config import (
     parse_address,
     render_properties,
 )
-from muster.coordinator.core.plan import canonical_name, loadable
+from muster.coordinator.core.plan import canonical_name, loadable_name
 from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.limits import limits_of
 from tests.support.plugins import Deals
@@ -302,7 +302,7 @@ def test_assignors_are_offered_by_their_names() -> None:
         "nobody",
     ]
     assert [canonical_name(word, limits) for word in words] == names
-    assert [loadable(name, limits) for name in ("deals", "raises", "range")] == [DEALS, RAISES, "range"]
+    assert [loadable_name(name, limits) for name in ("deals", "raises", "range")] == [DEALS, RAISES, "range"]
 
 
 @pytest.mark.parametrize(

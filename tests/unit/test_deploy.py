@@ -15,8 +15,8 @@ import yaml
 
 from muster.coordinator.cli.main import cli, main
 from muster.coordinator.config import Settings, load_settings, parse_address, render_properties
-from muster.coordinator.config.security.doors import open_doors
-from muster.coordinator.scaler.metadata import read as read_trigger
+from muster.coordinator.config.security.doors import find_open_listeners
+from muster.coordinator.scaler.metadata import parse_metadata as read_trigger
 from muster.coordinator.web import probes
 from tests.fakes.asked_node import AskedNode
 
@@ -172,7 +172,7 @@ def test_kubernetes_settings_ports_and_probes_agree_with_the_node(tmp_path: Path
     named = {port["name"]: port["containerPort"] for port in node["ports"]}
     assert sorted(named.values()) == [PORT, HTTP_PORT]
     assert {port["targetPort"]: port["port"] for port in service["ports"]} == named
-    asked = {route.path for route in probes.routes(AskedNode())}
+    asked = {route.path for route in probes.probe_routes(AskedNode())}
     assert settings.http_probes_anonymous, "the kubelet shows no certificate"
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         get = node[probe]["httpGet"]
@@ -197,7 +197,7 @@ def test_what_others_reach_is_secure_as_it_comes(settings: Settings) -> None:
     assert settings.certificates_of("grpc").ssl_client_auth == "required"
     assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin")
     assert not settings.allow_everyone_if_no_acl_found
-    assert list(open_doors(settings.doors, settings.authorizer)) == []
+    assert list(find_open_listeners(settings.doors, settings.authorizer)) == []
     files = {settings.ssl_keystore_location, settings.ssl_truststore_location}
     assert files == {f"{TLS}/server.pem", f"{TLS}/ca.pem"}
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
-from muster.coordinator.config.security.doors import open_doors
+from muster.coordinator.config.security.doors import find_open_listeners
 from muster.coordinator.web import probes
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, USER, parsed
@@ -54,7 +54,7 @@ def test_three_nodes_have_numbers_and_addresses_of_their_own_and_one_zookeeper(o
     for of_node in ("advertised_listeners", "inter_broker_advertised_listeners"):
         assert len({getattr(node, of_node) for node in nodes}) == len(nodes)
     for node in nodes:
-        assert node.replication_door is not None
+        assert node.replication_listener is not None
         assert {door.encrypted for door in node.doors.values()} == {True}
         assert node.http_probes_anonymous
         assert (node.default_replication_factor, node.min_insync_replicas) == (3, 2)
@@ -71,7 +71,10 @@ def test_each_node_of_compose_is_reached_where_it_says(number: int) -> None:
     host, port = parse_address(settings.advertised_listeners)
     assert (host, f"127.0.0.1:{port}:{settings.listen_port}") == ("localhost", node["ports"][0])
     inside = parse_address(settings.inter_broker_advertised_listeners)
-    assert inside == (node["hostname"], settings.replication_door.address.port if settings.replication_door else 0)
+    assert inside == (
+        node["hostname"],
+        settings.replication_listener.address.port if settings.replication_listener else 0,
+    )
     assert node["hostname"] == f"node-{number}"
     told = node.get("environment", {}).get("MUSTER_BOOTSTRAP", "localhost:9290")
     assert told == settings.advertised_listeners, "commands in the container ask their own node"
@@ -105,7 +108,7 @@ def test_what_others_reach_is_secure_as_it_comes(of: Any) -> None:
     for door in ("grpc", "replication"):
         assert settings.certificates_of(door).ssl_client_auth == "required"
     assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin;User:CN=localhost")
-    assert list(open_doors(settings.doors, settings.authorizer)) == []
+    assert list(find_open_listeners(settings.doors, settings.authorizer)) == []
     assert not settings.http_insecure
 
 
@@ -137,14 +140,14 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
     [container] = found["StatefulSet"]["spec"]["template"]["spec"]["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert settings.http_address is not None
-    assert settings.replication_door is not None
+    assert settings.replication_listener is not None
     assert ports == {
         "grpc": settings.listen_port,
         "https": settings.http_address.port,
-        "nodes": settings.replication_door.address.port,
+        "nodes": settings.replication_listener.address.port,
     }
     assert {each["targetPort"]: each["port"] for each in found["Service"]["spec"]["ports"]} == ports
-    asked = {route.path for route in probes.routes(AskedNode())}
+    asked = {route.path for route in probes.probe_routes(AskedNode())}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in asked
     service = found["StatefulSet"]["spec"]["serviceName"]

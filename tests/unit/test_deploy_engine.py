@@ -8,7 +8,7 @@ import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
 from muster.coordinator.config.nodes.proxying import parse_ports
-from muster.coordinator.config.security.doors import open_doors
+from muster.coordinator.config.security.doors import find_open_listeners
 from muster.coordinator.web import probes
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, TLS, USER, parsed
@@ -64,7 +64,7 @@ def test_nodes_have_numbers_and_addresses_of_their_own_over_one_kafka(of: Any) -
 @pytest.mark.parametrize("number", NUMBERS)
 def test_each_node_of_compose_is_reached_where_it_says(number: int) -> None:
     node, settings = services()[f"node-{number}"], of_compose(number)
-    kafka = settings.kafka_door
+    kafka = settings.kafka_listener
     assert kafka is not None
     host, port = parse_address(settings.advertised_listeners)
     assert (host, port) == ("localhost", settings.listen_port)
@@ -105,14 +105,14 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
     [container] = pod()["containers"]
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}
     assert settings.http_address is not None
-    assert settings.kafka_door is not None
+    assert settings.kafka_listener is not None
     assert ports == {
         "grpc": settings.listen_port,
         "https": settings.http_address.port,
-        "kafka": settings.kafka_door.address.port,
+        "kafka": settings.kafka_listener.address.port,
     }
     assert {each["targetPort"]: each["port"] for each in found["Service"]["spec"]["ports"]} == ports
-    asked = {route.path for route in probes.routes(AskedNode())}
+    asked = {route.path for route in probes.probe_routes(AskedNode())}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in asked
     service = found["StatefulSet"]["spec"]["serviceName"]
@@ -126,7 +126,7 @@ def test_ports_probes_and_names_of_the_pods_agree_with_the_node() -> None:
 def test_what_pods_serve_is_secure_as_it_comes() -> None:
     settings = of_kubernetes(1)
     assert (settings.authorizer, settings.super_users) == ("acl", "User:CN=admin")
-    assert list(open_doors(settings.doors, settings.authorizer)) == []
+    assert list(find_open_listeners(settings.doors, settings.authorizer)) == []
     assert settings.certificates_of("grpc").ssl_client_auth == "required"
     assert settings.http_probes_anonymous
     [line] = [each for each in (ENGINE / "kubernetes.yaml").read_text().splitlines() if "certs init" in each]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from muster.coordinator.core.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.edge.positions import LOOKED_UP_AT_ONCE, Places, delete_in_slices, fetch_in_slices
+from muster.coordinator.edge.positions import LOOKUPS_IN_A_SLICE, PartitionTuple, delete_in_slices, fetch_in_slices
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE
 from tests.support.turns import turns_of_others
@@ -17,7 +17,7 @@ def deleted(places: list[tuple[str, int]], refused_from: int) -> tuple[OffsetDel
     """What came of it, and how many places each question had; that of this number is refused."""
     asked: list[int] = []
 
-    async def ask(places: Places) -> OffsetDeleteReply:
+    async def ask(places: PartitionTuple) -> OffsetDeleteReply:
         asked.append(len(places))
         if len(asked) > refused_from:
             return OffsetDeleteReply(code=ErrorCode.NOT_COORDINATOR)
@@ -44,11 +44,11 @@ def test_without_places_the_group_is_asked_nevertheless() -> None:
 
 def fetched(
     places: Iterable[tuple[str, int]] | None, refused_from: int = 9
-) -> tuple[OffsetFetchReply, list[Places | None], int]:
+) -> tuple[OffsetFetchReply, list[PartitionTuple | None], int]:
     """What came of it, what each question named, and how often others had their turn; see `deleted`."""
-    asked: list[Places | None] = []
+    asked: list[PartitionTuple | None] = []
 
-    async def ask(places: Places | None) -> OffsetFetchReply:
+    async def ask(places: PartitionTuple | None) -> OffsetFetchReply:
         asked.append(places)
         if len(asked) > refused_from:
             return OffsetFetchReply(code=ErrorCode.NOT_COORDINATOR)
@@ -66,16 +66,16 @@ def fetched(
 
 
 def test_positions_are_looked_up_a_slice_at_a_time_and_others_have_turns_in_between() -> None:
-    places = [("t", number) for number in range(4 * LOOKED_UP_AT_ONCE + 1)]
+    places = [("t", number) for number in range(4 * LOOKUPS_IN_A_SLICE + 1)]
     reply, asked, turns = fetched(iter(places))
-    assert [len(each or ()) for each in asked] == [LOOKED_UP_AT_ONCE] * 4 + [1]
+    assert [len(each or ()) for each in asked] == [LOOKUPS_IN_A_SLICE] * 4 + [1]
     assert turns >= 3
     assert reply.refused == {("t", 1): ErrorCode.UNSTABLE_OFFSET_COMMIT}
     assert [place for place in places if place not in reply.refused] == list(reply.offsets)
 
 
 def test_a_slice_of_a_look_that_is_refused_as_a_whole_is_the_answer() -> None:
-    reply, asked, _ = fetched([("t", number) for number in range(3 * LOOKED_UP_AT_ONCE)], 1)
+    reply, asked, _ = fetched([("t", number) for number in range(3 * LOOKUPS_IN_A_SLICE)], 1)
     assert (reply.code, reply.offsets, len(asked)) == (ErrorCode.NOT_COORDINATOR, {}, 2)
 
 

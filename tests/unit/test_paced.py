@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.edge.paced import PIECE, Paced
+from muster.coordinator.edge.paced import PIECE, TlsFlowControl
 
 
 class Below:
@@ -45,9 +45,9 @@ class Spoken(asyncio.Protocol):
         self.heard.append("resume")
 
 
-def opened() -> tuple[Below, Spoken, Paced]:
+def opened() -> tuple[Below, Spoken, TlsFlowControl]:
     below, spoken = Below(), Spoken()
-    paced = Paced(spoken)
+    paced = TlsFlowControl(spoken)
     paced.connection_made(below)  # type: ignore[arg-type]
     return below, spoken, paced
 

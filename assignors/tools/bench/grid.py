@@ -14,20 +14,20 @@ from muster.assignors.run import run
 TOPOLOGIES = ("equal", "skewed")
 SUBSCRIPTIONS = ("homogeneous", "disjoint", "nested")
 RACKS = ("none", "given")
-EVENTS = ("full", "stable", "join one", "join many", "leave one", "leave many", "partitions added")
+GRID_EVENTS = ("full", "stable", "join one", "join many", "leave one", "leave many", "partitions added")
 
 MEMBERS, TOPICS, PARTITIONS = 100, 50, 20  # 1,000 partitions in the mean
 _MANY = 10
 _RACKS = ("r1", "r2", "r3")
 
 
-def grid(clock: Callable[[], float], words: Sequence[str], turns: int = 3) -> Iterator[dict[str, str | float]]:
+def measure_grid(clock: Callable[[], float], words: Sequence[str], turns: int = 3) -> Iterator[dict[str, str | float]]:
     """A row per cell: the axes, the assignor, and the median seconds from members to checked assignment."""
-    for topology, subscriptions, racks, event in product(TOPOLOGIES, SUBSCRIPTIONS, RACKS, EVENTS):
-        start = group(topology, subscriptions, racks)
+    for topology, subscriptions, racks, event in product(TOPOLOGIES, SUBSCRIPTIONS, RACKS, GRID_EVENTS):
+        start = grid_group(topology, subscriptions, racks)
         for word in words:
             assignor = registry.resolve(word)
-            snapshot = after(start, assignor, event)
+            snapshot = grid_event(start, assignor, event)
             taken: list[float] = []
             for _ in range(turns):
                 fresh = replace(snapshot)
@@ -44,7 +44,7 @@ def grid(clock: Callable[[], float], words: Sequence[str], turns: int = 3) -> It
             }
 
 
-def group(topology: str, subscriptions: str, racks: str) -> Snapshot:
+def grid_group(topology: str, subscriptions: str, racks: str) -> Snapshot:
     """Skewed: one topic in ten is ten times as large. Nested: member n reads the first topics only."""
     names = [f"topic-{number:03d}" for number in range(TOPICS)]
     counts = dict.fromkeys(names, PARTITIONS)
@@ -62,7 +62,7 @@ def group(topology: str, subscriptions: str, racks: str) -> Snapshot:
     return Snapshot(counts, members, racks=near if racks == "given" else None)
 
 
-def after(snapshot: Snapshot, assignor: Assignor, event: str) -> Snapshot:
+def grid_event(snapshot: Snapshot, assignor: Assignor, event: str) -> Snapshot:
     """The same group, settled, and then the event."""
     if event == "full":
         return snapshot

@@ -12,9 +12,9 @@ from muster.assignors.builtin.range import RangeAssignor
 from muster.assignors.isolation.pool import Isolation
 from muster.assignors.run import run
 
-SMALL = (("100", (10, 1, 100)), ("1,000", (10, 10, 100)))
+SMALL_PLAN = (("100", (10, 1, 100)), ("1,000", (10, 10, 100)))
 """Name, and members, topics, partitions of each topic."""
-LARGE = (("100,000", (100, 100, 1000)), ("1M", (2000, 500, 2000)))
+LARGE_PLAN = (("100,000", (100, 100, 1000)), ("1M", (2000, 500, 2000)))
 SMALL_TURNS, LARGE_TURNS = 100, 5
 MORE_S = 0.002
 TIMES = 1.5
@@ -37,25 +37,25 @@ class Plain:
         }
 
 
-def rows(clock: Callable[[], float]) -> Iterator[dict[str, Any]]:
+def measure_isolation(clock: Callable[[], float]) -> Iterator[dict[str, Any]]:
     isolation = Isolation()
     try:
         for logic in (RangeAssignor(), Plain()):
-            for shapes, turns in ((SMALL, SMALL_TURNS), (LARGE, LARGE_TURNS)):
+            for shapes, turns in ((SMALL_PLAN, SMALL_TURNS), (LARGE_PLAN, LARGE_TURNS)):
                 for words, shape in shapes:
-                    snapshot = group(*shape)
-                    here, apart = measured(clock, isolation, logic, snapshot, turns)
-                    yield row(f"isolation: {logic.name}, {words} partitions", here, apart)
+                    snapshot = isolation_group(*shape)
+                    here, apart = measure_in_turns(clock, isolation, logic, snapshot, turns)
+                    yield isolation_row(f"isolation: {logic.name}, {words} partitions", here, apart)
     finally:
         isolation.close()
 
 
-def group(members: int, topics: int, partitions: int) -> Snapshot:
+def isolation_group(members: int, topics: int, partitions: int) -> Snapshot:
     names = tuple(f"topic-{number:04d}" for number in range(topics))
     return Snapshot(dict.fromkeys(names, partitions), [Member(f"member-{at:05d}", names) for at in range(members)])
 
 
-def measured(
+def measure_in_turns(
     clock: Callable[[], float], isolation: Isolation, logic: Assignor, snapshot: Snapshot, turns: int
 ) -> tuple[float, float]:
     """Median seconds of a plan here and in a warm process, in turns."""
@@ -73,7 +73,7 @@ def measured(
     return statistics.median(here), statistics.median(apart)
 
 
-def row(case: str, here: float, apart: float) -> dict[str, Any]:
+def isolation_row(case: str, here: float, apart: float) -> dict[str, Any]:
     """`goal` is the longest that the plan may take."""
     goal = max(here + MORE_S, here * TIMES)
     return {

@@ -19,7 +19,7 @@ _CLASSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class PeerAssignor:
     """One assignor of another client."""
 
     name: str
@@ -28,13 +28,13 @@ class Peer:
 
     def on_objects(self, snapshot: Snapshot) -> Callable[[], object]:
         """Its decision on decoded subscriptions."""
-        cluster = _Cluster(snapshot)
+        cluster = _PeerCluster(snapshot)
         members = [_member(word, self.decode(blob)) for word, blob in _blobs(snapshot)]
         return lambda: self.assign(cluster, members)
 
     def on_bytes(self, snapshot: Snapshot) -> Callable[[], object]:
         """Decode, decide, encode."""
-        cluster, blobs = _Cluster(snapshot), _blobs(snapshot)
+        cluster, blobs = _PeerCluster(snapshot), _blobs(snapshot)
 
         def work() -> object:
             answer = self.assign(cluster, [_member(word, self.decode(blob)) for word, blob in blobs])
@@ -43,11 +43,11 @@ class Peer:
         return work
 
 
-def peers(word: str) -> list[Peer]:
+def find_peers(word: str) -> list[PeerAssignor]:
     """The installed peers that have an assignor of this name."""
     if word not in _CLASSES:
         return []
-    found: list[Peer] = []
+    found: list[PeerAssignor] = []
     for package, label, make in (("kafka", "kafka-python", _kafka_python), ("aiokafka", "aiokafka", _aiokafka)):
         module, cls = _CLASSES[word]
         try:
@@ -58,20 +58,20 @@ def peers(word: str) -> list[Peer]:
     return found
 
 
-def _kafka_python(label: str, cls: Any) -> Peer:
+def _kafka_python(label: str, cls: Any) -> PeerAssignor:
     wire = importlib.import_module("kafka.coordinator.assignors.abstract")
-    return Peer(
+    return PeerAssignor(
         label, wire.ConsumerProtocolSubscription.decode, lambda cluster, members: _maker(cls).assign(cluster, members)
     )
 
 
-def _aiokafka(label: str, cls: Any) -> Peer:
+def _aiokafka(label: str, cls: Any) -> PeerAssignor:
     wire = importlib.import_module("aiokafka.coordinator.protocol")
 
     def assign(cluster: Any, members: list[SimpleNamespace]) -> Any:
         return _maker(cls).assign(cluster, {member.member_id: member.metadata for member in members})
 
-    return Peer(label, wire.ConsumerProtocolMemberMetadata.decode, assign)
+    return PeerAssignor(label, wire.ConsumerProtocolMemberMetadata.decode, assign)
 
 
 def _maker(cls: Any) -> Any:
@@ -82,7 +82,7 @@ def _maker(cls: Any) -> Any:
         return cls
 
 
-class _Cluster:
+class _PeerCluster:
     """As much of a client's cluster metadata as assignors ask for."""
 
     def __init__(self, snapshot: Snapshot) -> None:

@@ -20,8 +20,8 @@ from muster.assignors.api import Assignor, Member, Snapshot
 from muster.assignors.data.user_data import Subscription, encode_sticky_user_data, encode_subscription
 from muster.assignors.run import run
 from muster.assignors.tools.bench import isolation
-from muster.assignors.tools.bench.peers import Peer, peers
-from muster.assignors.wire.blobs import Cluster, Joined, assign_bytes
+from muster.assignors.tools.bench.peers import PeerAssignor, find_peers
+from muster.assignors.wire.blobs import LeaderTopics, SubscribedMember, assign_bytes
 
 Clock = Callable[[], float]  # seconds
 Row = dict[str, Any]
@@ -37,7 +37,7 @@ JAVA_GROUPS = (("10x10x10", SMALL, 200, 100e-6), ("1000x1000x10", MIDDLE, 5, 0.3
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AssignorBenchmarkCase:
     """One thing to measure: `ours` is called `turns` times, `peer` in between."""
 
     name: str
@@ -60,12 +60,12 @@ def measure(clock: Clock, only: str = "", names: Sequence[str] = (), java: AskJa
         for case in make(only, tuple(names)):
             yield _row(case, clock)
     if "isolation".startswith(only) or only.startswith("isolation"):
-        yield from (row for row in isolation.rows(clock) if only in row["case"])
+        yield from (row for row in isolation.measure_isolation(clock) if only in row["case"])
     for case in _against_java(only, tuple(names), java) if java else ():
         yield _row(case, clock)
 
 
-def _row(case: Case, clock: Clock) -> Row:
+def _row(case: AssignorBenchmarkCase, clock: Clock) -> Row:
     mine: list[float] = []
     theirs: list[float] = []
     for _ in range(case.turns):
@@ -101,7 +101,7 @@ def _wanted(name: str, word: str, only: str, names: tuple[str, ...]) -> bool:
     return only in name and (not names or word in names)
 
 
-def group(shape: tuple[int, int, int], pick: str = "equal") -> Snapshot:
+def make_group(shape: tuple[int, int, int], pick: str = "equal") -> Snapshot:
     """A group of some shape; `pick` says who subscribes to what: equal, one differs, half, five random."""
     members, topics, partitions = shape
     names = tuple(f"topic-{number:04d}" for number in range(topics))
@@ -118,10 +118,10 @@ def group(shape: tuple[int, int, int], pick: str = "equal") -> Snapshot:
     )
 
 
-def after(snapshot: Snapshot, assignor: Assignor, event: str) -> Snapshot:
+def apply_event(snapshot: Snapshot, assignor: Assignor, event: str) -> Snapshot:
     """The group one rebalance later, with what the event changes. Members are a table: nothing is copied."""
     from muster.assignors.data.columns import OwnerTable, columns_of
-    from muster.assignors.data.member_table import MemberRow, MemberTable
+    from muster.assignors.data.member_table import MemberTable, TableMember
 
     if event == "fresh":
         return snapshot
@@ -136,39 +136,39 @@ def after(snapshot: Snapshot, assignor: Assignor, event: str) -> Snapshot:
     topics = {member.id: member.topics for member in snapshot.members}
     words = list(columns.members)[event == "one leaves" :]
     kinds = {wanted: place for place, wanted in enumerate(dict.fromkeys(topics.values()))}
-    rows = [MemberRow(word, 1) for word in words]
+    rows = [TableMember(word, 1) for word in words]
     of = [kinds[topics[word]] for word in words]
     claims: list[Any] = [table.positions(number[word]) for word in words]
     if event == "one joins":
-        rows, of, claims = [*rows, MemberRow("newcomer")], [*of, of[0]], [*claims, None]
+        rows, of, claims = [*rows, TableMember("newcomer")], [*of, of[0]], [*claims, None]
     return replace(snapshot, members=MemberTable(rows, list(kinds), of, columns.axis, claims))
 
 
-def joined(snapshot: Snapshot, word: str) -> list[Joined]:
+def encode_subscriptions(snapshot: Snapshot, word: str) -> list[SubscribedMember]:
     """The members' subscriptions as bytes, claims where the assignor looks for them."""
-    out: list[Joined] = []
+    out: list[SubscribedMember] = []
     for member in snapshot.members:
         owned = member.owned or {}
         said = Subscription(3, member.topics, None, owned, member.generation)
         if word == "sticky":
             data = encode_sticky_user_data(owned, member.generation) if owned else b""
             said = Subscription(3, member.topics, data)
-        out.append(Joined(member.id, encode_subscription(said)))
+        out.append(SubscribedMember(member.id, encode_subscription(said)))
     return out
 
 
-def _small(only: str, names: tuple[str, ...]) -> Iterator[Case]:
+def _small(only: str, names: tuple[str, ...]) -> Iterator[AssignorBenchmarkCase]:
     goals = {"range": 50e-6, "roundrobin": 50e-6, "sticky": 100e-6}
-    snapshot = group(SMALL)
+    snapshot = make_group(SMALL)
     for word, goal in goals.items():
         assignor = registry.resolve(word)
-        found: list[Peer | None] = [*peers(word)]
+        found: list[PeerAssignor | None] = [*find_peers(word)]
         for peer in found or [None]:
             name = f"10x10x10 {word} fresh" + (f" against {peer.name}" if peer else "")
             if not _wanted(name, word, only, names):
                 continue
-            yield Case(name, _fresh(assignor, snapshot), goal, 300, *_against(peer, snapshot))
-            yield Case(
+            yield AssignorBenchmarkCase(name, _fresh(assignor, snapshot), goal, 300, *_against(peer, snapshot))
+            yield AssignorBenchmarkCase(
                 f"{name}, bytes to bytes",
                 _bytes(assignor, snapshot, word),
                 BYTES_GOAL,
@@ -177,21 +177,23 @@ def _small(only: str, names: tuple[str, ...]) -> Iterator[Case]:
             )
 
 
-def _middle(only: str, names: tuple[str, ...]) -> Iterator[Case]:
+def _middle(only: str, names: tuple[str, ...]) -> Iterator[AssignorBenchmarkCase]:
     assignor = registry.resolve("sticky")
     for event, goal in (("fresh", 0.3), ("unchanged", 0.05), ("one leaves", 0.05)):
         name = f"1000x1000x10 sticky {event}, five random topics each"
         if _wanted(name, "sticky", only, names):
-            yield _columns_case(name, assignor, after(group(MIDDLE, "five random"), assignor, event), goal)
+            yield _columns_case(name, assignor, apply_event(make_group(MIDDLE, "five random"), assignor, event), goal)
     for word in ("range", "roundrobin"):
-        for peer in peers(word):
+        for peer in find_peers(word):
             name = f"1000x1000x10 {word} fresh against {peer.name}"
             if _wanted(name, word, only, names):
-                snapshot = group(MIDDLE)
-                yield Case(name, _fresh(registry.resolve(word), snapshot), 0.1, 3, *_against(peer, snapshot))
+                snapshot = make_group(MIDDLE)
+                yield AssignorBenchmarkCase(
+                    name, _fresh(registry.resolve(word), snapshot), 0.1, 3, *_against(peer, snapshot)
+                )
 
 
-def _million(only: str, names: tuple[str, ...]) -> Iterator[Case]:
+def _million(only: str, names: tuple[str, ...]) -> Iterator[AssignorBenchmarkCase]:
     for word in EQUAL:
         assignor = registry.resolve(word)
         for event in EVENTS:
@@ -200,19 +202,19 @@ def _million(only: str, names: tuple[str, ...]) -> Iterator[Case]:
             arrays = f"1M {word} {event}, arrays to arrays"
             wire = f"1M {word} {event}, bytes to bytes"
             if _wanted(arrays, word, only, names):
-                yield _columns_case(arrays, assignor, after(group(MILLION), assignor, event), 0.06)
+                yield _columns_case(arrays, assignor, apply_event(make_group(MILLION), assignor, event), 0.06)
             if _wanted(wire, word, only, names):
-                snapshot = after(group(MILLION), assignor, event)
-                yield Case(wire, _bytes(assignor, snapshot, word), 0.4, 3)
+                snapshot = apply_event(make_group(MILLION), assignor, event)
+                yield AssignorBenchmarkCase(wire, _bytes(assignor, snapshot, word), 0.4, 3)
     sticky = registry.resolve("sticky")
     for pick in ("one differs", "half", "five random"):
         for event, goal in (("fresh", 2.0), ("unchanged", 0.6)):
             name = f"1M sticky {event}, {pick}"
             if _wanted(name, "sticky", only, names):
-                yield _columns_case(name, sticky, after(group(MILLION, pick), sticky, event), goal)
+                yield _columns_case(name, sticky, apply_event(make_group(MILLION, pick), sticky, event), goal)
 
 
-def _lag(only: str, names: tuple[str, ...]) -> Iterator[Case]:
+def _lag(only: str, names: tuple[str, ...]) -> Iterator[AssignorBenchmarkCase]:
     import numpy as np
 
     for word, event, goal in (
@@ -223,14 +225,14 @@ def _lag(only: str, names: tuple[str, ...]) -> Iterator[Case]:
         name = f"1M {word} {event}"
         if _wanted(name, word, only, names):
             dice = np.random.default_rng(5)
-            snapshot = group(MILLION)
+            snapshot = make_group(MILLION)
             lags: Any = {topic: dice.integers(0, 1_000_000, count) for topic, count in snapshot.topics.items()}
             snapshot = replace(snapshot, lags=lags)
             assignor = registry.resolve(word)
-            yield _columns_case(name, assignor, after(snapshot, assignor, event), goal)
+            yield _columns_case(name, assignor, apply_event(snapshot, assignor, event), goal)
 
 
-def _against_java(only: str, names: tuple[str, ...], java: AskJava) -> Iterator[Case]:
+def _against_java(only: str, names: tuple[str, ...], java: AskJava) -> Iterator[AssignorBenchmarkCase]:
     """The same groups and events in the JVM, which is warm after its first, discarded turn."""
     for label, shape, turns, goal in JAVA_GROUPS:
         for word in ("range", "roundrobin", "sticky", "cooperative-sticky"):
@@ -240,25 +242,27 @@ def _against_java(only: str, names: tuple[str, ...], java: AskJava) -> Iterator[
                 if _wanted(name, word, only, names):
                     ask = partial(java, word, shape, event)
                     ask()
-                    work = _fresh(assignor, after(group(shape), assignor, event))
+                    work = _fresh(assignor, apply_event(make_group(shape), assignor, event))
                     # A warm JVM decides ten members in less time than Python needs to look at them.
                     beats = shape != SMALL
-                    yield Case(name, work, goal, turns, "kafka-clients", peer_seconds=ask, beats_peer=beats)
+                    yield AssignorBenchmarkCase(
+                        name, work, goal, turns, "kafka-clients", peer_seconds=ask, beats_peer=beats
+                    )
                 name = f"{name}, bytes to bytes"
                 if shape == SMALL and _wanted(name, word, only, names):
                     ask = partial(java, word, shape, f"{event} bytes")
                     ask()
-                    work = _bytes(assignor, after(group(shape), assignor, event), word)
-                    yield Case(name, work, BYTES_GOAL, turns, "kafka-clients", peer_seconds=ask)
+                    work = _bytes(assignor, apply_event(make_group(shape), assignor, event), word)
+                    yield AssignorBenchmarkCase(name, work, BYTES_GOAL, turns, "kafka-clients", peer_seconds=ask)
 
 
-def _columns_case(name: str, assignor: Assignor, snapshot: Snapshot, goal: float) -> Case:
+def _columns_case(name: str, assignor: Assignor, snapshot: Snapshot, goal: float) -> AssignorBenchmarkCase:
     """Arrays to arrays: the columns stand, the assignor decides."""
 
     def ready() -> object:
         return snapshot.columns.takers, snapshot.columns.lags if snapshot.lags else None
 
-    return Case(name, lambda: assignor.assign(snapshot), goal, 5, before=ready)
+    return AssignorBenchmarkCase(name, lambda: assignor.assign(snapshot), goal, 5, before=ready)
 
 
 def _fresh(assignor: Assignor, snapshot: Snapshot) -> Callable[[], object]:
@@ -267,12 +271,12 @@ def _fresh(assignor: Assignor, snapshot: Snapshot) -> Callable[[], object]:
 
 
 def _bytes(assignor: Assignor, snapshot: Snapshot, word: str) -> Callable[[], object]:
-    members, cluster = joined(snapshot, word), Cluster(snapshot.topics)
+    members, cluster = encode_subscriptions(snapshot, word), LeaderTopics(snapshot.topics)
     return lambda: assign_bytes(assignor, members, cluster)
 
 
 def _against(
-    peer: Peer | None, snapshot: Snapshot, on_bytes: bool = False
+    peer: PeerAssignor | None, snapshot: Snapshot, on_bytes: bool = False
 ) -> tuple[str | None, Callable[[], object] | None]:
     if peer is None:
         return None, None

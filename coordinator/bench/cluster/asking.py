@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.wire.line import Line
-from muster.coordinator.bench.wire.members import WireMember
+from muster.coordinator.bench.wire.line import LoadConnection
+from muster.coordinator.bench.wire.members import KafkaMember
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.records.batch import encode_turn
 
-ASK_S: Final = 0.25
+CALL_PATIENCE_S: Final = 0.25
 """How long one answer is waited for. Who stands still costs that much each time."""
 JOIN_S: Final = 10.0
 PAUSE_S: Final = 0.01
@@ -27,28 +27,30 @@ TRIES_S: Final = 90.0
 Found = TypeVar("Found")
 
 
-class Gone(Exception):
+class ServerGone(Exception):
     """No answer, from whatever reason."""
 
 
-class Asking:
+class TrioClient:
     def __init__(self, addresses: Mapping[int, str]) -> None:
         self.addresses = addresses
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, LoadConnection] = {}
 
-    async def within(self, node: int, work: Callable[[Line], Awaitable[Found]], seconds: float = ASK_S) -> Found:
+    async def within(
+        self, node: int, work: Callable[[LoadConnection], Awaitable[Found]], seconds: float = CALL_PATIENCE_S
+    ) -> Found:
         """What comes of some work with a connection to a node, in that time. Raises Gone, and the next work goes by
         another connection."""
         try:
             async with asyncio.timeout(seconds):
                 if node not in self._lines:
-                    self._lines[node] = await Line.to(self.addresses[node])
+                    self._lines[node] = await LoadConnection.to(self.addresses[node])
                 return await work(self._lines[node])
         except OSError as error:
             self.drop(node)
-            raise Gone(f"node {node}: {str(error) or f'no answer within {seconds} s'}") from error
+            raise ServerGone(f"node {node}: {str(error) or f'no answer within {seconds} s'}") from error
 
-    async def ask(self, node: int, name: str, version: int, message: object, seconds: float = ASK_S) -> Any:
+    async def ask(self, node: int, name: str, version: int, message: object, seconds: float = CALL_PATIENCE_S) -> Any:
         """Raises Gone."""
         return await self.within(node, lambda line: line.ask(name, version, message), seconds)
 
@@ -69,9 +71,9 @@ class Asking:
                 continue
             try:
                 return await self.ask(node, name, version, message)
-            except Gone as error:
+            except ServerGone as error:
                 why.append(str(error))
-        raise Gone("; ".join(why))
+        raise ServerGone("; ".join(why))
 
     async def make(self, topic: str, partitions: int, factor: int) -> None:
         """Returns once each partition has a leader."""
@@ -85,53 +87,53 @@ class Asking:
             led = len(await self.leaders(topic))
             return "" if led == partitions else f"{led} of {partitions} partitions have a leader"
 
-        await until(f"making the topic {topic}", made)
+        await retry_until(f"making the topic {topic}", made)
 
     async def leaders(self, topic: str, but: int = NOBODY) -> dict[int, int]:
         """By partition; those that have none are left out. Raises Gone."""
-        answer = await self.anybody("Metadata", 4, about(topic), but)
+        answer = await self.anybody("Metadata", 4, metadata_request(topic), but)
         parts = answer.topics[0].partitions
         return {part.partition_index: part.leader_id for part in parts if part.leader_id >= 0}
 
-    async def described(self, node: int, topic: str, seconds: float = ASK_S) -> list[Any]:
+    async def described(self, node: int, topic: str, seconds: float = CALL_PATIENCE_S) -> list[Any]:
         """A topic's partitions as one node knows them. Raises Gone."""
-        return list((await self.ask(node, "Metadata", 4, about(topic), seconds)).topics[0].partitions)
+        return list((await self.ask(node, "Metadata", 4, metadata_request(topic), seconds)).topics[0].partitions)
 
-    async def in_sync(self, topic: str, partitions: int, seconds: float = ASK_S) -> None:
+    async def in_sync(self, topic: str, partitions: int, seconds: float = CALL_PATIENCE_S) -> None:
         """Return once somebody knows so many partitions, with all their copies in sync."""
 
         async def look() -> str:
             for node in self.addresses:
-                with contextlib.suppress(Gone):
+                with contextlib.suppress(ServerGone):
                     parts = await self.described(node, topic, seconds)
                     whole = sum(len(part.isr_nodes) == len(self.addresses) for part in parts)
                     return "" if whole == partitions else f"{whole} of {partitions} partitions have all copies"
             return "nobody answers"
 
-        await until(f"waiting for the copies of {topic} to be in sync", look)
+        await retry_until(f"waiting for the copies of {topic} to be in sync", look)
 
     async def coordinator(self, but: int = NOBODY) -> int:
         """Raises Gone where nobody knows one."""
         request = struct("FindCoordinatorRequest")(key_type=0, coordinator_keys=[GROUP])
         found = (await self.anybody("FindCoordinator", 4, request, but)).coordinators[0]
         if found.error_code or found.node_id == but:
-            raise Gone(f"the coordinator of {GROUP!r}: error {found.error_code}, node {found.node_id}")
+            raise ServerGone(f"the coordinator of {GROUP!r}: error {found.error_code}, node {found.node_id}")
         return int(found.node_id)
 
 
-def about(topic: str) -> object:
+def metadata_request(topic: str) -> object:
     wanted = [struct("MetadataRequest.topics")(name=topic)]
     return struct("MetadataRequest")(topics=wanted, allow_auto_topic_creation=False)
 
 
-async def until(doing: str, look: Callable[[], Awaitable[str]]) -> None:
+async def retry_until(doing: str, look: Callable[[], Awaitable[str]]) -> None:
     """Look again and again until nothing is wrong any more. Raises BenchFailed with what was wrong at last."""
     deadline_s = time.monotonic() + TRIES_S
     wrong = "it was not looked at"
     while time.monotonic() < deadline_s:
         try:
             wrong = await look()
-        except Gone as error:
+        except ServerGone as error:
             wrong = str(error)
         if not wrong:
             return
@@ -139,12 +141,12 @@ async def until(doing: str, look: Callable[[], Awaitable[str]]) -> None:
     raise BenchFailed(f"{doing}: not within {TRIES_S:.0f} s; at last {wrong}")
 
 
-class Member:
+class TrioMember:
     """The one member of a group; it beats at whoever coordinates it."""
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: TrioClient) -> None:
         self._asking = asking
-        self._member: WireMember | None = None
+        self._member: KafkaMember | None = None
         self.at = NOBODY
 
     async def join(self) -> None:
@@ -156,15 +158,15 @@ class Member:
                 return str(refused)
             return ""
 
-        await until("joining a group", joined)
+        await retry_until("joining a group", joined)
 
-    async def _join(self, line: Line) -> None:
+    async def _join(self, line: LoadConnection) -> None:
         await self._by(line).join()
 
-    def _by(self, line: Line) -> WireMember:
+    def _by(self, line: LoadConnection) -> KafkaMember:
         """The member keeps its id wherever it goes on."""
         if self._member is None:
-            self._member = WireMember(line, GROUP)
+            self._member = KafkaMember(line, GROUP)
         self._member.line = line
         return self._member
 
@@ -177,7 +179,7 @@ class Member:
             if self.at == NOBODY:
                 self.at = await self._asking.coordinator(but)
             code = await self._asking.within(self.at, lambda line: self._by(line).answered())
-        except Gone:
+        except ServerGone:
             self.at = NOBODY
             return False
         if code in COORDINATOR_MOVED:
@@ -188,10 +190,10 @@ class Member:
         return True
 
 
-class Writer:
+class TrioWriter:
     """Produces to partition 0 of a topic with acks=all, at whoever leads it."""
 
-    def __init__(self, asking: Asking, topic: str, batch: bytes = b"") -> None:
+    def __init__(self, asking: TrioClient, topic: str, batch: bytes = b"") -> None:
         self._asking = asking
         self._topic = topic
         self._batch = batch or encode_turn([(b"", b"x" * 100, None)], 0)
@@ -208,7 +210,7 @@ class Writer:
         async def written() -> str:
             return "" if await self.write() else "nothing is acknowledged by all copies"
 
-        await until(f"producing to {self._topic}", written)
+        await retry_until(f"producing to {self._topic}", written)
 
     async def write(self, but: int = NOBODY) -> bool:
         """Whether it was acknowledged."""
@@ -219,7 +221,7 @@ class Writer:
                     return False
                 self.at = leader
             answer = await self._asking.ask(self.at, "Produce", 9, self.request())
-        except Gone:
+        except ServerGone:
             self.at = NOBODY
             return False
         if answer.responses[0].partition_responses[0].error_code:

@@ -5,41 +5,41 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.bench.processes import BenchFailed, Stopwatch
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.rows import BenchRow
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, StoredOffset
-from muster.coordinator.replication.shards.tail import StoredTail
+from muster.coordinator.replication.shards.tail import StoredShardTail
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.led.warm import WarmJob, WarmShard
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.storage.broker.broker import Broker
 
-NAME: Final = "P7 takeover of 1,000,000 records, warm"
-RECORDS: Final = 1_000_000
+TAKEOVER_CASE: Final = "P7 takeover of 1,000,000 records, warm"
+TAKEOVER_RECORDS: Final = 1_000_000
 POSITIONS: Final = 100_000
 """As many as are committed again and again."""
-AT_ONCE: Final = 1_000
-REST: Final = 1_000
+RECORDS_AT_ONCE: Final = 1_000
+TAKEOVER_REST: Final = 1_000
 """Records that are not committed yet when the leader goes."""
 SHARE: Final = 0.05
 SEGMENT_BYTES: Final = 100 << 20
 
 
-class Copied(BrokerGroupLog):
+class FollowerGroupLog(BrokerGroupLog):
     """One shard, as a follower has it."""
 
     def __init__(self, home: str) -> None:
         self.broker = Broker(home)
         super().__init__(self.broker, 1, SEGMENT_BYTES)
 
-    def tail(self, topic: str, shard: int) -> StoredTail:
-        return StoredTail(self.broker, topic, shard)
+    def tail(self, topic: str, shard: int) -> StoredShardTail:
+        return StoredShardTail(self.broker, topic, shard)
 
     def fill(self, first: int, count: int) -> None:
-        for number in range(first, first + count, AT_ONCE):
-            positions = range(number, min(number + AT_ONCE, first + count))
+        for number in range(first, first + count, RECORDS_AT_ONCE):
+            positions = range(number, min(number + RECORDS_AT_ONCE, first + count))
             self.append(0, encode([position(each) for each in positions]).groups, [], 0)
 
 
@@ -54,36 +54,36 @@ def position(number: int) -> OffsetStored:
     return OffsetStored(f"group-{place // 10}", "topic", place % 10, StoredOffset(number, -1, "", number))
 
 
-def measure(home: str, records: int = RECORDS) -> Row:
+def measure_shard_takeover(home: str, records: int = TAKEOVER_RECORDS) -> BenchRow:
     Path(home).mkdir(mode=0o700, parents=True)
-    log = Copied(home)
+    log = FollowerGroupLog(home)
     try:
         log.fill(0, records)
         log.flush([0])
-        warm = WarmShard(0, new(), log, threading.Lock(), useless)
+        warm = WarmShard(0, make_shard(), log, threading.Lock(), refuse_warm_shard)
         while warm.take_some():
             pass
-        log.fill(records, REST)
-        warm_s = seconds(WarmJob(0, new(), log, warm=warm))
-        cold_s = seconds(LoadJob(0, new(), log))
+        log.fill(records, TAKEOVER_REST)
+        warm_s = time_job(WarmJob(0, make_shard(), log, warm=warm))
+        cold_s = time_job(LoadJob(0, make_shard(), log))
     finally:
         log.broker.close()
     ratio = cold_s / warm_s
-    return Row(
-        "cluster", NAME, round(warm_s, 4), "s", "read from the log", round(cold_s, 3), round(ratio, 1),
+    return BenchRow(
+        "cluster", TAKEOVER_CASE, round(warm_s, 4), "s", "read from the log", round(cold_s, 3), round(ratio, 1),
         round(1 / SHARE, 3), ratio >= 1 / SHARE,
     )  # fmt: skip
 
 
-def new() -> Shard:
+def make_shard() -> Shard:
     return Shard(Limits(), 0)
 
 
-def useless(shard: int, why: str) -> None:
+def refuse_warm_shard(shard: int, why: str) -> None:
     raise BenchFailed(f"shard {shard} is not kept ready: {why}")
 
 
-def seconds(job: LoadJob) -> float:
+def time_job(job: LoadJob) -> float:
     watch = Stopwatch()
     job.run()
     return watch.read()

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from muster.coordinator.bench.kafka.broker import CLUSTER, FORMAT_S, HEAP, free_ports, last_words
 from muster.coordinator.bench.kafka.place import classpath
-from muster.coordinator.bench.processes import STOP_S, BenchFailed, announcement, cpu_s
+from muster.coordinator.bench.processes import STOP_S, BenchFailed, cpu_s, read_announcement
 from muster.coordinator.java import find_java
-from muster.coordinator.zookeeper.ensemble import make
-from muster.coordinator.zookeeper.server import Tuning, tie
+from muster.coordinator.zookeeper.ensemble import open_or_create_ensemble
+from muster.coordinator.zookeeper.server import ServerTuning, start_watchdog
 
 NODES = (1, 2, 3)
 SHARDS = 4
@@ -45,7 +45,7 @@ group.initial.rebalance.delay.ms=0
 """
 
 
-class Trio(Protocol):
+class ServerTrio(Protocol):
     @property
     def addresses(self) -> Mapping[int, str]:
         """Where each is reached by Kafka's protocol; they stay over restarts."""
@@ -61,7 +61,7 @@ class Trio(Protocol):
 
 
 @dataclass(slots=True)
-class Processes:
+class TrioProcesses:
     """Of each node the process that runs at the moment. None outlives this one, however that ends."""
 
     running: dict[int, "subprocess.Popen[bytes]"] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Processes:
 
     def runs(self, node: int, process: "subprocess.Popen[bytes]") -> None:
         self.running[node] = process
-        self._lifelines[node] = tie(process.pid)
+        self._lifelines[node] = start_watchdog(process.pid)
 
     def signal(self, node: int, number: int) -> None:
         os.kill(self.running[node].pid, number)
@@ -111,7 +111,7 @@ class Processes:
             self._cut(node)
 
 
-class Nodes(Processes):
+class MusterTrio(TrioProcesses):
     """Muster's, at a ZooKeeper; without one it is a node alone."""
 
     def __init__(self, home: Path, connect: str, settings: Mapping[str, str]) -> None:
@@ -137,14 +137,14 @@ class Nodes(Processes):
             )
         self.runs(node, process)
         try:
-            said = announcement(process)
+            said = read_announcement(process)
         except BenchFailed as late:
             raise BenchFailed(f"{late}; the last line of its log: {last_words(told)}") from None
         self.doors[node] = f"{said['host']}:{said['port']}"
         self.addresses[node] = f"{said['kafka_host']}:{said['kafka_port']}"
 
 
-class Brokers(Processes):
+class KafkaTrio(TrioProcesses):
     """Kafka's, as three that are broker and controller; settings are its defaults but for copies, and `more`."""
 
     def __init__(self, home: Path, jars: str, more: str = "") -> None:
@@ -176,44 +176,46 @@ class Brokers(Processes):
 
 
 @contextlib.contextmanager
-def three_nodes(home: str, settings: Mapping[str, str] | None = None) -> Iterator[Nodes]:
+def run_three_nodes(home: str, settings: Mapping[str, str] | None = None) -> Iterator[MusterTrio]:
     """Raises BenchFailed, JavaNotFound (for ZooKeeper)."""
     folder = Path(home) / "cluster"
-    ensemble = make(folder / "zookeeper", 1, tuning=Tuning(heap_mb=128, logs=False, tied=True))
+    ensemble = open_or_create_ensemble(folder / "zookeeper", 1, tuning=ServerTuning(heap_mb=128, logs=False, tied=True))
     ensemble.start()
-    nodes = Nodes(folder, f"{ensemble.connect}/bench", {**SETTINGS, **(settings or {})})
+    nodes = MusterTrio(folder, f"{ensemble.connect}/bench", {**SETTINGS, **(settings or {})})
     with contextlib.ExitStack() as stack:
         stack.callback(ensemble.stop)
         stack.callback(nodes.stop)
-        started(nodes, NODES)
+        start_trio(nodes, NODES)
         yield nodes
 
 
 @contextlib.contextmanager
-def one_alone(home: str) -> Iterator[Nodes]:
+def run_one_node(home: str) -> Iterator[MusterTrio]:
     folder = Path(home) / "alone"
     folder.mkdir()
-    nodes = Nodes(folder, "", {key: value for key, value in SETTINGS.items() if not key.startswith("inter.broker")})
+    nodes = MusterTrio(
+        folder, "", {key: value for key, value in SETTINGS.items() if not key.startswith("inter.broker")}
+    )
     try:
-        started(nodes, NODES[:1])
+        start_trio(nodes, NODES[:1])
         yield nodes
     finally:
         nodes.stop()
 
 
 @contextlib.contextmanager
-def three_brokers(home: str, place: str) -> Iterator[Brokers]:
+def run_three_brokers(home: str, place: str) -> Iterator[KafkaTrio]:
     """place: see `bench.kafka.place.classpath`. Raises BenchFailed, JavaNotFound."""
     folder = Path(home) / "brokers"
     folder.mkdir()
-    brokers = Brokers(folder, classpath(place))
+    brokers = KafkaTrio(folder, classpath(place))
     try:
-        started(brokers, NODES)
+        start_trio(brokers, NODES)
         yield brokers
     finally:
         brokers.stop()
 
 
-def started(trio: Trio, nodes: Sequence[int]) -> None:
+def start_trio(trio: ServerTrio, nodes: Sequence[int]) -> None:
     for node in nodes:
         trio.start(node)

@@ -27,7 +27,7 @@ AHEAD: Final = 2
 """Produce requests under way before an answer is waited for."""
 
 
-def fetched(address: str, topic: str, partitions: int, wanted: int) -> float:
+def fetch_bytes(address: str, topic: str, partitions: int, wanted: int) -> float:
     """Bytes a second of at least `wanted` bytes, each time from the beginning of all partitions."""
     part, named = struct("FetchRequest.topics.partitions"), struct("FetchRequest.topics")
     parts = [part(partition=each, fetch_offset=0, partition_max_bytes=PARTITION_BYTES) for each in range(partitions)]
@@ -35,26 +35,26 @@ def fetched(address: str, topic: str, partitions: int, wanted: int) -> float:
     asked = struct("FetchRequest")(
         replica_id=-1, max_wait_ms=500, min_bytes=1, max_bytes=BUFFER_BYTES, session_epoch=-1, topics=topics
     )
-    request, got = framed("Fetch", FETCH, asked), 0
-    with connected(address) as line:
+    request, got = encode_frame("Fetch", FETCH, asked), 0
+    with connect_socket(address) as line:
         buffer = memoryview(bytearray(BUFFER_BYTES))
         began = time.perf_counter()
         while got < wanted:
             line.sendall(request)
-            size = answer(line, buffer)
+            size = read_answer(line, buffer)
             if not got and size < PARTITION_BYTES:
                 raise BenchFailed(f"a Fetch of {topic!r} at {address} was answered with {size} bytes: no records")
             got += size
         return got / (time.perf_counter() - began)
 
 
-def produced(address: str, topic: str, partitions: int, batch: bytes, wanted: int) -> float:
+def produce_bytes(address: str, topic: str, partitions: int, batch: bytes, wanted: int) -> float:
     """Bytes a second of at least `wanted` bytes: a batch for each partition in a request, acks=1."""
     data, named = struct("ProduceRequest.topic_data.partition_data"), struct("ProduceRequest.topic_data")
     told = [named(name=topic, partition_data=[data(index=each, records=batch) for each in range(partitions)])]
-    request = framed("Produce", PRODUCE, struct("ProduceRequest")(acks=1, timeout_ms=30_000, topic_data=told))
+    request = encode_frame("Produce", PRODUCE, struct("ProduceRequest")(acks=1, timeout_ms=30_000, topic_data=told))
     sent = ahead = 0
-    with connected(address) as line:
+    with connect_socket(address) as line:
         buffer = memoryview(bytearray(1 << 16))
         began = time.perf_counter()
         while sent < wanted or ahead:
@@ -62,12 +62,12 @@ def produced(address: str, topic: str, partitions: int, batch: bytes, wanted: in
                 line.sendall(request)
                 sent, ahead = sent + len(request), ahead + 1
             if ahead > AHEAD or sent >= wanted:
-                size, ahead = answer(line, buffer), ahead - 1
-                accepted(bytes(buffer[LENGTH_BYTES:size]), address)
+                size, ahead = read_answer(line, buffer), ahead - 1
+                check_accepted(bytes(buffer[LENGTH_BYTES:size]), address)
         return sent / (time.perf_counter() - began)
 
 
-def consumed(address: str, topic: str, partitions: int, records: int, size: int) -> float:
+def consume_bytes(address: str, topic: str, partitions: int, records: int, size: int) -> float:
     """Bytes a second of so many records of this size, from the beginning, by librdkafka's consumer."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -87,19 +87,19 @@ def consumed(address: str, topic: str, partitions: int, records: int, size: int)
         consumer.close()
 
 
-def connected(address: str) -> socket.socket:
+def connect_socket(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host, int(port)), ANSWER_S)
 
 
-def framed(name: str, version: int, message: Any) -> bytes:
+def encode_frame(name: str, version: int, message: Any) -> bytes:
     client = b"bulk"
     body = encode(f"{name}Request", version, message)
     head = HEAD.pack(KEYS[name], version, 1) + len(client).to_bytes(2, "big") + client
     return (len(head) + sum(map(len, body))).to_bytes(LENGTH_BYTES, "big") + head + b"".join(body)
 
 
-def answer(line: socket.socket, buffer: memoryview) -> int:
+def read_answer(line: socket.socket, buffer: memoryview) -> int:
     """Reads one, into the buffer as far as it has room; the bytes behind its length."""
     size = int.from_bytes(line.recv(LENGTH_BYTES, socket.MSG_WAITALL), "big")
     left = size
@@ -111,7 +111,7 @@ def answer(line: socket.socket, buffer: memoryview) -> int:
     return size
 
 
-def accepted(body: bytes, address: str) -> None:
+def check_accepted(body: bytes, address: str) -> None:
     """Raises BenchFailed for records that were refused."""
     answers: Sequence[Any] = decode_frame("ProduceResponse", PRODUCE, body).responses
     codes = {each.error_code for topic in answers for each in topic.partition_responses} - {0}

@@ -7,86 +7,86 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
-from muster.coordinator.bench.engine.inside import BENCH, commit, groups_of, node_over
-from muster.coordinator.bench.kafka.broker import Broker, fill_broker, produced
-from muster.coordinator.bench.observed.scrape import as_a_node_does
+from muster.coordinator.bench.engine.inside import BENCH, commit_position, group_per_shard, run_node_over
+from muster.coordinator.bench.kafka.broker import KafkaBroker, fill_broker, produce_batch
+from muster.coordinator.bench.observed.scrape import collect_garbage_like_node
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.rows import Row, at_least, at_most
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.rows import BenchRow, at_least, at_most
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import encode
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.coordinator.server.node.main import loop_factory
 from muster.storage.records.batch import encode_turn
 
-ROUNDS, EACH = 9, 60
-SHARDS, AT_ONCE = 50, 20
+COMMIT_ROUNDS, EACH = 9, 60
+COMMIT_SHARDS, AT_ONCE = 50, 20
 CALLERS, CALLS = 32, 60
 TRANSACTION = 20
 WARM_UP = 200
 BARE = "bare"
 
 
-def measure(broker: Broker) -> Iterator[Row]:
-    fill_broker(broker, BARE, 1, [of_a_commit(0)])
+def measure_commits(broker: KafkaBroker) -> Iterator[BenchRow]:
+    fill_broker(broker, BARE, 1, [encode_commit(0)])
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        one, bare, many, in_turn, rate = runner.run(measured(broker.address))
+        one, bare, many, in_turn, rate = runner.run(measure_commit_rates(broker.address))
     peer = "acks=all Produce of the same bytes, bare"
     yield at_most(1.5, "P1 a commit, one shard, median", one, "ms", peer, bare, bench=BENCH)
-    case, peer = f"P2 {SHARDS} shards, {AT_ONCE} commits each, at once", f"{SHARDS} bare batches in turn"
+    case, peer = f"P2 {COMMIT_SHARDS} shards, {AT_ONCE} commits each, at once", f"{COMMIT_SHARDS} bare batches in turn"
     yield at_most(0.1, case, many, "ms", peer, in_turn, bench=BENCH)
     case, peer = f"P3 commits, {CALLERS} callers", f"confluent-kafka, a transaction for each {TRANSACTION}"
-    yield at_least(4.0, case, rate, "commits/s", peer, transactions(broker.address), bench=BENCH)
+    yield at_least(4.0, case, rate, "commits/s", peer, measure_transaction_rate(broker.address), bench=BENCH)
 
 
-def of_a_commit(number: int) -> bytes:
+def encode_commit(number: int) -> bytes:
     """The batch that keeps a commit of one position."""
     stored = OffsetStored("bench-0", "orders", 0, StoredOffset(number, -1, "", 0))
     return encode_turn(encode([stored]).groups, 0)
 
 
-async def measured(address: str) -> tuple[float, float, float, float, float]:
+async def measure_commit_rates(address: str) -> tuple[float, float, float, float, float]:
     """ms of one commit and of one bare batch, of many commits at once and of as many batches as there are shards in
     turn, commits a second; the first four side by side, the medians of rounds."""
-    groups = groups_of(SHARDS)
-    async with under_way(address) as node:
-        line = await Line.to(address)
+    groups = group_per_shard(COMMIT_SHARDS)
+    async with run_node_in_process(address) as node:
+        line = await LoadConnection.to(address)
         count = iter(range(1 << 40))
 
         async def ours() -> None:
-            await commit(node, groups[0], next(count))
+            await commit_position(node, groups[0], next(count))
 
         async def theirs() -> None:
-            if code := await produced(line, BARE, 0, of_a_commit(next(count)), acks=-1):
+            if code := await produce_batch(line, BARE, 0, encode_commit(next(count)), acks=-1):
                 raise BenchFailed(f"the broker refused a batch with error {code}")
 
         async def at_once() -> None:
             number = next(count)
-            await asyncio.gather(*(commit(node, group, number) for group in groups for _ in range(AT_ONCE)))
+            await asyncio.gather(*(commit_position(node, group, number) for group in groups for _ in range(AT_ONCE)))
 
         for _ in range(WARM_UP):
             await ours()
             await theirs()
         await at_once()
         found: tuple[list[float], ...] = ([], [], [], [])
-        for _ in range(ROUNDS):
+        for _ in range(COMMIT_ROUNDS):
             found[0].append(await median_ms(ours, EACH))
             found[1].append(await median_ms(theirs, EACH))
             found[2].append(await median_ms(at_once, 3))
-            found[3].append(await taken_ms(theirs, SHARDS))
+            found[3].append(await taken_ms(theirs, COMMIT_SHARDS))
         one, bare, many, in_turn = map(statistics.median, found)
         line.close()
         return one, bare, many, in_turn, await commits_a_second(ours)
 
 
 @asynccontextmanager
-async def under_way(address: str) -> AsyncIterator[Node]:
+async def run_node_in_process(address: str) -> AsyncIterator[CoordinatorNode]:
     """A node that has started, on the loop that it has in a process of its own, and with its collector of garbage: at
     the pace of Python's a third of what is measured would be looks through what the start made."""
     before = gc.get_threshold()
-    async with node_over(address, "bench-commits", SHARDS) as node:
-        as_a_node_does()
+    async with run_node_over(address, "bench-commits", COMMIT_SHARDS) as node:
+        collect_garbage_like_node()
         try:
             yield node
         finally:
@@ -115,13 +115,13 @@ async def commits_a_second(ours: Callable[[], Awaitable[None]]) -> float:
     return CALLERS * CALLS / (time.perf_counter() - began)
 
 
-def transactions(address: str) -> float:
+def measure_transaction_rate(address: str) -> float:
     """Commits a second of a producer that is fenced as libraries offer it: so many in a transaction."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": address, "transactional.id": "bench-theirs", "linger.ms": 0})
     producer.init_transactions(60)
-    value = of_a_commit(0)
+    value = encode_commit(0)
 
     def one() -> None:
         producer.begin_transaction()

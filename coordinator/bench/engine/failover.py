@@ -6,28 +6,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.bench.cluster.asking import Asking, Member
-from muster.coordinator.bench.cluster.failover import Gap, How, heartbeats, rounds
+from muster.coordinator.bench.cluster.asking import TrioClient, TrioMember
+from muster.coordinator.bench.cluster.failover import FailureKind, ServiceGap, measure_gaps, measure_heartbeat_gap
 from muster.coordinator.bench.cluster.suite import BROKERS, KILLED_HEARTBEAT_S, STOPPED_S, TOLD
-from muster.coordinator.bench.cluster.trio import Processes, three_brokers
-from muster.coordinator.bench.engine.inside import BENCH, process_over, settings_over
-from muster.coordinator.bench.kafka.broker import Broker, free_ports
-from muster.coordinator.bench.processes import announcement
-from muster.coordinator.bench.rows import Row, at_most
+from muster.coordinator.bench.cluster.trio import TrioProcesses, run_three_brokers
+from muster.coordinator.bench.engine.inside import BENCH, settings_over, start_node_process
+from muster.coordinator.bench.kafka.broker import KafkaBroker, free_ports
+from muster.coordinator.bench.processes import read_announcement
+from muster.coordinator.bench.rows import BenchRow, at_most
 
 NODES: Final = (1_000_001, 1_000_002, 1_000_003)
 """As Kafka's clients know them: `engine.kafka.node.id.base` and `node.id`."""
-SHARDS: Final = 4
-BEFORE: Final = {How.KILLED: Gap(KILLED_HEARTBEAT_S, KILLED_HEARTBEAT_S), How.STOPPED: Gap(STOPPED_S, STOPPED_S)}
-ROUNDS: Final = 3
+FAILOVER_SHARDS: Final = 4
+BEFORE: Final = {
+    FailureKind.KILLED: ServiceGap(KILLED_HEARTBEAT_S, KILLED_HEARTBEAT_S),
+    FailureKind.STOPPED: ServiceGap(STOPPED_S, STOPPED_S),
+}
+FAILOVER_ROUNDS: Final = 3
 SETTLE_S: Final = 12.0
 """Between two rounds: a session, and the time that shards take to be dealt anew."""
 
 
-class Nodes(Processes):
+class NodesOverKafka(TrioProcesses):
     """Muster's over one broker, each with a door of its own and one for the broker; they stay over restarts."""
 
-    def __init__(self, home: Path, broker: Broker) -> None:
+    def __init__(self, home: Path, broker: KafkaBroker) -> None:
         super().__init__()
         self._home = home
         self._broker = broker
@@ -36,60 +39,60 @@ class Nodes(Processes):
 
     def start(self, node: int) -> None:
         own, brokers = self._ports[node]
-        settings = settings_over(self._broker.address, "bench-failover", SHARDS) | {
+        settings = settings_over(self._broker.address, "bench-failover", FAILOVER_SHARDS) | {
             "node.id": str(node - NODES[0] + 1),
             "kafka.listeners": f"127.0.0.1:{own}",
             "engine.kafka.broker.ports": str(brokers),
             "engine.kafka.broker.id.first": "1",
             "group.initial.rebalance.delay.ms": "0",
         }
-        process = process_over(settings, self._home / f"node{node}.log")
+        process = start_node_process(settings, self._home / f"node{node}.log")
         self.runs(node, process)
-        announcement(process)
+        read_announcement(process)
 
 
-def measure(broker: Broker, home: str, kafka: str) -> Iterator[Row]:
+def measure_failover(broker: KafkaBroker, home: str, kafka: str) -> Iterator[BenchRow]:
     """kafka: a folder of brokers to be killed and stopped; without one Kafka's figures are those of before."""
-    ours = over(broker, Path(home))
+    ours = run_nodes_over(broker, Path(home))
     theirs, peer = BEFORE, TOLD
     if kafka:
-        theirs, peer = {how: of_brokers(Path(home) / how.name.lower(), kafka, how) for how in ours}, BROKERS
-    killed, stopped = How.KILLED, How.STOPPED
+        theirs, peer = {how: measure_brokers(Path(home) / how.name.lower(), kafka, how) for how in ours}, BROKERS
+    killed, stopped = FailureKind.KILLED, FailureKind.STOPPED
     first, longest = "P8 an owner is killed: first heartbeat", "P9 an owner is stopped: longest without a heartbeat"
     yield at_most(1.2, first, ours[killed].first_s, "s", peer, theirs[killed].first_s, bench=BENCH)
     yield at_most(1.0, longest, ours[stopped].longest_s, "s", peer, theirs[stopped].longest_s, bench=BENCH)
 
 
-def of_brokers(folder: Path, kafka: str, how: How) -> Gap:
+def measure_brokers(folder: Path, kafka: str, how: FailureKind) -> ServiceGap:
     folder.mkdir()
-    with three_brokers(str(folder), kafka) as brokers:
-        return asyncio.run(rounds(brokers, 1, how, ["heartbeat"]))["heartbeat"]
+    with run_three_brokers(str(folder), kafka) as brokers:
+        return asyncio.run(measure_gaps(brokers, 1, how, ["heartbeat"]))["heartbeat"]
 
 
-def over(broker: Broker, home: Path) -> dict[How, Gap]:
-    nodes = Nodes(home, broker)
+def run_nodes_over(broker: KafkaBroker, home: Path) -> dict[FailureKind, ServiceGap]:
+    nodes = NodesOverKafka(home, broker)
     try:
         for node in NODES:
             nodes.start(node)
-        return asyncio.run(gone(nodes))
+        return asyncio.run(measure_node_gaps(nodes))
     finally:
         nodes.stop()
 
 
-async def gone(nodes: Nodes) -> dict[How, Gap]:
+async def measure_node_gaps(nodes: NodesOverKafka) -> dict[FailureKind, ServiceGap]:
     """The medians of the rounds."""
-    asking = Asking(nodes.addresses)
+    asking = TrioClient(nodes.addresses)
     try:
         await asyncio.sleep(SETTLE_S)
-        member = Member(asking)
+        member = TrioMember(asking)
         await member.join()
-        found: dict[How, Gap] = {}
-        for how in (How.KILLED, How.STOPPED):
+        found: dict[FailureKind, ServiceGap] = {}
+        for how in (FailureKind.KILLED, FailureKind.STOPPED):
             gaps = []
-            for _ in range(ROUNDS):
-                gaps.append(await heartbeats(nodes, asking, member, how))
+            for _ in range(FAILOVER_ROUNDS):
+                gaps.append(await measure_heartbeat_gap(nodes, asking, member, how))
                 await asyncio.sleep(SETTLE_S)
-            found[how] = Gap(*(sorted(each)[ROUNDS // 2] for each in zip(*gaps, strict=True)))
+            found[how] = ServiceGap(*(sorted(each)[FAILOVER_ROUNDS // 2] for each in zip(*gaps, strict=True)))
         return found
     finally:
         asking.close()

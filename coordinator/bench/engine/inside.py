@@ -17,10 +17,10 @@ from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.journal.logs import configure_logs
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 
 BENCH: Final = "engine"
-TOPIC: Final = "orders"
+COMMITTED_TOPIC: Final = "orders"
 STARTS_S: Final = 60.0
 LOOK_AGAIN_S: Final = 0.01
 LOG_LEVEL: Final = "error"
@@ -38,7 +38,7 @@ def settings_over(address: str, cluster: str, shards: int) -> dict[str, str]:
     }
 
 
-def process_over(settings: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
+def start_node_process(settings: Mapping[str, str], log: Path) -> "subprocess.Popen[bytes]":
     """A node as a process, which announces itself on standard output; what it says otherwise comes behind `log`."""
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     with log.open("ab") as errors:
@@ -50,15 +50,15 @@ def process_over(settings: Mapping[str, str], log: Path) -> "subprocess.Popen[by
 
 
 @asynccontextmanager
-async def node_over(address: str, cluster: str, shards: int) -> AsyncIterator[Node]:
+async def run_node_over(address: str, cluster: str, shards: int) -> AsyncIterator[CoordinatorNode]:
     """It owns all shards by the time."""
     settings = load_settings(None, settings_over(address, cluster, shards))
     repeats = configure_logs(settings.logging_level, settings.logging_format, node_id=settings.node_id)
-    node = Node(settings)
+    node = CoordinatorNode(settings)
     try:
         async with asyncio.timeout(STARTS_S):
             await node.start()
-            await has_all(node, shards)
+            await owns_all_shards(node, shards)
     except TimeoutError:
         raise BenchFailed(f"a node over {address} did not own its shards within {STARTS_S:.0f} s") from None
     try:
@@ -68,14 +68,14 @@ async def node_over(address: str, cluster: str, shards: int) -> AsyncIterator[No
         repeats.close()
 
 
-async def has_all(node: Node, shards: int) -> None:
+async def owns_all_shards(node: CoordinatorNode, shards: int) -> None:
     while True:
         if all(node.engine.status(shard) is ShardStatus.ACTIVE for shard in range(shards)):
             return
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-def groups_of(shards: int) -> list[str]:
+def group_per_shard(shards: int) -> list[str]:
     """A group for each shard."""
     found: dict[int, str] = {}
     number = 0
@@ -86,9 +86,11 @@ def groups_of(shards: int) -> list[str]:
     return [found[shard] for shard in range(shards)]
 
 
-async def commit(node: Node, group: str, offset: int) -> None:
+async def commit_position(node: CoordinatorNode, group: str, offset: int) -> None:
     """One position, of a group without members. Raises BenchFailed where it is refused."""
-    event = OffsetCommit(node.driver.next_id(), group, "", None, -1, {(TOPIC, 0): CommittedOffset(offset, metadata="")})
+    event = OffsetCommit(
+        node.driver.next_id(), group, "", None, -1, {(COMMITTED_TOPIC, 0): CommittedOffset(offset, metadata="")}
+    )
     reply = await node.driver.ask(partition_for(group, node.engine.shards), event, OffsetCommitReply)
     codes = {reply.code, *reply.partitions.values()}
     if any(codes):

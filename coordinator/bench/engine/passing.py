@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from muster.coordinator.bench.engine.bulk import consumed, fetched, produced
-from muster.coordinator.bench.engine.inside import BENCH, process_over, settings_over
-from muster.coordinator.bench.kafka.broker import Broker, fill_broker, free_ports
-from muster.coordinator.bench.processes import STOP_S, announcement, cpu_ns
-from muster.coordinator.bench.rows import Row, at_least, at_most
+from muster.coordinator.bench.engine.bulk import consume_bytes, fetch_bytes, produce_bytes
+from muster.coordinator.bench.engine.inside import BENCH, settings_over, start_node_process
+from muster.coordinator.bench.kafka.broker import KafkaBroker, fill_broker, free_ports
+from muster.coordinator.bench.processes import STOP_S, cpu_ns, read_announcement
+from muster.coordinator.bench.rows import BenchRow, at_least, at_most
 from muster.storage.records.batch import encode_turn
 
-TOPIC, SINK = "passing", "passed"
+PASSED_TOPIC, SINK = "passing", "passed"
 PARTITIONS: Final = 4
 RECORD_BYTES, RECORDS = 1_024, 900
 BATCHES: Final = 60
 """Of each partition that is read: a fifth of a GB altogether."""
 READ: Final = PARTITIONS * BATCHES * RECORDS - 1
 
-ROUNDS: Final = 5
+PASSING_ROUNDS: Final = 5
 FETCHED, PRODUCED = 1 << 30, 128 << 20
 """Bytes of one round."""
 GB: Final = 1e9
@@ -34,7 +34,7 @@ Load = Callable[[str], float]
 """Given an address, bytes a second."""
 
 
-class Found(NamedTuple):
+class PassingRates(NamedTuple):
     """MB a second through the node and at the broker; processor seconds of the node for a GB."""
 
     ours: float
@@ -42,36 +42,40 @@ class Found(NamedTuple):
     cpu_s: float
 
 
-class Proxy(NamedTuple):
+class ProxyNode(NamedTuple):
     """A node's process, and the port at which it stands for the broker."""
 
     pid: int
     address: str
 
 
-def measure(broker: Broker, home: str) -> Iterator[Row]:
+def measure_passing(broker: KafkaBroker, home: str) -> Iterator[BenchRow]:
     batch = encode_turn([(b"%d" % number, bytes(RECORD_BYTES), 0) for number in range(RECORDS)], 0)
-    for topic, batches in ((TOPIC, [batch] * BATCHES), (SINK, [batch])):
+    for topic, batches in ((PASSED_TOPIC, [batch] * BATCHES), (SINK, [batch])):
         fill_broker(broker, topic, PARTITIONS, batches, KEPT)
-    with proxy_of(broker, Path(home)) as proxy:
+    with run_proxy(broker, Path(home)) as proxy:
         size = READ * RECORD_BYTES
-        read = alternating(broker, proxy, lambda at: consumed(at, TOPIC, PARTITIONS, READ, RECORD_BYTES), size)
-        moved = alternating(broker, proxy, lambda at: fetched(at, TOPIC, PARTITIONS, FETCHED), FETCHED)
-        written = alternating(broker, proxy, lambda at: produced(at, SINK, PARTITIONS, batch, PRODUCED), PRODUCED)
-    yield from rows("P5 fetch of 1 KB records through a node, librdkafka", read, 0.6, 0.9)
-    yield from rows("P5 fetch, a client that only moves bytes", moved, 0.6, 0.9)
-    yield from rows("P6 produce, a client that only moves bytes", written, 0.7, 1.2)
+        read = alternate_ports(
+            broker, proxy, lambda at: consume_bytes(at, PASSED_TOPIC, PARTITIONS, READ, RECORD_BYTES), size
+        )
+        moved = alternate_ports(broker, proxy, lambda at: fetch_bytes(at, PASSED_TOPIC, PARTITIONS, FETCHED), FETCHED)
+        written = alternate_ports(
+            broker, proxy, lambda at: produce_bytes(at, SINK, PARTITIONS, batch, PRODUCED), PRODUCED
+        )
+    yield from passing_rows("P5 fetch of 1 KB records through a node, librdkafka", read, 0.6, 0.9)
+    yield from passing_rows("P5 fetch, a client that only moves bytes", moved, 0.6, 0.9)
+    yield from passing_rows("P6 produce, a client that only moves bytes", written, 0.7, 1.2)
 
 
-def rows(case: str, found: Found, rate: float, cpu_s: float) -> Iterator[Row]:
+def passing_rows(case: str, found: PassingRates, rate: float, cpu_s: float) -> Iterator[BenchRow]:
     yield at_least(rate, case, found.ours, "MB/s", "the broker's own port", found.direct, bench=BENCH)
     yield at_most(1.0, f"{case}: the node", found.cpu_s, "s CPU/GB", "the most it may take", cpu_s, bench=BENCH)
 
 
-def alternating(broker: Broker, proxy: Proxy, load: Load, size: int) -> Found:
+def alternate_ports(broker: KafkaBroker, proxy: ProxyNode, load: Load, size: int) -> PassingRates:
     found: dict[str, list[float]] = {proxy.address: [], broker.address: []}
     spent: list[float] = []
-    for number in range(ROUNDS + 1):  # the first warms up
+    for number in range(PASSING_ROUNDS + 1):  # the first warms up
         order = [*found] if number % 2 else [*reversed(found)]
         for address in order:
             before = cpu_ns(proxy.pid)
@@ -81,21 +85,21 @@ def alternating(broker: Broker, proxy: Proxy, load: Load, size: int) -> Found:
                 if address == proxy.address:
                     spent.append((cpu_ns(proxy.pid) - before) / 1e9 / (size / GB))
     ours, direct = map(statistics.median, found.values())
-    return Found(ours, direct, statistics.median(spent))
+    return PassingRates(ours, direct, statistics.median(spent))
 
 
 @contextlib.contextmanager
-def proxy_of(broker: Broker, home: Path) -> Iterator[Proxy]:
+def run_proxy(broker: KafkaBroker, home: Path) -> Iterator[ProxyNode]:
     own, of_broker = free_ports(2)
     settings = settings_over(broker.address, "bench-passing", 1) | {
         "kafka.listeners": f"127.0.0.1:{own}",
         "engine.kafka.broker.ports": str(of_broker),
         "engine.kafka.broker.id.first": "1",
     }
-    process = process_over(settings, home / "node.log")
+    process = start_node_process(settings, home / "node.log")
     try:
-        announcement(process)
-        yield Proxy(process.pid, f"127.0.0.1:{of_broker}")
+        read_announcement(process)
+        yield ProxyNode(process.pid, f"127.0.0.1:{of_broker}")
     finally:
         process.terminate()
         try:

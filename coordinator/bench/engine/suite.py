@@ -7,24 +7,24 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from muster.coordinator.bench.engine import beating, commits, failover, passing, taking, transacting
-from muster.coordinator.bench.kafka.broker import Broker, running_broker
+from muster.coordinator.bench.kafka.broker import KafkaBroker, running_broker
 from muster.coordinator.bench.kafka.place import classpath
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.rows import BenchRow
 
-Measure: TypeAlias = Callable[[Broker, str, str], Iterator[Row]]
+MeasureOverKafka: TypeAlias = Callable[[KafkaBroker, str, str], Iterator[BenchRow]]
 """Beside a broker, in a folder that is removed afterwards; and the classpath of more of them."""
 
-CASES: Final[dict[str, Measure]] = {
-    "P1 P2 P3 commits": lambda broker, home, jars: commits.measure(broker),
-    "P4 taking": lambda broker, home, jars: taking.measure(broker, home),
-    "P5 P6 passing": lambda broker, home, jars: passing.measure(broker, home),
-    "transactions": lambda broker, home, jars: transacting.measure(broker, home),
-    "P7 heartbeats": lambda broker, home, jars: beating.measure(broker, home),
-    "P8 P9 failover": failover.measure,
+CASES: Final[dict[str, MeasureOverKafka]] = {
+    "P1 P2 P3 commits": lambda broker, home, jars: commits.measure_commits(broker),
+    "P4 taking": lambda broker, home, jars: taking.measure_shard_taking(broker, home),
+    "P5 P6 passing": lambda broker, home, jars: passing.measure_passing(broker, home),
+    "transactions": lambda broker, home, jars: transacting.measure_transactions(broker, home),
+    "P7 heartbeats": lambda broker, home, jars: beating.measure_backend_heartbeats(broker, home),
+    "P8 P9 failover": failover.measure_failover,
 }
 
 
-def run(only: str = "", kafka: str = "") -> Iterator[Row]:
+def run(only: str = "", kafka: str = "") -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only`, over a broker of the folder `kafka`, or of what Maven has.
 
     Raises BenchFailed, NotFetched, JavaNotFound.

@@ -5,15 +5,15 @@ import time
 from collections.abc import Iterator
 
 from muster.coordinator.bench import loading
-from muster.coordinator.bench.engine.inside import BENCH, node_over
-from muster.coordinator.bench.kafka.broker import Broker, fill_broker
-from muster.coordinator.bench.rows import Row, at_most
+from muster.coordinator.bench.engine.inside import BENCH, run_node_over
+from muster.coordinator.bench.kafka.broker import KafkaBroker, fill_broker
+from muster.coordinator.bench.rows import BenchRow, at_most
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, StoredOffset
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.group_log import BrokerGroupLog
-from muster.coordinator.runtime.loading.loader import replay
+from muster.coordinator.runtime.loading.loader import replay_shard
 from muster.storage.broker.broker import Broker as LogBroker
 from muster.storage.config import MAX_LONG, LogSettings
 from muster.storage.records.batch import encode_turn
@@ -24,42 +24,42 @@ TURN = 500
 CLUSTER = "bench-taking"
 
 
-def measure(broker: Broker, home: str) -> Iterator[Row]:
-    turns = [encode(map(stored, range(start, start + TURN))).groups for start in range(0, RECORDS, TURN)]
-    bundled_s = bundled(home, turns)
+def measure_shard_taking(broker: KafkaBroker, home: str) -> Iterator[BenchRow]:
+    turns = [encode(map(stored_record, range(start, start + TURN))).groups for start in range(0, RECORDS, TURN)]
+    bundled_s = measure_own_log(home, turns)
     fill_broker(broker, f"{CLUSTER}.state", 1, [encode_turn(turn, 0) for turn in turns], {"cleanup.policy": "compact"})
-    nothing_s = asyncio.run(taken_s(broker.address, "bench-nothing"))
-    ours_s = asyncio.run(taken_s(broker.address, CLUSTER)) - nothing_s
+    nothing_s = asyncio.run(measure_taking_s(broker.address, "bench-nothing"))
+    ours_s = asyncio.run(measure_taking_s(broker.address, CLUSTER)) - nothing_s
     case, peer = f"P4 taking a shard of {RECORDS:,} records", "from a log of one's own"
     yield at_most(1.1, case, ours_s, "s CPU", peer, bundled_s, bench=BENCH)
 
 
-def stored(number: int) -> OffsetStored:
+def stored_record(number: int) -> OffsetStored:
     group, partition = divmod(number % KEYS, 100)
     return OffsetStored(f"group-{group}", "orders", partition, StoredOffset(number, -1, "", loading.NOW_MS))
 
 
-def bundled(home: str, turns: list[list[tuple[bytes, bytes | None, int]]]) -> float:
+def measure_own_log(home: str, turns: list[list[tuple[bytes, bytes | None, int]]]) -> float:
     """Processor seconds."""
     broker = LogBroker(home, LogSettings.from_properties({"log.flush.interval.messages": str(MAX_LONG)}))
     try:
         log = BrokerGroupLog(broker, 1, 1 << 30)
         for turn in turns:
             log.append(0, turn, [], loading.NOW_MS)
-        return loading.cpu_s(lambda: check(replay(log, 0, Shard(Limits(), 0)).groups))
+        return loading.loading_cpu_s(lambda: check_positions(replay_shard(log, 0, Shard(Limits(), 0)).groups))
     finally:
         broker.close()
 
 
-def check(positions: int) -> None:
+def check_positions(positions: int) -> None:
     assert positions == KEYS, f"{positions} positions were taken; {KEYS} were written"
 
 
-async def taken_s(address: str, cluster: str) -> float:
+async def measure_taking_s(address: str, cluster: str) -> float:
     """Processor seconds of a node's start, its threads included."""
     began = time.process_time()
-    async with node_over(address, cluster, 1) as node:
+    async with run_node_over(address, cluster, 1) as node:
         taken = time.process_time() - began
         if cluster == CLUSTER:
-            check(node.engine.report(0).groups)
+            check_positions(node.engine.report(0).groups)
         return taken

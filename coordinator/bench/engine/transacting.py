@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.bench.engine.inside import BENCH
-from muster.coordinator.bench.engine.passing import proxy_of
-from muster.coordinator.bench.kafka.broker import Broker, fill_broker
-from muster.coordinator.bench.rows import Row, at_least
+from muster.coordinator.bench.engine.passing import run_proxy
+from muster.coordinator.bench.kafka.broker import KafkaBroker, fill_broker
+from muster.coordinator.bench.rows import BenchRow, at_least
 from muster.storage.records.batch import encode_turn
 
-TOPIC: Final = "transacted"
-ROUNDS: Final = 7
+TRANSACTION_TOPIC: Final = "transacted"
+TRANSACTION_ROUNDS: Final = 7
 EACH: Final = 60
 PATIENCE_S: Final = 60.0
 BACK_OFF_MS: Final = 1
@@ -28,12 +28,12 @@ Transact = Callable[[int], object]
 """A transaction that commits this position."""
 
 
-def measure(broker: Broker, home: str) -> Iterator[Row]:
-    fill_broker(broker, TOPIC, 1, [encode_turn([(b"k", b"v", 0)], 0)])
-    with proxy_of(broker, Path(home)) as proxy:
+def measure_transactions(broker: KafkaBroker, home: str) -> Iterator[BenchRow]:
+    fill_broker(broker, TRANSACTION_TOPIC, 1, [encode_turn([(b"k", b"v", 0)], 0)])
+    with run_proxy(broker, Path(home)) as proxy:
         found: dict[str, list[float]] = {proxy.address: [], broker.address: []}
-        transact = {address: transacting(address) for address in found}
-        for number in range(ROUNDS + 1):  # the first warms up
+        transact = {address: make_transact(address) for address in found}
+        for number in range(TRANSACTION_ROUNDS + 1):  # the first warms up
             for address in [*found] if number % 2 else [*reversed(found)]:
                 rate = rate_of(transact[address], number * EACH)
                 found[address] += [rate] if number else []
@@ -49,7 +49,7 @@ def rate_of(transact: Transact, first: int) -> float:
     return EACH / (time.perf_counter() - began)
 
 
-def transacting(address: str) -> Transact:
+def make_transact(address: str) -> Transact:
     """By a producer that is ready."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -61,8 +61,8 @@ def transacting(address: str) -> Transact:
 
     def transact(position: int) -> None:
         producer.begin_transaction()
-        producer.produce(TOPIC, b"v")
-        at = [TopicPartition(TOPIC, 0, position)]
+        producer.produce(TRANSACTION_TOPIC, b"v")
+        at = [TopicPartition(TRANSACTION_TOPIC, 0, position)]
         producer.send_offsets_to_transaction(at, consumer.consumer_group_metadata(), PATIENCE_S)
         producer.commit_transaction(PATIENCE_S)
 

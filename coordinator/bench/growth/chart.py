@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.bench.growth.cells import GRPC, KAFKA, PARTITIONS, Cell
-from muster.coordinator.bench.growth.course import Phase
+from muster.coordinator.bench.growth.cells import GRPC, KAFKA, PARTITIONS, GrowthCell
+from muster.coordinator.bench.growth.course import PhaseCost
 
-Phases: TypeAlias = Mapping[str, Phase]
+Phases: TypeAlias = Mapping[str, PhaseCost]
 COLOURS: Final = {KAFKA: "#1f77b4", GRPC: "#c44e52"}
 STROKES: Final = {1: ("-", "o"), 100: ("--", "s"), 10_000: (":", "D")}
 """By groups."""
@@ -16,7 +16,7 @@ PAPER: Final = "#ffffff"
 """Opaque, so that it reads the same on a dark page."""
 
 
-class Panel(NamedTuple):
+class GrowthPanel(NamedTuple):
     title: str
     phase: str
     value: Callable[[Phases], float]
@@ -27,14 +27,14 @@ def added_mb(phases: Phases) -> float:
 
 
 PANELS: Final = (
-    Panel("all join: s of processor", "join", lambda phases: phases["join"].cpu_s),
-    Panel("all rebalance: s of processor", "rebalance", lambda phases: phases["rebalance"].cpu_s),
-    Panel("memory added: MB", "rebalance", added_mb),
-    Panel("restart: s until known again", "restart", lambda phases: phases["restart"].wall_s),
+    GrowthPanel("all join: s of processor", "join", lambda phases: phases["join"].cpu_s),
+    GrowthPanel("all rebalance: s of processor", "rebalance", lambda phases: phases["rebalance"].cpu_s),
+    GrowthPanel("memory added: MB", "rebalance", added_mb),
+    GrowthPanel("restart: s until known again", "restart", lambda phases: phases["restart"].wall_s),
 )
 
 
-class Line(NamedTuple):
+class GrowthLine(NamedTuple):
     """Cells that differ in one number, and that number of each."""
 
     door: str
@@ -42,27 +42,28 @@ class Line(NamedTuple):
     points: list[tuple[int, Phases]]
 
 
-def by_members(found: Mapping[Cell, Phases]) -> list[Line]:
+def lines_by_members(found: Mapping[GrowthCell, Phases]) -> list[GrowthLine]:
     """Only those of as many partitions as all have where members grow."""
-    return lines({c: p for c, p in found.items() if c.partitions == PARTITIONS}, lambda cell: cell.members)
+    return growth_lines({c: p for c, p in found.items() if c.partitions == PARTITIONS}, lambda cell: cell.members)
 
 
-def by_partitions(found: Mapping[Cell, Phases]) -> list[Line]:
+def lines_by_partitions(found: Mapping[GrowthCell, Phases]) -> list[GrowthLine]:
     grown = {(cell.door, cell.members, cell.groups) for cell in found if cell.partitions != PARTITIONS}
     alike = {c: p for c, p in found.items() if (c.door, c.members, c.groups) in grown}
-    return lines(alike, lambda cell: cell.partitions)
+    return growth_lines(alike, lambda cell: cell.partitions)
 
 
-def lines(found: Mapping[Cell, Phases], along: Callable[[Cell], int]) -> list[Line]:
+def growth_lines(found: Mapping[GrowthCell, Phases], along: Callable[[GrowthCell], int]) -> list[GrowthLine]:
     kinds = dict.fromkeys((cell.door, cell.groups) for cell in found)
     return [
-        Line(door, groups, sorted(((along(c), p) for c, p in found.items() if (c.door, c.groups) == (door, groups)),
+        GrowthLine(door, groups, sorted(
+            ((along(c), p) for c, p in found.items() if (c.door, c.groups) == (door, groups)),
                                   key=lambda point: point[0]))
         for door, groups in kinds
     ]  # fmt: skip
 
 
-def draw(found: Mapping[Cell, Phases], path: Path) -> None:
+def draw_growth(found: Mapping[GrowthCell, Phases], path: Path) -> None:
     """Write the chart; the same figures give the same bytes of SVG."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -70,7 +71,9 @@ def draw(found: Mapping[Cell, Phases], path: Path) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "muster", "svg.fonttype": "none", "font.size": 10}):
         figure = Figure(figsize=(14, 7), layout="constrained", facecolor=PAPER)
         axes: Any = figure.subplots(2, len(PANELS))
-        for row, (along, drawn) in enumerate((("members", by_members(found)), ("partitions", by_partitions(found)))):
+        for row, (along, drawn) in enumerate(
+            (("members", lines_by_members(found)), ("partitions", lines_by_partitions(found)))
+        ):
             for axis, panel in zip(axes[row], PANELS, strict=True):
                 draw_panel(axis, panel, along, drawn)
         handles, labels = axes[0][0].get_legend_handles_labels()
@@ -78,7 +81,7 @@ def draw(found: Mapping[Cell, Phases], path: Path) -> None:
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def draw_panel(axis: Any, panel: Panel, along: str, drawn: Sequence[Line]) -> None:
+def draw_panel(axis: Any, panel: GrowthPanel, along: str, drawn: Sequence[GrowthLine]) -> None:
     for line in drawn:
         points = [(at, panel.value(phases)) for at, phases in line.points if panel.phase in phases]
         stroke, mark = STROKES.get(line.groups, ("-.", "x"))

@@ -5,12 +5,12 @@ import resource
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 
-from muster.coordinator.bench.growth.cells import GRPC, PARTITIONS, Cell
-from muster.coordinator.bench.growth.crowd import Crowd, healthy
-from muster.coordinator.bench.growth.doors import GrpcDoor, KafkaDoor
-from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, Stopwatch, node, pinned
-from muster.coordinator.bench.stall.stranger import Stranger
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.growth.cells import GRPC, PARTITIONS, GrowthCell
+from muster.coordinator.bench.growth.crowd import GrowthCrowd, check_healthy
+from muster.coordinator.bench.growth.doors import GrpcMemberCalls, KafkaMemberCalls
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
+from muster.coordinator.bench.stall.stranger import LargeRequestClient
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.bench.wire.records import kafka_address
 from muster.coordinator.errors import ErrorCode
 
@@ -37,7 +37,7 @@ SETTINGS: Final = {
 """Where the defaults refuse that so many wait at once, or are there, they are raised."""
 
 
-class Phase(NamedTuple):
+class PhaseCost(NamedTuple):
     """What one part of a cell took. Memory is the node's, when the phase was over."""
 
     name: str
@@ -48,7 +48,7 @@ class Phase(NamedTuple):
     """Heartbeats, where the phase is made of them; else 0."""
 
 
-def impossible(cell: Cell) -> str:
+def reason_impossible(cell: GrowthCell) -> str:
     """Why this machine cannot run the cell; "" where it can."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = cell.of_group + SPARE_FILES
@@ -60,22 +60,22 @@ def impossible(cell: Cell) -> str:
     return ""
 
 
-def run(cell: Cell, home: str) -> Iterator[Phase]:
+def run_cell(cell: GrowthCell, home: str) -> Iterator[PhaseCost]:
     """All phases, each as it is over. Raises BenchFailed for a bound that was reached, and says in which phase."""
     clock = Stopwatch()
-    crowds: list[Crowd] = []
+    crowds: list[GrowthCrowd] = []
     with pinned(LOAD_CORE), asyncio.Runner(loop_factory=loops()) as runner:
         watch = Stopwatch()
-        with node(home, SETTINGS) as server:
-            yield Phase("start", watch.read(), server.cpu_s(), mb(server), 0)
-            story = loaded(cell, server, clock, crowds)
-            while phase := runner.run(following(story)):
+        with run_node(home, SETTINGS) as server:
+            yield PhaseCost("start", watch.read(), server.cpu_s(), mb(server), 0)
+            story = load_cell(cell, server, clock, crowds)
+            while phase := runner.run(iterate_story(story)):
                 yield phase
             server.kill()
         watch = Stopwatch()
-        with node(home, SETTINGS) as server:
-            runner.run(bounded(lambda: known_again(cell, server, crowds[0]), "restart", server, clock))
-            yield Phase("restart", watch.read(), server.cpu_s(), mb(server), 0)
+        with run_node(home, SETTINGS) as server:
+            runner.run(run_bounded(lambda: wait_until_loaded(cell, server, crowds[0]), "restart", server, clock))
+            yield PhaseCost("restart", watch.read(), server.cpu_s(), mb(server), 0)
 
 
 def loops() -> Callable[[], asyncio.AbstractEventLoop]:
@@ -86,22 +86,24 @@ def loops() -> Callable[[], asyncio.AbstractEventLoop]:
     return uvloop.new_event_loop
 
 
-async def following(story: AsyncIterator[Phase]) -> Phase | None:
+async def iterate_story(story: AsyncIterator[PhaseCost]) -> PhaseCost | None:
     return await anext(story, None)
 
 
-async def loaded(cell: Cell, server: Server, clock: Stopwatch, crowds: list[Crowd]) -> AsyncIterator[Phase]:
+async def load_cell(
+    cell: GrowthCell, server: ServerProcess, clock: Stopwatch, crowds: list[GrowthCrowd]
+) -> AsyncIterator[PhaseCost]:
     """Topics, members, a rebalance of every group, heartbeats, peace."""
-    crowd = Crowd(cell, door(cell, server))
+    crowd = GrowthCrowd(cell, open_calls(cell, server))
     crowds.append(crowd)
     beats = BEATS[cell.door]
 
-    async def phase(name: str, work: Callable[[], Awaitable[None]], units: int = 0) -> Phase:
+    async def phase(name: str, work: Callable[[], Awaitable[None]], units: int = 0) -> PhaseCost:
         watch, before = Stopwatch(), server.cpu_s()
-        await bounded(work, name, server, clock)
-        return Phase(name, watch.read(), server.cpu_s() - before, mb(server), units)
+        await run_bounded(work, name, server, clock)
+        return PhaseCost(name, watch.read(), server.cpu_s() - before, mb(server), units)
 
-    yield await phase("topics", lambda: topics(cell, server))
+    yield await phase("topics", lambda: create_topics(cell, server))
     await crowd.door.open(crowd.ways)
     yield await phase("join", crowd.join)
     yield await phase("rebalance", crowd.rebalance)
@@ -110,7 +112,7 @@ async def loaded(cell: Cell, server: Server, clock: Stopwatch, crowds: list[Crow
     await crowd.door.close()
 
 
-async def bounded(work: Callable[[], Awaitable[None]], name: str, server: Server, clock: Stopwatch) -> None:
+async def run_bounded(work: Callable[[], Awaitable[None]], name: str, server: ServerProcess, clock: Stopwatch) -> None:
     """Raises BenchFailed where the cell's time or the node's memory came to its end."""
     working = asyncio.ensure_future(work())
     try:
@@ -127,28 +129,28 @@ async def bounded(work: Callable[[], Awaitable[None]], name: str, server: Server
         working.cancel()
 
 
-async def topics(cell: Cell, server: Server) -> None:
-    line = await Line.to(kafka_address(server))
-    stranger = Stranger(line)
+async def create_topics(cell: GrowthCell, server: ServerProcess) -> None:
+    line = await LoadConnection.to(kafka_address(server))
+    stranger = LargeRequestClient(line)
     for number, first in enumerate(range(0, cell.partitions, PARTITIONS)):
         await stranger.create(f"growth-{number}", min(PARTITIONS, cell.partitions - first))()
     stranger.look()
     line.close()
 
 
-async def known_again(cell: Cell, server: Server, crowd: Crowd) -> None:
+async def wait_until_loaded(cell: GrowthCell, server: ServerProcess, crowd: GrowthCrowd) -> None:
     """The last member of the last group is known, in its generation: its shard has been read."""
-    way = door(cell, server)
+    way = open_calls(cell, server)
     await way.open(1)
     seat = crowd.groups[-1].seats[-1]
     seat.way = 0
-    healthy("Heartbeat after a restart", await way.beat(seat), ErrorCode.NONE)
+    check_healthy("Heartbeat after a restart", await way.beat(seat), ErrorCode.NONE)
     await way.close()
 
 
-def door(cell: Cell, server: Server) -> KafkaDoor | GrpcDoor:
-    return GrpcDoor(server.address) if cell.door == GRPC else KafkaDoor(kafka_address(server))
+def open_calls(cell: GrowthCell, server: ServerProcess) -> KafkaMemberCalls | GrpcMemberCalls:
+    return GrpcMemberCalls(server.address) if cell.door == GRPC else KafkaMemberCalls(kafka_address(server))
 
 
-def mb(server: Server) -> float:
+def mb(server: ServerProcess) -> float:
     return server.resident_bytes() / (1 << 20)

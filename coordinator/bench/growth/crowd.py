@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.bench.growth.cells import Cell, share
+from muster.coordinator.bench.growth.cells import GrowthCell, slice_of_group
 from muster.coordinator.bench.processes import BenchFailed
 from muster.coordinator.errors import ErrorCode
 
@@ -19,7 +19,7 @@ SESSION_MS, REBALANCE_MS = 1_200_000, 600_000
 
 
 @dataclass(slots=True)
-class Seat:
+class GrowthMember:
     """One member, and by which of the connections it speaks."""
 
     group_id: str
@@ -29,7 +29,7 @@ class Seat:
     generation: int = -1
 
 
-class Joined(NamedTuple):
+class GrowthJoinAnswer(NamedTuple):
     """What a JoinGroup was answered with; of who follows `members` is empty."""
 
     code: ErrorCode
@@ -39,55 +39,57 @@ class Joined(NamedTuple):
     members: Sequence[str]
 
 
-class Door(Protocol):
+class MemberCalls(Protocol):
     """The three requests of a classic member, by one door."""
 
     async def open(self, ways: int) -> None:
         """So many connections, or what stands for them."""
 
-    async def join(self, seat: Seat) -> Joined: ...
+    async def join(self, seat: GrowthMember) -> GrowthJoinAnswer: ...
 
-    async def sync(self, seat: Seat, joined: Joined, shares: Mapping[str, bytes]) -> ErrorCode: ...
+    async def sync(self, seat: GrowthMember, joined: GrowthJoinAnswer, shares: Mapping[str, bytes]) -> ErrorCode: ...
 
-    async def beat(self, seat: Seat) -> ErrorCode: ...
+    async def beat(self, seat: GrowthMember) -> ErrorCode: ...
 
     async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
-class Group:
+class GrowthGroup:
     """Its members; `turned` is how often its leader has moved everything on."""
 
     number: int
-    seats: list[Seat]
+    seats: list[GrowthMember]
     turned: int = 0
 
 
 @dataclass(slots=True)
-class Crowd:
+class GrowthCrowd:
     """All members of a cell. Raises BenchFailed for an answer that no healthy group gives."""
 
-    cell: Cell
-    door: Door
-    groups: list[Group] = field(default_factory=list)
+    cell: GrowthCell
+    door: MemberCalls
+    groups: list[GrowthGroup] = field(default_factory=list)
     ways: int = 0
 
     def __post_init__(self) -> None:
         self.ways = min(self.cell.members, max(AT_ONCE, self.cell.of_group))
         way = 0
         for number in range(self.cell.groups):
-            said = encode_subscription(Subscription(3, tuple(share(self.cell, number).topics(self.cell.partitions))))
+            said = encode_subscription(
+                Subscription(3, tuple(slice_of_group(self.cell, number).topics(self.cell.partitions)))
+            )
             seats = []
             for _ in range(self.cell.of_group):
-                seats.append(Seat(f"growth-{number}", said, way % self.ways))
+                seats.append(GrowthMember(f"growth-{number}", said, way % self.ways))
                 way += 1
-            self.groups.append(Group(number, seats))
+            self.groups.append(GrowthGroup(number, seats))
 
     @property
-    def seats(self) -> list[Seat]:
+    def seats(self) -> list[GrowthMember]:
         return [seat for group in self.groups for seat in group.seats]
 
-    def waves(self) -> Iterator[list[Group]]:
+    def waves(self) -> Iterator[list[GrowthGroup]]:
         """Groups that fit onto the connections together: a parked request holds up what comes behind it on its own."""
         fitting = max(1, self.ways // self.cell.of_group)
         for first in range(0, len(self.groups), fitting):
@@ -112,45 +114,45 @@ class Crowd:
         async def beat_on() -> None:
             for number in left:
                 code = await self.door.beat(seats[number % len(seats)])
-                healthy("Heartbeat", code, ErrorCode.NONE)
+                check_healthy("Heartbeat", code, ErrorCode.NONE)
 
         await asyncio.gather(*(beat_on() for _ in range(BEATING)))
 
-    async def _enter(self, group: Group, seat: Seat) -> None:
+    async def _enter(self, group: GrowthGroup, seat: GrowthMember) -> None:
         while True:
             joined = await self.door.join(seat)
             seat.member_id = joined.member_id or seat.member_id
             if joined.code in AGAIN:
                 continue
-            healthy("JoinGroup", joined.code, ErrorCode.NONE)
+            check_healthy("JoinGroup", joined.code, ErrorCode.NONE)
             code = await self.door.sync(seat, joined, self._dealt(group, joined))
             if code in AGAIN:
                 continue
-            healthy("SyncGroup", code, ErrorCode.NONE)
+            check_healthy("SyncGroup", code, ErrorCode.NONE)
             seat.generation = joined.generation
             if seat.member_id == joined.leader:
                 group.seats.remove(seat)
                 group.seats.insert(0, seat)
             return
 
-    async def _called_back(self, group: Group) -> None:
+    async def _called_back(self, group: GrowthGroup) -> None:
         leader, *others = group.seats
         leading = asyncio.create_task(self._enter(group, leader))
         await asyncio.sleep(0)  # It asks before anybody else beats.
         await asyncio.gather(leading, *(self._follow(group, seat) for seat in others))
 
-    async def _follow(self, group: Group, seat: Seat) -> None:
+    async def _follow(self, group: GrowthGroup, seat: GrowthMember) -> None:
         while (code := await self.door.beat(seat)) != ErrorCode.REBALANCE_IN_PROGRESS:
-            healthy("Heartbeat", code, ErrorCode.NONE)
+            check_healthy("Heartbeat", code, ErrorCode.NONE)
         await self._enter(group, seat)
 
-    def _dealt(self, group: Group, joined: Joined) -> dict[str, bytes]:
+    def _dealt(self, group: GrowthGroup, joined: GrowthJoinAnswer) -> dict[str, bytes]:
         if joined.leader != joined.member_id:
             return {}
-        pieces = share(self.cell, group.number).pieces(len(joined.members), group.turned, self.cell.partitions)
+        pieces = slice_of_group(self.cell, group.number).pieces(len(joined.members), group.turned, self.cell.partitions)
         return {who: encode_assignment(piece) for who, piece in zip(joined.members, pieces, strict=True)}
 
 
-def healthy(what: str, code: ErrorCode, expected: ErrorCode) -> None:
+def check_healthy(what: str, code: ErrorCode, expected: ErrorCode) -> None:
     if code is not expected:
         raise BenchFailed(f"{what} was answered {code.name}; no healthy group does that")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 import grpc
 from google.protobuf.message import Message
 
-from muster.coordinator.bench.growth.crowd import REBALANCE_MS, SESSION_MS, Joined, Seat
-from muster.coordinator.bench.members import Response, Wire
+from muster.coordinator.bench.growth.crowd import REBALANCE_MS, SESSION_MS, GrowthJoinAnswer, GrowthMember
+from muster.coordinator.bench.members import GrpcConnection, Response
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.bench.wire.members import (
     BEAT,
     JOIN,
@@ -29,28 +29,30 @@ CALLS_EACH = 100
 longer."""
 
 
-class KafkaDoor:
+class KafkaMemberCalls:
     """A connection for each member that is on its way: a JoinGroup that waits holds up all that comes behind it."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._lines: list[Line] = []
+        self._lines: list[LoadConnection] = []
 
     async def open(self, ways: int) -> None:
         while missing := ways - len(self._lines):
-            self._lines += await asyncio.gather(*(Line.to(self._address) for _ in range(min(missing, CONNECTING))))
+            self._lines += await asyncio.gather(
+                *(LoadConnection.to(self._address) for _ in range(min(missing, CONNECTING)))
+            )
 
-    async def join(self, seat: Seat) -> Joined:
+    async def join(self, seat: GrowthMember) -> GrowthJoinAnswer:
         request = join_request(seat.group_id, seat.member_id, seat.subscription, SESSION_MS, REBALANCE_MS)
         told = await self._lines[seat.way].ask("JoinGroup", JOIN, request)
         members = [each.member_id for each in told.members]
-        return Joined(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
+        return GrowthJoinAnswer(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
 
-    async def sync(self, seat: Seat, joined: Joined, shares: Mapping[str, bytes]) -> ErrorCode:
+    async def sync(self, seat: GrowthMember, joined: GrowthJoinAnswer, shares: Mapping[str, bytes]) -> ErrorCode:
         request = sync_request(seat.group_id, seat.member_id, joined.generation, shares)
         return ErrorCode((await self._lines[seat.way].ask("SyncGroup", SYNC, request)).error_code)
 
-    async def beat(self, seat: Seat) -> ErrorCode:
+    async def beat(self, seat: GrowthMember) -> ErrorCode:
         request = heartbeat_request(seat.group_id, seat.member_id, seat.generation)
         return ErrorCode((await self._lines[seat.way].ask("Heartbeat", BEAT, request)).error_code)
 
@@ -59,17 +61,17 @@ class KafkaDoor:
             line.close()
 
 
-class GrpcDoor:
+class GrpcMemberCalls:
     """Calls of many members share a connection."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._wires: list[Wire] = []
+        self._wires: list[GrpcConnection] = []
 
     async def open(self, ways: int) -> None:
-        self._wires = [Wire(self._address) for _ in range(-(-ways // CALLS_EACH))]
+        self._wires = [GrpcConnection(self._address) for _ in range(-(-ways // CALLS_EACH))]
 
-    async def join(self, seat: Seat) -> Joined:
+    async def join(self, seat: GrowthMember) -> GrowthJoinAnswer:
         request = pb.JoinGroupRequest(
             group_id=seat.group_id,
             member_id=seat.member_id,
@@ -81,16 +83,16 @@ class GrpcDoor:
         )
         told = await self._ask(seat, "JoinGroup", request, pb.JoinGroupResponse)
         members = [each.member_id for each in told.members]
-        return Joined(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
+        return GrowthJoinAnswer(ErrorCode(told.error_code), told.member_id, told.generation_id, told.leader, members)
 
-    async def sync(self, seat: Seat, joined: Joined, shares: Mapping[str, bytes]) -> ErrorCode:
+    async def sync(self, seat: GrowthMember, joined: GrowthJoinAnswer, shares: Mapping[str, bytes]) -> ErrorCode:
         request = pb.SyncGroupRequest(group_id=seat.group_id, generation_id=joined.generation, member_id=seat.member_id)
         request.assignments.extend(
             pb.SyncGroupAssignment(member_id=who, assignment=blob) for who, blob in shares.items()
         )
         return ErrorCode((await self._ask(seat, "SyncGroup", request, pb.SyncGroupResponse)).error_code)
 
-    async def beat(self, seat: Seat) -> ErrorCode:
+    async def beat(self, seat: GrowthMember) -> ErrorCode:
         request = pb.HeartbeatRequest(group_id=seat.group_id, member_id=seat.member_id, generation_id=seat.generation)
         return ErrorCode((await self._ask(seat, "Heartbeat", request, pb.HeartbeatResponse)).error_code)
 
@@ -98,7 +100,7 @@ class GrpcDoor:
         for wire in self._wires:
             await wire.close()
 
-    async def _ask(self, seat: Seat, method: str, request: Message, answer: type[Response]) -> Response:
+    async def _ask(self, seat: GrowthMember, method: str, request: Message, answer: type[Response]) -> Response:
         try:
             return await self._wires[seat.way % len(self._wires)].call(method, request, answer)
         except grpc.aio.AioRpcError as error:

@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from muster.coordinator.bench.growth.cells import Cell
-from muster.coordinator.bench.growth.chart import added_mb, draw
-from muster.coordinator.bench.growth.course import IDLE_S, Phase
+from muster.coordinator.bench.growth.cells import GrowthCell
+from muster.coordinator.bench.growth.chart import added_mb, draw_growth
+from muster.coordinator.bench.growth.course import IDLE_S, PhaseCost
 from muster.coordinator.bench.growth.suite import cells_of
-from muster.coordinator.bench.report.tables import digits, put, table
+from muster.coordinator.bench.report.tables import digits, table, write_tables
 
 PAGE, CHART = Path("docs/growth.md"), Path("docs/growth.svg")
 CELLS, BENDS = "growth cells", "growth bends"
@@ -24,11 +24,11 @@ HEAD: Final = (
 NOT_KNOWN: Final = ""
 
 
-def cell_row(cell: Cell, about: Mapping[str, Any]) -> tuple[str, ...]:
+def cell_row(cell: GrowthCell, about: Mapping[str, Any]) -> tuple[str, ...]:
     """Where a cell ended early, the phases it did not come to are empty."""
 
     def each(name: str) -> str:
-        phase: Phase | None = about.get(name)
+        phase: PhaseCost | None = about.get(name)
         return f"{digits(phase.cpu_s)} / {digits(phase.wall_s)} s" if phase else NOT_KNOWN
 
     beats, idle = about.get("heartbeats"), about.get("idle")
@@ -45,7 +45,7 @@ def cell_row(cell: Cell, about: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def cells_table(found: Mapping[Cell, Mapping[str, Any]]) -> str:
+def cells_table(found: Mapping[GrowthCell, Mapping[str, Any]]) -> str:
     order = sorted(found, key=lambda cell: (cell.door, cell.partitions, cell.members, cell.groups))
     text = table(HEAD, [cell_row(cell, found[cell]) for cell in order])
     ends = [f"- {cell.label}: {found[cell]['why']}" for cell in order if "why" in found[cell]]
@@ -73,8 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = cells_of(rows)
     tables = {CELLS: cells_table(found), BENDS: bends_table(rows)}
     if told.write:
-        put(PAGE, tables)
-        draw(found, CHART)
+        write_tables(PAGE, tables)
+        draw_growth(found, CHART)
     else:
         print("\n\n".join(tables.values()))
 

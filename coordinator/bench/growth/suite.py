@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from muster.coordinator.bench.growth import course
-from muster.coordinator.bench.growth.cells import Cell, grid, quick, smaller
-from muster.coordinator.bench.growth.course import Phase
+from muster.coordinator.bench.growth.cells import GrowthCell, all_cells, next_smaller_cell, small_cells
+from muster.coordinator.bench.growth.course import PhaseCost
 from muster.coordinator.bench.processes import BenchFailed, Stopwatch
 
 BENCH: Final = "growth"
@@ -24,92 +24,94 @@ MEMORY: Final = {"rebalance": "memory after it", "restart": "memory after a rest
 """Behind which phases it is told, and how."""
 
 Rows = Iterator[dict[str, Any]]
-Found = dict[Cell, dict[str, Phase]]
+Found = dict[GrowthCell, dict[str, PhaseCost]]
 
 
 def run(only: str = "", *, small: bool = False) -> Rows:
     """Measure the cells of whose cases one contains `only`, and tell those cases."""
-    cells = [cell for cell in (quick() if small else grid()) if any(only in case for case in cases(cell))]
+    cells = [
+        cell for cell in (small_cells() if small else all_cells()) if any(only in case for case in cell_cases(cell))
+    ]
     clock, found = Stopwatch(), Found()
     for cell in cells:
-        for row in measured(cell, clock, found):
+        for row in measure_cell(cell, clock, found):
             if only in row["case"]:
                 yield row
 
 
-def cases(cell: Cell) -> list[str]:
+def cell_cases(cell: GrowthCell) -> list[str]:
     return [f"{cell.label}: {what}" for what in (*course.PHASES, *MEMORY.values())]
 
 
-def measured(cell: Cell, clock: Stopwatch, found: Found) -> Rows:
-    why = course.impossible(cell)
+def measure_cell(cell: GrowthCell, clock: Stopwatch, found: Found) -> Rows:
+    why = course.reason_impossible(cell)
     if clock.read() > SUITE_S - course.CELL_S / 3:
         why = f"{clock.read():.0f} of {SUITE_S:.0f} s were over"
     if why:
-        yield told(cell, "left out", 0.0, "", why, None, ok=True)
+        yield growth_row(cell, "left out", 0.0, "", why, None, ok=True)
         return
     phases = found[cell] = {}
-    home = tempfile.mkdtemp(prefix="muster-bench-", dir=folder())
+    home = tempfile.mkdtemp(prefix="muster-bench-", dir=data_folder())
     try:
-        for phase in course.run(cell, home):
+        for phase in course.run_cell(cell, home):
             phases[phase.name] = phase
-            yield from rows(cell, phase, found)
+            yield from phase_rows(cell, phase, found)
     except (BenchFailed, OSError) as failure:
-        yield told(cell, "stopped", 0.0, "", str(failure) or "an answer took too long", None, ok=False)
+        yield growth_row(cell, "stopped", 0.0, "", str(failure) or "an answer took too long", None, ok=False)
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def folder() -> str | None:
+def data_folder() -> str | None:
     """Where the data are: in memory where there is room for them. A disk takes minutes to remove 300,000 files."""
     there = IN_MEMORY.is_dir() and shutil.disk_usage(IN_MEMORY).free > ROOM
     return str(IN_MEMORY) if there else None
 
 
-def rows(cell: Cell, phase: Phase, found: Found) -> Rows:
+def phase_rows(cell: GrowthCell, phase: PhaseCost, found: Found) -> Rows:
     """Processor time of the phase, and what its members added to the node's memory."""
-    yield judged(cell, phase, phase.name, "s CPU", cost, SLACK_S, found)
+    yield compare_with_smaller(cell, phase, phase.name, "s CPU", phase_cost, SLACK_S, found)
     if phase.name in MEMORY:
-        yield judged(cell, phase, MEMORY[phase.name], "MB", added_mb, SLACK_MB, found)
+        yield compare_with_smaller(cell, phase, MEMORY[phase.name], "MB", added_mb, SLACK_MB, found)
 
 
-def cost(phases: dict[str, Phase], name: str) -> float:
+def phase_cost(phases: dict[str, PhaseCost], name: str) -> float:
     return phases[name].cpu_s
 
 
-def added_mb(phases: dict[str, Phase], name: str) -> float:
+def added_mb(phases: dict[str, PhaseCost], name: str) -> float:
     return phases[name].resident_mb - phases["start"].resident_mb
 
 
-def judged(
-    cell: Cell,
-    phase: Phase,
+def compare_with_smaller(
+    cell: GrowthCell,
+    phase: PhaseCost,
     what: str,
     unit: str,
-    value: Callable[[dict[str, Phase], str], float],
+    value: Callable[[dict[str, PhaseCost], str], float],
     slack: float,
     found: Found,
 ) -> dict[str, Any]:
     """A cell's figure against that of the smaller one, times as much as it is larger."""
     mine = value(found[cell], phase.name)
-    other = smaller(cell, [each for each in found if phase.name in found[each]])
+    other = next_smaller_cell(cell, [each for each in found if phase.name in found[each]])
     if other is None or phase.name == "start":
-        return told(cell, what, mine, unit, "", phase, ok=True)
+        return growth_row(cell, what, mine, unit, "", phase, ok=True)
     peer, factor = other
     grown = 1.0 if phase.units else factor  # As many heartbeats in every cell, and one is to cost the same.
     expected = max(value(found[peer], phase.name) * grown, slack)
     ratio = expected / mine if mine > slack else max(1.0, expected / max(mine, 1e-9))
     by = f"{grown:g} times " if grown > 1 else ""
-    return told(cell, what, mine, unit, by + peer.label, phase, expected, ratio, ok=ratio >= GOAL)
+    return growth_row(cell, what, mine, unit, by + peer.label, phase, expected, ratio, ok=ratio >= GOAL)
 
 
-def told(
-    cell: Cell,
+def growth_row(
+    cell: GrowthCell,
     what: str,
     value: float,
     unit: str,
     peer: str,
-    phase: Phase | None,
+    phase: PhaseCost | None,
     peer_value: float = 0.0,
     ratio: float = 1.0,
     *,
@@ -131,13 +133,13 @@ def told(
     }
 
 
-def cells_of(rows: Sequence[dict[str, Any]]) -> "dict[Cell, dict[str, Any]]":
+def cells_of(rows: Sequence[dict[str, Any]]) -> "dict[GrowthCell, dict[str, Any]]":
     """What rows tell of each cell: phases by name, and under "why" why there are no more."""
-    found: dict[Cell, dict[str, Any]] = {}
+    found: dict[GrowthCell, dict[str, Any]] = {}
     for row in rows:
-        about = found.setdefault(Cell(**row["cell"]), {})
+        about = found.setdefault(GrowthCell(**row["cell"]), {})
         if row["phase"]:
-            about[row["phase"]["name"]] = Phase(**row["phase"])
+            about[row["phase"]["name"]] = PhaseCost(**row["phase"])
         else:
             about["why"] = row["peer"]
     return found

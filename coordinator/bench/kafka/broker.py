@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.bench.kafka.maven import jars
+from muster.coordinator.bench.kafka.maven import find_jars
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.spark.times import tree_s
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.spark.times import process_tree_cpu_s
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.java import find_java
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -43,7 +43,7 @@ group.initial.rebalance.delay.ms={delay_ms}
 """
 
 
-class Broker:
+class KafkaBroker:
     """A broker that answers at `address`."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", address: str) -> None:
@@ -52,7 +52,7 @@ class Broker:
 
     def cpu_s(self) -> float:
         """Processor seconds used so far."""
-        return tree_s(self._process.pid)
+        return process_tree_cpu_s(self._process.pid)
 
     @property
     def pid(self) -> int:
@@ -64,7 +64,7 @@ class Broker:
 
 
 @contextlib.contextmanager
-def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Iterator[Broker]:
+def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Iterator[KafkaBroker]:
     """From the jars of `classpath`, or from Maven's. The first of a group waits `delay_ms` for others.
 
     Raises NotFetched, JavaNotFound, and BenchFailed for a broker that does not answer.
@@ -74,16 +74,16 @@ def running_broker(home: str, classpath: str = "", delay_ms: int = 3_000) -> Ite
     port, controller = free_ports(2)
     settings = place / "server.properties"
     settings.write_text(PROPERTIES.format(port=port, controller=controller, home=place, delay_ms=delay_ms))
-    classpath = classpath or os.pathsep.join(map(str, jars(KAFKA)))
+    classpath = classpath or os.pathsep.join(map(str, find_jars(KAFKA)))
     java = [str(find_java().executable), HEAP, "-cp", classpath]
     formatting = [*java, "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", str(settings)]
     with (place / "broker.log").open("wb") as log:
         if subprocess.run(formatting, stdout=log, stderr=log, timeout=FORMAT_S, check=False).returncode:
             raise BenchFailed(f"Kafka's broker cannot be set up: {last_words(place / 'broker.log')}")
         process = subprocess.Popen([*java, "kafka.Kafka", str(settings)], stdout=log, stderr=log)
-    broker = Broker(process, f"127.0.0.1:{port}")
+    broker = KafkaBroker(process, f"127.0.0.1:{port}")
     try:
-        asyncio.run(answered(broker))
+        asyncio.run(wait_for_answer(broker))
         yield broker
     finally:
         process.terminate()
@@ -99,11 +99,11 @@ def last_words(log: Path) -> str:
     return next((line for line in reversed(lines) if line.strip()), "it said nothing")[:SAID_CHARS]
 
 
-async def answered(broker: Broker) -> None:
+async def wait_for_answer(broker: KafkaBroker) -> None:
     deadline = time.monotonic() + START_S
     while not broker.ended and time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            (await Line.to(broker.address)).close()
+            (await LoadConnection.to(broker.address)).close()
             return
         await asyncio.sleep(LOOK_AGAIN_S)
     raise BenchFailed(f"Kafka's broker did not answer at {broker.address} within {START_S:.0f} s")
@@ -118,12 +118,12 @@ def free_ports(count: int) -> list[int]:
 
 
 def fill_broker(
-    broker: Broker, topic: str, partitions: int, batches: Sequence[bytes], configs: Mapping[str, str] | None = None
+    broker: KafkaBroker, topic: str, partitions: int, batches: Sequence[bytes], configs: Mapping[str, str] | None = None
 ) -> None:
     """Make a topic and give each of its partitions these record batches as they are."""
 
     async def story() -> None:
-        line = await Line.to(broker.address)
+        line = await LoadConnection.to(broker.address)
         try:
             config = struct("CreateTopicsRequest.topics.configs")
             wanted = struct("CreateTopicsRequest.topics")(
@@ -133,29 +133,29 @@ def fill_broker(
                 configs=[config(name=name, value=value) for name, value in (configs or {}).items()],
             )
             request = struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000)
-            check((await line.ask("CreateTopics", 4, request)).topics[0].error_code, f"making the topic {topic}")
+            check_code((await line.ask("CreateTopics", 4, request)).topics[0].error_code, f"making the topic {topic}")
             for partition in range(partitions):
                 await has_leader(line, topic, partition, batches[0])
                 for start in range(1, len(batches), AT_ONCE):
-                    sent = [produced(line, topic, partition, batch) for batch in batches[start : start + AT_ONCE]]
+                    sent = [produce_batch(line, topic, partition, batch) for batch in batches[start : start + AT_ONCE]]
                     for code in await asyncio.gather(*sent):
-                        check(code, f"filling {topic}")
+                        check_code(code, f"filling {topic}")
         finally:
             line.close()
 
     asyncio.run(story())
 
 
-async def has_leader(line: Line, topic: str, partition: int, first: bytes) -> None:
+async def has_leader(line: LoadConnection, topic: str, partition: int, first: bytes) -> None:
     """A topic that was just made has none for a moment: its first batch is tried until there is one."""
     for _ in range(LEADER_TRIES):
-        if not (code := await produced(line, topic, partition, first)):
+        if not (code := await produce_batch(line, topic, partition, first)):
             return
         await asyncio.sleep(LOOK_AGAIN_S)
-    check(code, f"filling {topic}")
+    check_code(code, f"filling {topic}")
 
 
-async def produced(line: Line, topic: str, partition: int, batch: bytes, acks: int = 1) -> int:
+async def produce_batch(line: LoadConnection, topic: str, partition: int, batch: bytes, acks: int = 1) -> int:
     """The error code of one batch; its requests go out in the order in which this is called."""
     data = struct("ProduceRequest.topic_data.partition_data")(index=partition, records=batch)
     told = struct("ProduceRequest.topic_data")(name=topic, partition_data=[data])
@@ -164,6 +164,6 @@ async def produced(line: Line, topic: str, partition: int, batch: bytes, acks: i
     return int(answer.responses[0].partition_responses[0].error_code)
 
 
-def check(code: Any, doing: str) -> None:
+def check_code(code: Any, doing: str) -> None:
     if code:
         raise BenchFailed(f"{doing}: Kafka's broker said error {code}")

@@ -17,21 +17,21 @@ DEPENDENCY = "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><versi
 SAID_CHARS = 300
 
 
-class NotFetched(Exception):
+class JarsUnavailable(Exception):
     """Jars that cannot be had here; the text says why."""
 
 
-def jars(*coordinates: str) -> list[Path]:
+def find_jars(*coordinates: str) -> list[Path]:
     """The jars of `GROUP:ARTIFACT:VERSION` and all they need. Raises NotFetched."""
     folder = cache_folder() / "jars" / "+".join(name.replace(":", "_") for name in coordinates)
     if not folder.exists():
-        fetch(coordinates, folder)
+        fetch_jars(coordinates, folder)
     return sorted(folder.glob("*.jar"))
 
 
-def fetch(coordinates: Sequence[str], folder: Path) -> None:
+def fetch_jars(coordinates: Sequence[str], folder: Path) -> None:
     if (mvn := shutil.which("mvn")) is None:
-        raise NotFetched(f"mvn is not on the PATH, and {', '.join(coordinates)} was not fetched before")
+        raise JarsUnavailable(f"mvn is not on the PATH, and {', '.join(coordinates)} was not fetched before")
     coming = folder.with_name(f"{folder.name}.{os.getpid()}")
     coming.mkdir(parents=True)
     try:
@@ -41,10 +41,10 @@ def fetch(coordinates: Sequence[str], folder: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_S, check=False)
         if done.returncode:
             said = " ".join((done.stdout + done.stderr).split())[:SAID_CHARS]
-            raise NotFetched(f"Maven has no {', '.join(coordinates)}: {said}")
+            raise JarsUnavailable(f"Maven has no {', '.join(coordinates)}: {said}")
         coming.rename(folder)
     except subprocess.TimeoutExpired:
-        raise NotFetched(f"Maven did not fetch {', '.join(coordinates)} within {FETCH_S} s") from None
+        raise JarsUnavailable(f"Maven did not fetch {', '.join(coordinates)} within {FETCH_S} s") from None
     finally:
         shutil.rmtree(coming, ignore_errors=True)
 

@@ -11,7 +11,7 @@ from muster.coordinator.bench.processes import BenchFailed
 
 
 @dataclass(frozen=True, slots=True)
-class Rival:
+class PeerBroker:
     """A broker that answers at `address`, and the process whose time counts."""
 
     address: str
@@ -19,13 +19,13 @@ class Rival:
 
 
 @contextlib.contextmanager
-def rival(place: str, home: str, delay_ms: int) -> Iterator[Rival]:
+def find_peer_broker(place: str, home: str, delay_ms: int) -> Iterator[PeerBroker]:
     """Raises BenchFailed for a place that holds no broker, with what was expected there."""
     if ":" in place and not Path(place).exists():
-        yield Rival(place, listening_pid(place))
+        yield PeerBroker(place, listening_pid(place))
         return
     with running_broker(home, classpath(place), delay_ms) as broker:
-        yield Rival(broker.address, broker.pid)
+        yield PeerBroker(broker.address, broker.pid)
 
 
 def classpath(folder: str) -> str:

@@ -12,17 +12,24 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.bench.observed.metrics import MEMBERS, SETTINGS, Load, beats, interleaved, row
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
-from muster.coordinator.bench.rows import Row
-from muster.coordinator.bench.wire.line import Line
-from muster.coordinator.bench.wire.members import WireMember
+from muster.coordinator.bench.observed.metrics import (
+    COMPARED_MEMBERS,
+    COMPARED_SETTINGS,
+    Load,
+    comparison_row,
+    interleave_servers,
+    send_steady_heartbeats,
+)
+from muster.coordinator.bench.processes import LOAD_CORE, ServerProcess, Stopwatch, pinned, run_node
+from muster.coordinator.bench.rows import BenchRow
+from muster.coordinator.bench.wire.line import LoadConnection
+from muster.coordinator.bench.wire.members import KafkaMember
 from muster.coordinator.bench.wire.records import kafka_address
 
 NO_GOAL: Final = 0.0
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
+def measure_tls_cost(name: str, home: str) -> Iterator[BenchRow]:
     certificates = Path(home) / "certificates"
     made = [sys.executable, "-m", "muster.coordinator.cli", "certs", "init", str(certificates), "--hosts", "127.0.0.1"]
     subprocess.run(made, check=True, stdout=subprocess.DEVNULL)
@@ -31,20 +38,25 @@ def measure(name: str, home: str) -> Iterator[Row]:
         "listener.name.kafka.ssl.keystore.location": str(certificates / "server.pem"),
     }
     plain, over_tls = str(Path(home) / "plain"), str(Path(home) / "encrypted")
-    with pinned(LOAD_CORE), node(plain, SETTINGS) as off, node(over_tls, SETTINGS | encrypted) as on:
-        costs = asyncio.run(interleaved((off, on), partial(of_server, on, certificates / "ca.pem")))
-        yield row(f"{name}: a heartbeat by Kafka's door", costs, "plaintext", NO_GOAL)
+    with (
+        pinned(LOAD_CORE),
+        run_node(plain, COMPARED_SETTINGS) as off,
+        run_node(over_tls, COMPARED_SETTINGS | encrypted) as on,
+    ):
+        costs = asyncio.run(interleave_servers((off, on), partial(make_tls_load, on, certificates / "ca.pem")))
+        yield comparison_row(f"{name}: a heartbeat by Kafka's door", costs, "plaintext", NO_GOAL)
 
 
-async def of_server(encrypted: Server, authority: Path, server: Server) -> Load:
+async def make_tls_load(encrypted: ServerProcess, authority: Path, server: ServerProcess) -> Load:
     context = ssl.create_default_context(cafile=authority) if server is encrypted else None
     members = [
-        WireMember(await Line.to(kafka_address(server), context), f"kafka-{number}") for number in range(MEMBERS)
+        KafkaMember(await LoadConnection.to(kafka_address(server), context), f"kafka-{number}")
+        for number in range(COMPARED_MEMBERS)
     ]
     await asyncio.gather(*(member.join() for member in members))
 
     async def load(seconds: float) -> int:
         watch = Stopwatch()
-        return sum(await asyncio.gather(*(beats(member, watch, seconds) for member in members)))
+        return sum(await asyncio.gather(*(send_steady_heartbeats(member, watch, seconds) for member in members)))
 
     return load

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, Stopwatch, node, pinned
-from muster.coordinator.bench.rows import BENCH, Row
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
+from muster.coordinator.bench.rows import BENCH, BenchRow
 
 PAGES = 100
-ROUNDS = 3
+FOLLOWING_ROUNDS = 3
 ROUND_S = 10.0
 SETTLED_S = 1.0
 LIMIT: Final = 3.0
@@ -18,26 +18,26 @@ LIMIT: Final = 3.0
 SETTINGS: Final = {"http.listeners": "127.0.0.1:0"}
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
-        yield asyncio.run(followed(name, server))
+def measure_open_pages(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, SETTINGS) as server:
+        yield asyncio.run(measure_streams(name, server))
 
 
-async def followed(name: str, server: Server) -> Row:
+async def measure_streams(name: str, server: ServerProcess) -> BenchRow:
     """What the streams cost more than nothing does, in rounds of both."""
     more, idle = [], []
-    for _ in range(ROUNDS):
-        idle.append(await share_of_a_core(server))
-        async with streams(server):
-            more.append(await share_of_a_core(server) - idle[-1])
+    for _ in range(FOLLOWING_ROUNDS):
+        idle.append(await measure_core_share(server))
+        async with open_streams(server):
+            more.append(await measure_core_share(server) - idle[-1])
     value, before = max(statistics.median(more), 0.001), statistics.median(idle)
     case = f"{name}: {PAGES} open pages, nothing changes (a node alone: {before:.2f} %)"
-    return Row(
+    return BenchRow(
         BENCH, case, round(value, 3), "% of a core", "limit", LIMIT, round(LIMIT / value, 2), 1.0, value <= LIMIT
     )
 
 
-async def share_of_a_core(server: Server) -> float:
+async def measure_core_share(server: ServerProcess) -> float:
     await asyncio.sleep(SETTLED_S)
     watch, before = Stopwatch(), server.cpu_ns()
     await asyncio.sleep(ROUND_S)
@@ -45,9 +45,9 @@ async def share_of_a_core(server: Server) -> float:
 
 
 @contextlib.asynccontextmanager
-async def streams(server: Server) -> AsyncIterator[None]:
+async def open_streams(server: ServerProcess) -> AsyncIterator[None]:
     """Half of them follow everything, the others a group each, as pages do."""
-    opened = [await stream(server, "/events" if page % 2 else f"/events?group=g{page}") for page in range(PAGES)]
+    opened = [await open_stream(server, "/events" if page % 2 else f"/events?group=g{page}") for page in range(PAGES)]
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ async def streams(server: Server) -> AsyncIterator[None]:
             writer.close()
 
 
-async def stream(server: Server, path: str) -> asyncio.StreamWriter:
+async def open_stream(server: ServerProcess, path: str) -> asyncio.StreamWriter:
     reader, writer = await asyncio.open_connection(str(server.said["http_host"]), int(server.said["http_port"]))
     writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     if not (await reader.readline()).startswith(b"HTTP/1.1 200"):

@@ -13,22 +13,35 @@ from pathlib import Path
 from typing import Final
 
 from muster.coordinator.bench import heartbeat
-from muster.coordinator.bench.observed.metrics import MEMBERS, SETTINGS, Load, beats, interleaved, row
-from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, Stopwatch, node, pinned
-from muster.coordinator.bench.rows import Row
-from muster.coordinator.bench.wire.line import Line
-from muster.coordinator.bench.wire.members import WireMember
+from muster.coordinator.bench.observed.metrics import (
+    COMPARED_MEMBERS,
+    COMPARED_SETTINGS,
+    Load,
+    comparison_row,
+    interleave_servers,
+    send_steady_heartbeats,
+)
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, Stopwatch, pinned, run_node
+from muster.coordinator.bench.rows import BenchRow
+from muster.coordinator.bench.wire.line import LoadConnection
+from muster.coordinator.bench.wire.members import KafkaMember
 from muster.coordinator.bench.wire.records import kafka_address
 from muster.coordinator.config import load_settings
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.facts import AclKey, ApiToken, Change, TokenKey, User, UserKey
-from muster.coordinator.security.login.api_tokens import ID_BYTES, SECRET_BYTES, hash_of, id_of, token_of
-from muster.coordinator.security.login.users import plain_hash
+from muster.coordinator.security.facts import AclKey, ApiToken, SecurityRecord, TokenKey, User, UserKey
+from muster.coordinator.security.login.api_tokens import (
+    TOKEN_ID_BYTES,
+    TOKEN_SECRET_BYTES,
+    format_token,
+    hash_token,
+    token_id,
+)
+from muster.coordinator.security.login.users import hash_plain_password
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 
-GOAL: Final = 0.95
+SECURED_GOAL: Final = 0.95
 """At most 5 % dearer."""
 STRANGERS: Final = 1_000
 TOPIC: Final = "bench"
@@ -41,74 +54,82 @@ SECURED: Final = {
 }
 USER: Final = "bench"
 
-Made = Callable[[Server, bool], Awaitable[Load]]
+Made = Callable[[ServerProcess, bool], Awaitable[Load]]
 """Of a server, and whether it asks who calls."""
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    token, password = token_of(os.urandom(ID_BYTES), os.urandom(SECRET_BYTES)), secrets.token_hex(16)
+def measure_access_control_cost(name: str, home: str) -> Iterator[BenchRow]:
+    token, password = format_token(os.urandom(TOKEN_ID_BYTES), os.urandom(TOKEN_SECRET_BYTES)), secrets.token_hex(16)
     homes = [str(Path(home) / each) for each in ("plain", "secured")]
-    prepare(homes[0], [])
-    prepare(homes[1], facts(token, password))
-    with pinned(LOAD_CORE), node(homes[0], SETTINGS) as off, node(homes[1], SETTINGS | SECURED) as on:
+    prepare_secured_node(homes[0], [])
+    prepare_secured_node(homes[1], secured_facts(token, password))
+    with (
+        pinned(LOAD_CORE),
+        run_node(homes[0], COMPARED_SETTINGS) as off,
+        run_node(homes[1], COMPARED_SETTINGS | SECURED) as on,
+    ):
         cases: dict[str, Made] = {
-            "a heartbeat by gRPC": lambda server, asks: by_grpc(server, token if asks else ""),
-            "a heartbeat by Kafka's door": lambda server, asks: by_kafka(server, password if asks else "", beat),
-            "a commit of ten by Kafka's door": lambda server, asks: by_kafka(server, password if asks else "", commit),
+            "a heartbeat by gRPC": lambda server, asks: make_secured_grpc_load(server, token if asks else ""),
+            "a heartbeat by Kafka's door": lambda server, asks: make_secured_kafka_load(
+                server, password if asks else "", send_heartbeat
+            ),
+            "a commit of ten by Kafka's door": lambda server, asks: make_secured_kafka_load(
+                server, password if asks else "", send_commit
+            ),
         }
         for case, made in cases.items():
-            costs = asyncio.run(interleaved((off, on), partial(of_server, made, on)))
-            yield row(f"{name}: {case}", costs, "not asked", GOAL)
+            costs = asyncio.run(interleave_servers((off, on), partial(make_secured_load, made, on)))
+            yield comparison_row(f"{name}: {case}", costs, "not asked", SECURED_GOAL)
 
 
-async def of_server(made: Made, on: Server, server: Server) -> Load:
+async def make_secured_load(made: Made, on: ServerProcess, server: ServerProcess) -> Load:
     return await made(server, server is on)
 
 
-def prepare(home: str, changes: Sequence[Change]) -> None:
+def prepare_secured_node(home: str, changes: Sequence[SecurityRecord]) -> None:
     """What a node finds when it starts: the topic, who is who, and who may do what."""
     broker = Broker(home, load_settings(None, {"log.dirs": home}), node_id=1)
     try:
         broker.create_topic(TOPIC, PARTITIONS)
         if changes:
-            asyncio.run(written(SecurityStore(broker), changes))
+            asyncio.run(write_changes(SecurityStore(broker), changes))
     finally:
         broker.close()
 
 
-async def written(store: SecurityStore, changes: Sequence[Change]) -> None:
+async def write_changes(store: SecurityStore, changes: Sequence[SecurityRecord]) -> None:
     store.load()
     await store.write(changes)
 
 
-def facts(token: str, password: str) -> list[Change]:
+def secured_facts(token: str, password: str) -> list[SecurityRecord]:
     principal = f"User:{USER}"
-    entries = [entry(ResourceType.GROUP, "*", principal), entry(ResourceType.TOPIC, TOPIC, principal)]
-    entries += [entry(ResourceType.GROUP, f"group-{number}", f"User:{number}") for number in range(STRANGERS)]
-    user = User(USER, {}, plain_hash(password, secrets.randbits(128)))
-    kept = ApiToken(id_of(token), USER, principal, hash_of(token), 0, 0)
-    changes = [Change(UserKey(USER), user), Change(TokenKey(kept.id), kept)]
-    return changes + [Change(AclKey(each), each) for each in entries]
+    entries = [make_acl(ResourceType.GROUP, "*", principal), make_acl(ResourceType.TOPIC, TOPIC, principal)]
+    entries += [make_acl(ResourceType.GROUP, f"group-{number}", f"User:{number}") for number in range(STRANGERS)]
+    user = User(USER, {}, hash_plain_password(password, secrets.randbits(128)))
+    kept = ApiToken(token_id(token), USER, principal, hash_token(token), 0, 0)
+    changes = [SecurityRecord(UserKey(USER), user), SecurityRecord(TokenKey(kept.id), kept)]
+    return changes + [SecurityRecord(AclKey(each), each) for each in entries]
 
 
-def entry(kind: ResourceType, name: str, principal: str) -> Acl:
+def make_acl(kind: ResourceType, name: str, principal: str) -> Acl:
     return Acl(kind, PatternType.LITERAL, name, principal, "*", Operation.READ, Permission.ALLOW)
 
 
-async def by_grpc(server: Server, token: str) -> Load:
-    members = (await heartbeat.joined(server, token)).members[:MEMBERS]
+async def make_secured_grpc_load(server: ServerProcess, token: str) -> Load:
+    members = (await heartbeat.join_target(server, token)).members[:COMPARED_MEMBERS]
 
     async def load(seconds: float) -> int:
         watch = Stopwatch()
-        return sum(await asyncio.gather(*(heartbeat.beats(member, watch, seconds) for member in members)))
+        return sum(await asyncio.gather(*(heartbeat.send_heartbeats(member, watch, seconds) for member in members)))
 
     return load
 
 
-async def by_kafka(server: Server, password: str, said: Callable[[WireMember], bytes]) -> Load:
+async def make_secured_kafka_load(server: ServerProcess, password: str, said: Callable[[KafkaMember], bytes]) -> Load:
     members = [
-        WireMember(await logged_in(kafka_address(server), password), f"kafka-{said.__name__}-{number}")
-        for number in range(MEMBERS)
+        KafkaMember(await log_in(kafka_address(server), password), f"kafka-{said.__name__}-{number}")
+        for number in range(COMPARED_MEMBERS)
     ]
     await asyncio.gather(*(member.join() for member in members))
     for member in members:
@@ -116,22 +137,22 @@ async def by_kafka(server: Server, password: str, said: Callable[[WireMember], b
 
     async def load(seconds: float) -> int:
         watch = Stopwatch()
-        return sum(await asyncio.gather(*(beats(member, watch, seconds, said) for member in members)))
+        return sum(await asyncio.gather(*(send_steady_heartbeats(member, watch, seconds, said) for member in members)))
 
     return load
 
 
-def beat(member: WireMember) -> bytes:
+def send_heartbeat(member: KafkaMember) -> bytes:
     return member.beat()
 
 
-def commit(member: WireMember) -> bytes:
+def send_commit(member: KafkaMember) -> bytes:
     return member.commit(TOPIC, PARTITIONS)
 
 
-async def logged_in(address: str, password: str) -> Line:
+async def log_in(address: str, password: str) -> LoadConnection:
     """A connection whose user has shown who it is, where that is asked."""
-    line = await Line.to(address)
+    line = await LoadConnection.to(address)
     if password:
         await line.ask("SaslHandshake", 1, struct("SaslHandshakeRequest")(mechanism="PLAIN"))
         proof = f"\0{USER}\0{password}".encode()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 
-class NoPlace(Exception):
+class MarksMissing(Exception):
     """The page has no marks between which the table belongs; the text says which."""
 
 
@@ -35,23 +35,23 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def put(page: Path, tables: Mapping[str, str]) -> None:
+def write_tables(page: Path, tables: Mapping[str, str]) -> None:
     """Write each table between the page's marks of its name. Raises NoPlace, and has written nothing then."""
     text = page.read_text()
     for name, body in tables.items():
-        text = between(text, name, body, str(page))
+        text = replace_between_marks(text, name, body, str(page))
     page.write_text(text)
 
 
-def between(text: str, name: str, body: str, where: str) -> str:
+def replace_between_marks(text: str, name: str, body: str, where: str) -> str:
     r"""The text with `body` between the marks of that name.
 
-    >>> between("a <!-- begin x -->\nold\n<!-- end x --> b", "x", "new", "p.md")
+    >>> replace_between_marks("a <!-- begin x -->\nold\n<!-- end x --> b", "x", "new", "p.md")
     'a <!-- begin x -->\n\nnew\n\n<!-- end x --> b'
     """
     begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
     before, found, rest = text.partition(begin)
     _, ended, after = rest.partition(end)
     if not found or not ended:
-        raise NoPlace(f"{where} has no place for {name!r}: expected a line {begin!r} and after it one {end!r}")
+        raise MarksMissing(f"{where} has no place for {name!r}: expected a line {begin!r} and after it one {end!r}")
     return f"{before}{begin}\n\n{body}\n\n{end}{after}"

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.bench.crowd import Crowd
-from muster.coordinator.bench.large_group import PUSHED, SETTINGS, WIRES
-from muster.coordinator.bench.members import Member
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
+from muster.coordinator.bench.crowd import MemberCrowd
+from muster.coordinator.bench.large_group import LARGE_GROUP_SETTINGS, PUSHED, WIRES
+from muster.coordinator.bench.members import GrpcMember
+from muster.coordinator.bench.processes import LOAD_CORE, ServerProcess, Stopwatch, pinned, run_node
 from muster.coordinator.bench.pushed import PushedMember
-from muster.coordinator.bench.rows import Row, less_is_better
-from muster.coordinator.bench.sessions.sharing import SharedWire
+from muster.coordinator.bench.rows import BenchRow, less_is_better
+from muster.coordinator.bench.sessions.sharing import SharedConnection
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 SESSION_MS = 45_000
@@ -28,17 +28,17 @@ OPENING = 500
 """Streams that are opened at a time: a node refuses the thousandth that has not said whose it is."""
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
-        percent = asyncio.run(idle(server))
-        shared = asyncio.run(idle_together(server))
+def measure_idle_members(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, LARGE_GROUP_SETTINGS) as server:
+        percent = asyncio.run(measure_idle_share(server))
+        shared = asyncio.run(measure_idle_shared_share(server))
     case = f"{name}: {PUSHED:,}, every {INTERVAL_S:.0f} s, spread"
     yield less_is_better(f"{case}, a stream each", percent, "% of a core", "limit", MOST_PERCENT, 1.0)
     yield less_is_better(f"{case}, a stream for {TOGETHER}", shared, "% of a core", "limit", MOST_PERCENT, 1.0)
 
 
 @dataclass(slots=True)
-class Answered(PushedMember):
+class AnsweredMember(PushedMember):
     """It asks for an answer to each heartbeat, as our clients do."""
 
     welcomed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -59,10 +59,10 @@ class Answered(PushedMember):
         return pb.SessionRequest(request_number=1, heartbeat=pb.HeartbeatRequest(generation_id=self.generation))
 
 
-async def idle(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_S) -> float:
+async def measure_idle_share(server: ServerProcess, size: int = PUSHED, interval_s: float = INTERVAL_S) -> float:
     """Percent of a core. Raises what ended a member's stream."""
-    async with Crowd(server, "idle", size, Answered, WIRES) as crowd:
-        answered = [member for member in crowd.members if isinstance(member, Answered)]
+    async with MemberCrowd(server, "idle", size, AnsweredMember, WIRES) as crowd:
+        answered = [member for member in crowd.members if isinstance(member, AnsweredMember)]
         opening = asyncio.Semaphore(OPENING)  # of this run's loop: each run has another
         for member in answered:
             member.session_timeout_ms, member.opening = SESSION_MS, opening
@@ -76,24 +76,24 @@ async def idle(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_
         return percent
 
 
-class Seated(Member):
+class StreamSharingMember(GrpcMember):
     """It beats in step with the others of its process, by the stream that they share."""
 
     async def live(self, every_s: float, first_s: float) -> None:
         """Whoever holds the stream beats."""
 
 
-async def idle_together(server: Server, size: int = PUSHED, interval_s: float = INTERVAL_S) -> float:
+async def measure_idle_shared_share(server: ServerProcess, size: int = PUSHED, interval_s: float = INTERVAL_S) -> float:
     """The same of members of which each process has some, and a stream for them. Percent of a core."""
-    async with Crowd(server, "idle-together", size, Seated, WIRES) as crowd:
+    async with MemberCrowd(server, "idle-together", size, StreamSharingMember, WIRES) as crowd:
         for member in crowd.members:
             member.session_timeout_ms = SESSION_MS
         await crowd.join()
         processes = [crowd.members[first : first + TOGETHER] for first in range(0, size, TOGETHER)]
-        streams = [SharedWire(members[0].wire) for members in processes]
+        streams = [SharedConnection(members[0].wire) for members in processes]
         await crowd.done(stream.greet(members) for stream, members in zip(streams, processes, strict=True))
         watch, before = Stopwatch(), server.cpu_s()
-        beating = [beaten_once(stream, interval_s * number / len(streams)) for number, stream in enumerate(streams)]
+        beating = [beat_once(stream, interval_s * number / len(streams)) for number, stream in enumerate(streams)]
         heard = sum(await asyncio.gather(*beating, asyncio.sleep(interval_s, 0)))
         percent = 100 * (server.cpu_s() - before) / watch.read()
         assert heard == size, f"of {size} members {heard} were answered in {interval_s:.0f} s"
@@ -102,6 +102,6 @@ async def idle_together(server: Server, size: int = PUSHED, interval_s: float = 
         return percent
 
 
-async def beaten_once(stream: SharedWire, after_s: float) -> int:
+async def beat_once(stream: SharedConnection, after_s: float) -> int:
     await asyncio.sleep(after_s)
     return await stream.beat()

@@ -5,34 +5,43 @@ import statistics
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.bench.heartbeat import MEMBERS, ROUND_S, ROUNDS, SETTINGS, WARM_UP_S, Target, joined, one_round
-from muster.coordinator.bench.members import SERVICE, Member, Wire
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, node, pinned
-from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.heartbeat import (
+    HEARTBEAT_MEMBERS,
+    HEARTBEAT_ROUND_S,
+    HEARTBEAT_ROUNDS,
+    HEARTBEAT_SETTINGS,
+    HEARTBEAT_WARM_UP_S,
+    HeartbeatTarget,
+    join_target,
+    measure_round,
+)
+from muster.coordinator.bench.members import SERVICE, GrpcConnection, GrpcMember
+from muster.coordinator.bench.processes import LOAD_CORE, ServerProcess, Stopwatch, pinned, run_node
+from muster.coordinator.bench.rows import BenchRow, less_is_better
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
-GOAL = 5.0
+SHARED_STREAM_GOAL = 5.0
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with pinned(LOAD_CORE), node(home, SETTINGS) as server:
-        shared, unary = asyncio.run(interleaved(server))
-    case = f"{name}, {MEMBERS} members at a time"
-    yield less_is_better(case, shared, "us CPU/heartbeat", "a call each, in the same run", unary, GOAL)
+def measure_shared_streams(name: str, home: str) -> Iterator[BenchRow]:
+    with pinned(LOAD_CORE), run_node(home, HEARTBEAT_SETTINGS) as server:
+        shared, unary = asyncio.run(interleave_shared_and_single(server))
+    case = f"{name}, {HEARTBEAT_MEMBERS} members at a time"
+    yield less_is_better(case, shared, "us CPU/heartbeat", "a call each, in the same run", unary, SHARED_STREAM_GOAL)
 
 
-async def interleaved(server: Server) -> tuple[float, float]:
+async def interleave_shared_and_single(server: ServerProcess) -> tuple[float, float]:
     """Microseconds of the server for a heartbeat: with all others in a frame, and by a call of its own."""
-    target = await joined(server)
-    wire = Wire(server.address)
-    shared = SharedWire(wire)
+    target = await join_target(server)
+    wire = GrpcConnection(server.address)
+    shared = SharedConnection(wire)
     await shared.greet(target.members)
     together, unary = [], []
-    await one_round(target, WARM_UP_S)
-    await shared_round(target, shared, WARM_UP_S)
-    for _ in range(ROUNDS):
-        together.append(await shared_round(target, shared, ROUND_S))
-        unary.append(await one_round(target, ROUND_S))
+    await measure_round(target, HEARTBEAT_WARM_UP_S)
+    await measure_shared_round(target, shared, HEARTBEAT_WARM_UP_S)
+    for _ in range(HEARTBEAT_ROUNDS):
+        together.append(await measure_shared_round(target, shared, HEARTBEAT_ROUND_S))
+        unary.append(await measure_round(target, HEARTBEAT_ROUND_S))
     shared.close()
     await wire.close()
     for member in target.members:
@@ -40,14 +49,14 @@ async def interleaved(server: Server) -> tuple[float, float]:
     return statistics.median(together), statistics.median(unary)
 
 
-class SharedWire:
+class SharedConnection:
     """One stream, and the members that speak on it."""
 
-    def __init__(self, wire: Wire) -> None:
+    def __init__(self, wire: GrpcConnection) -> None:
         self._stream: Any = wire.channel.stream_stream(SERVICE + "SharedSession")()
         self._heartbeats: list[pb.MemberRequest] = []
 
-    async def greet(self, members: list[Member]) -> None:
+    async def greet(self, members: list[GrpcMember]) -> None:
         """All come, and have heard that they are known."""
         hellos = [
             pb.SessionRequest(hello=pb.SessionHello(group_id=each.group_id, member_id=each.member_id))
@@ -81,7 +90,7 @@ class SharedWire:
                 count -= 1
 
 
-async def shared_round(target: Target, shared: SharedWire, seconds: float) -> float:
+async def measure_shared_round(target: HeartbeatTarget, shared: SharedConnection, seconds: float) -> float:
     watch, before, done = Stopwatch(), target.server.cpu_s(), 0
     while watch.read() < seconds:
         done += await shared.beat()

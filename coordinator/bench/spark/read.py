@@ -13,21 +13,21 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from muster.coordinator.bench.rows import Row
-from muster.coordinator.bench.spark.rows import faster, in_turns
-from muster.coordinator.bench.spark.stage import VALUE_BYTES, fill, running_node, seconds_to_read, spark_on
-from muster.coordinator.spark.reading.arrow import TYPES, arrow_schema
+from muster.coordinator.bench.rows import BenchRow
+from muster.coordinator.bench.spark.rows import faster_row, take_turns
+from muster.coordinator.bench.spark.stage import VALUE_BYTES, fill_topic, open_session, run_spark_node, seconds_to_read
+from muster.coordinator.spark.reading.arrow import TYPES, build_arrow_schema
 from muster.coordinator.spark.schema import COLUMNS
 from muster.coordinator.spark.source import MusterDataSource
 
-RECORDS = 1_000_000
-PARTITIONS = 4
+READ_RECORDS = 1_000_000
+READ_PARTITIONS = 4
 CORES = 2
 ROWS = 25_000
 WARM_UP = 12
 """Turns before the first that counts: Java's compiler takes its time with reads of this length."""
 
-TURNS, TURNS_OF_TUPLES = 15, 3
+READ_TURNS, TURNS_OF_TUPLES = 15, 3
 GOAL_PARQUET = 0.6
 GOAL_READY = 0.6
 GOAL_TUPLES = 3.0
@@ -65,10 +65,10 @@ class ReadySource(MusterDataSource):
         return "ready_batches"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return ReadyReader()
+        return ReadyBatchReader()
 
 
-class ReadyReader(DataSourceReader):
+class ReadyBatchReader(DataSourceReader):
     def partitions(self) -> Any:
         return [InputPartition(number) for number in range(CORES)]
 
@@ -81,14 +81,14 @@ class ReadyReader(DataSourceReader):
         }
         same = {"topic": "records", "partition": partition.value, "timestamp": now, "timestampType": 0}
         values |= {name: pa.repeat(pa.scalar(value, TYPES[name]), ROWS) for name, value in same.items()}
-        batch = pa.RecordBatch.from_arrays([values[name] for name in COLUMNS], schema=arrow_schema(COLUMNS))
-        for _ in range(RECORDS // CORES // ROWS):
+        batch = pa.RecordBatch.from_arrays([values[name] for name in COLUMNS], schema=build_arrow_schema(COLUMNS))
+        for _ in range(READ_RECORDS // CORES // ROWS):
             yield batch
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with running_node(home) as address, spark_on(CORES) as spark:
-        fill(address, "records", [RECORDS // PARTITIONS] * PARTITIONS)
+def measure_table_reads(name: str, home: str) -> Iterator[BenchRow]:
+    with run_spark_node(home) as address, open_session(CORES) as spark:
+        fill_topic(address, "records", [READ_RECORDS // READ_PARTITIONS] * READ_PARTITIONS)
         spark.dataSource.register(TupleSource)
         spark.dataSource.register(ReadySource)
 
@@ -96,18 +96,18 @@ def measure(name: str, home: str) -> Iterator[Row]:
             return spark.read.format(source).options(**{"bootstrap.servers": address, "subscribe": "records"}).load()
 
         files = f"{home}/parquet"
-        table("muster").repartition(PARTITIONS).write.option("compression", "none").parquet(files)
+        table("muster").repartition(READ_PARTITIONS).write.option("compression", "none").parquet(files)
 
         def read(source: str) -> float:
             return seconds_to_read(lambda: table(source))
 
         ours, ready = partial(read, "muster"), partial(read, "ready_batches")
         works = (ours, lambda: seconds_to_read(lambda: spark.read.parquet(files)), ready)
-        in_turns(WARM_UP, *works)
-        ours_s, parquet_s, ready_s = in_turns(TURNS, *works)
-        beside_tuples_s, tuples_s = in_turns(TURNS_OF_TUPLES, ours, partial(read, "muster_tuples"))
+        take_turns(WARM_UP, *works)
+        ours_s, parquet_s, ready_s = take_turns(READ_TURNS, *works)
+        beside_tuples_s, tuples_s = take_turns(TURNS_OF_TUPLES, ours, partial(read, "muster_tuples"))
     case, nowhere = f"{name}, 1 M of 100 bytes", "batches that lie ready in the task"
-    yield faster(case, ours_s, "uncompressed Parquet", parquet_s, GOAL_PARQUET)
-    yield faster(case, ours_s, nowhere, ready_s, GOAL_READY)
-    yield faster(f"{name}, {nowhere}", ready_s, "uncompressed Parquet", parquet_s, GOAL_PARQUET)
-    yield faster(case, beside_tuples_s, "the same reader yielding tuples", tuples_s, GOAL_TUPLES)
+    yield faster_row(case, ours_s, "uncompressed Parquet", parquet_s, GOAL_PARQUET)
+    yield faster_row(case, ours_s, nowhere, ready_s, GOAL_READY)
+    yield faster_row(f"{name}, {nowhere}", ready_s, "uncompressed Parquet", parquet_s, GOAL_PARQUET)
+    yield faster_row(case, beside_tuples_s, "the same reader yielding tuples", tuples_s, GOAL_TUPLES)

@@ -13,13 +13,13 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from muster.coordinator.bench.rows import Row
-from muster.coordinator.bench.spark.rows import faster, in_turns
-from muster.coordinator.bench.spark.stage import fill, running_node, seconds_to_read, spark_on
+from muster.coordinator.bench.rows import BenchRow
+from muster.coordinator.bench.spark.rows import faster_row, take_turns
+from muster.coordinator.bench.spark.stage import fill_topic, open_session, run_spark_node, seconds_to_read
 from muster.coordinator.spark.source import MusterDataSource
 
-RECORDS = 300_000
-PARTITIONS = 16
+SKEWED_RECORDS = 300_000
+SKEWED_PARTITIONS = 16
 EXPONENT = 1.5
 SLOTS = 4
 COST_S = 40e-6
@@ -65,17 +65,17 @@ def zipf(records: int, partitions: int, exponent: float) -> list[int]:
     return [round(records * weight / sum(weights)) for weight in weights]
 
 
-def shuffled(seed: int) -> list[int]:
+def shuffle_counts(seed: int) -> list[int]:
     """The counts in an order of the seed's."""
-    counts = zipf(RECORDS, PARTITIONS, EXPONENT)
+    counts = zipf(SKEWED_RECORDS, SKEWED_PARTITIONS, EXPONENT)
     random.Random(seed).shuffle(counts)
     return counts
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
-    with running_node(home) as address, spark_on(SLOTS) as spark:
+def measure_skew(name: str, home: str) -> Iterator[BenchRow]:
+    with run_spark_node(home) as address, open_session(SLOTS) as spark:
         for seed in SEEDS:
-            fill(address, f"skewed-{seed}", shuffled(seed))
+            fill_topic(address, f"skewed-{seed}", shuffle_counts(seed))
         spark.dataSource.register(CostlySource)
 
         def read(assignor: str, seeds: Iterator[int]) -> float:
@@ -87,7 +87,7 @@ def measure(name: str, home: str) -> Iterator[Row]:
         read("split", iter(SEEDS))
         ways = {assignor: iter(SEEDS) for assignor in ("split", "range", "one-to-one")}
         works = [partial(read, assignor, seeds) for assignor, seeds in ways.items()]
-        split, by_range, one_to_one = in_turns(len(SEEDS), *works)
+        split, by_range, one_to_one = take_turns(len(SEEDS), *works)
     case = f"{name}: zipf 1.5 over 16 shuffled partitions, 4 slots"
-    yield faster(case, split, "range", by_range, GOAL_RANGE)
-    yield faster(case, split, "one-to-one", one_to_one, GOAL_ONE_TO_ONE)
+    yield faster_row(case, split, "range", by_range, GOAL_RANGE)
+    yield faster_row(case, split, "one-to-one", one_to_one, GOAL_ONE_TO_ONE)

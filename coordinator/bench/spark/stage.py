@@ -11,16 +11,16 @@ from typing import Any
 import pyarrow as pa
 from pyspark import SparkContext
 
-from muster.coordinator.bench.processes import Server, stop
+from muster.coordinator.bench.processes import ServerProcess, stop_process
 from muster.coordinator.client import Admin
 from muster.coordinator.client.calls.methods import PRODUCE
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.spark.session import session
-from muster.coordinator.spark.writing.calls import Node
-from muster.coordinator.spark.writing.calls import fill as fill_in
+from muster.coordinator.spark.writing.calls import SinkNode
+from muster.coordinator.spark.writing.calls import fill_request as fill_in
 from muster.coordinator.spark.writing.encode import encode_columns
-from muster.coordinator.spark.writing.options import write_options
-from muster.coordinator.spark.writing.rows import Encoded
+from muster.coordinator.spark.writing.options import check_write_options
+from muster.coordinator.spark.writing.rows import EncodedRows
 from muster.storage.rpc.v1.broker_service_pb2 import ProduceRequest
 
 VALUE_BYTES = 100
@@ -33,14 +33,14 @@ JVM_ENDS_S = 60.0
 
 
 @contextlib.contextmanager
-def running_node(home: str) -> Iterator[str]:
+def run_spark_node(home: str) -> Iterator[str]:
     """The address of a node with its data below `home`; the system decides on which cores it runs."""
-    with node_at(home) as node:
+    with run_timed_node(home) as node:
         yield node.address
 
 
 @contextlib.contextmanager
-def node_at(home: str) -> Iterator[Server]:
+def run_timed_node(home: str) -> Iterator[ServerProcess]:
     """The same, with what its processor time is."""
     command = ["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", "--listen", "127.0.0.1:0"]
     command += ["--http", ""]
@@ -51,13 +51,13 @@ def node_at(home: str) -> Iterator[Server]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        yield Server(process)
+        yield ServerProcess(process)
     finally:
-        stop(process)
+        stop_process(process)
 
 
 @contextlib.contextmanager
-def spark_on(cores: int, more: Mapping[str, str] | None = None) -> Iterator[Any]:
+def open_session(cores: int, more: Mapping[str, str] | None = None) -> Iterator[Any]:
     """A session of its own on so many task slots, with `more` settings, in a JVM of its own.
 
     Jars and memory are told to a JVM when it starts: one that an earlier case left would know nothing of them.
@@ -83,20 +83,23 @@ def end_jvm() -> None:
         gateway.proc.wait(JVM_ENDS_S)
 
 
-def fill(address: str, topic: str, counts: Sequence[int], batches: Sequence[bytes] | None = None) -> None:
+def fill_topic(address: str, topic: str, counts: Sequence[int], batches: Sequence[bytes] | None = None) -> None:
     """Make a topic with so many records of 100 bytes, no two alike, in each of its partitions.
 
     With `batches` each partition gets those, which hold so many.
     """
     with Admin({"bootstrap.servers": address}) as admin:
         admin.create_topic(topic, len(counts))
-    node = Node(write_options({"bootstrap.servers": address}, streaming=False))
+    node = SinkNode(check_write_options({"bootstrap.servers": address}, streaming=False))
     for partition, count in enumerate(counts):
         tp = TopicPartition(topic, partition)
         sizes = batch_sizes(count)
         for start in range(0, len(sizes), REQUEST_BATCHES):
             places = range(start, min(start + REQUEST_BATCHES, len(sizes)))
-            data = [Encoded(tp, batches[at] if batches else encoded(sizes[at]), sizes[at]) for at in places]
+            data = [
+                EncodedRows(tp, batches[at] if batches else encode_batch_of_values(sizes[at]), sizes[at])
+                for at in places
+            ]
             request = ProduceRequest(acks=-1)
             fill_in(request.topic_data, data)
             node.run(node.transport.call(PRODUCE, request, doing="filling a topic"))
@@ -108,10 +111,10 @@ def batch_sizes(count: int) -> list[int]:
 
 def record_batches(count: int) -> Iterator[bytes]:
     """So many records in batches as a producer makes them, for whoever is to have the same bytes as somebody else."""
-    return (encoded(size) for size in batch_sizes(count))
+    return (encode_batch_of_values(size) for size in batch_sizes(count))
 
 
-def encoded(count: int) -> bytes:
+def encode_batch_of_values(count: int) -> bytes:
     """A batch of values that no dictionary or compression makes smaller."""
     ends = pa.array(range(0, (count + 1) * VALUE_BYTES, VALUE_BYTES), pa.int32())
     values = pa.Array.from_buffers(
@@ -120,7 +123,7 @@ def encoded(count: int) -> bytes:
     return encode_columns(None, values, None, time.time_ns() // 1_000_000, "none")
 
 
-def timed(work: Callable[[], object]) -> float:
+def time_work(work: Callable[[], object]) -> float:
     """Wall seconds."""
     started = time.perf_counter()
     work()
@@ -133,4 +136,4 @@ def seconds_to_read(table: Callable[[], Any]) -> float:
     Spark looks into Parquet's files before there is a DataFrame, and plans a source in Python only after: to start the
     clock in between would leave out a good part of the one and nothing of the other.
     """
-    return timed(lambda: table().write.format("noop").mode("overwrite").save())
+    return time_work(lambda: table().write.format("noop").mode("overwrite").save())

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.bench.cases import Measure, measured
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.cases import MeasureCase, measure_cases
+from muster.coordinator.bench.rows import BenchRow
 from muster.coordinator.bench.spark import kafka_source, micro, read, replays, skew
 
-CASES: dict[str, Measure] = {
-    "read": read.measure,
-    "kafka-source": kafka_source.measure,
+CASES: dict[str, MeasureCase] = {
+    "read": read.measure_table_reads,
+    "kafka-source": kafka_source.measure_kafka_source,
     "64 partitions": micro.measure_many,
     "micro-batch": micro.measure_few,
-    "skewed backlog": skew.measure,
-    "backtest": replays.measure,
+    "skewed backlog": skew.measure_skew,
+    "backtest": replays.measure_replays,
 }
 
 
-def run(only: str = "") -> Iterator[Row]:
+def run(only: str = "") -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only`."""
-    return measured(CASES, only)
+    return measure_cases(CASES, only)

@@ -6,12 +6,12 @@ from pathlib import Path
 PROC = Path("/proc")
 
 
-def tree_s(root: int) -> float:
+def process_tree_cpu_s(root: int) -> float:
     """Processor seconds of a process and its descendants so far, those included that have ended and were waited for."""
     used: dict[int, float] = {}
     children: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
-        if entry.name.isdecimal() and (fields := stat_fields(entry)):
+        if entry.name.isdecimal() and (fields := read_stat_fields(entry)):
             children.setdefault(int(fields[1]), []).append(int(entry.name))
             used[int(entry.name)] = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     total, rest = 0.0, [root]
@@ -22,7 +22,7 @@ def tree_s(root: int) -> float:
     return total
 
 
-def stat_fields(process: Path) -> list[str]:
+def read_stat_fields(process: Path) -> list[str]:
     """What stands behind the name in `stat`, state first; nothing for a process that is gone."""
     try:
         return (process / "stat").read_text().rpartition(")")[2].split()

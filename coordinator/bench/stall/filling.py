@@ -13,10 +13,10 @@ from muster.coordinator.runtime.router import partition_for
 from muster.storage.broker.broker import Broker
 from muster.storage.config import MAX_LONG, LogSettings
 
-SHARDS, SEGMENT_BYTES = 50, 100 << 20
+SHARDS, FILLED_SEGMENT_BYTES = 50, 100 << 20
 """As a node has them by default."""
-TOPIC = "orders"
-TURN = 500
+FILLED_TOPIC = "orders"
+FILLED_TURN = 500
 """Offsets that one turn of a busy node keeps in one batch."""
 
 
@@ -25,34 +25,36 @@ Fill: TypeAlias = Callable[[Mapping[str, int], int], None]
 
 
 @contextlib.contextmanager
-def filled(home: str) -> Iterator[Fill]:
+def fill_directory(home: str) -> Iterator[Fill]:
     """A directory to be filled in the block; a node can be started on it afterwards."""
     broker = Broker(home, LogSettings.from_properties({"log.flush.interval.messages": str(MAX_LONG)}))
     try:
-        broker.create_topic(TOPIC, 1)
-        log = BrokerGroupLog(broker, SHARDS, SEGMENT_BYTES)
-        yield lambda groups, at_ms: fill(log, groups, at_ms)
+        broker.create_topic(FILLED_TOPIC, 1)
+        log = BrokerGroupLog(broker, SHARDS, FILLED_SEGMENT_BYTES)
+        yield lambda groups, at_ms: fill_with_offsets(log, groups, at_ms)
     finally:
         broker.close()
 
 
-def fill(log: BrokerGroupLog, groups: Mapping[str, int], at_ms: int) -> None:
-    for facts in turns(groups, at_ms):
+def fill_with_offsets(log: BrokerGroupLog, groups: Mapping[str, int], at_ms: int) -> None:
+    for facts in offset_turns(groups, at_ms):
         encoded = encode(facts)
         log.append(partition_for(facts[0].group_id, SHARDS), encoded.groups, encoded.ledger, at_ms)
 
 
-def turns(groups: Mapping[str, int], at_ms: int) -> Iterator[list[OffsetsStored]]:
+def offset_turns(groups: Mapping[str, int], at_ms: int) -> Iterator[list[OffsetsStored]]:
     """What is appended at once: facts of one shard."""
     position = StoredOffset(12_345, -1, "", at_ms, None)
     by_shard: dict[int, list[OffsetsStored]] = {}
     for group_id, count in groups.items():
         facts = by_shard.setdefault(partition_for(group_id, SHARDS), [])
-        for first in range(0, count, TURN):
+        for first in range(0, count, FILLED_TURN):
             facts.append(
-                OffsetsStored(group_id, {(TOPIC, n): position for n in range(first, min(first + TURN, count))})
+                OffsetsStored(
+                    group_id, {(FILLED_TOPIC, n): position for n in range(first, min(first + FILLED_TURN, count))}
+                )
             )
-            if sum(len(fact.offsets) for fact in facts) >= TURN:
+            if sum(len(fact.offsets) for fact in facts) >= FILLED_TURN:
                 yield list(facts)
                 facts.clear()
     yield from (facts for facts in by_shard.values() if facts)

@@ -6,25 +6,25 @@ import time
 from collections.abc import Awaitable
 from dataclasses import dataclass
 
-from muster.coordinator.bench.wire.members import WireMember, together
+from muster.coordinator.bench.wire.members import KafkaMember, join_together
 from muster.coordinator.kafka.codec.emitting import Frame
 
 MEMBERS = 40
 EVERY_S = 0.02
 
 
-class Others:
+class SteadyMembers:
     """Each beats every EVERY_S, whether or not it was answered: a second in which the node answers nobody is then as
     many late answers as a second has heartbeats, and no single one.
     """
 
-    def __init__(self, members: list[WireMember]) -> None:
+    def __init__(self, members: list[KafkaMember]) -> None:
         self._members = members
         self._taken: list[float] = []
 
     @classmethod
-    async def of(cls, address: str, count: int = MEMBERS) -> "Others":
-        return cls(await together(address, [f"others-{number}" for number in range(count)]))
+    async def of(cls, address: str, count: int = MEMBERS) -> "SteadyMembers":
+        return cls(await join_together(address, [f"others-{number}" for number in range(count)]))
 
     async def during(self, work: Awaitable[object]) -> list[float]:
         """How long their heartbeats took while `work` went on, in ms."""
@@ -37,7 +37,7 @@ class Others:
             await asyncio.gather(*beating)
         return self._taken
 
-    async def _beat(self, member: WireMember, going: "asyncio.Future[object]") -> None:
+    async def _beat(self, member: KafkaMember, going: "asyncio.Future[object]") -> None:
         request, loop = member.beat(), asyncio.get_running_loop()
         due_s = loop.time() + EVERY_S * self._members.index(member) / len(self._members)
         unanswered: set[asyncio.Future[None]] = set()
@@ -46,14 +46,14 @@ class Others:
             answered = loop.create_future()
             unanswered.add(answered)
             answered.add_done_callback(unanswered.discard)
-            member.line.send(request, _Taken(time.perf_counter(), self._taken, answered))
+            member.line.send(request, _LatencyHandler(time.perf_counter(), self._taken, answered))
             due_s += EVERY_S
         if unanswered:
             await asyncio.wait(unanswered)
 
 
 @dataclass(slots=True)
-class _Taken:
+class _LatencyHandler:
     """Hears of one answer."""
 
     sent_s: float
@@ -65,10 +65,10 @@ class _Taken:
         self.answered.set_result(None)
 
 
-def tail(taken: list[float]) -> float:
+def latency_tail(taken: list[float]) -> float:
     """The 99.9th percentile.
 
-    >>> tail([float(each) for each in range(1, 2_001)])
+    >>> latency_tail([float(each) for each in range(1, 2_001)])
     1998.0
     """
     return sorted(taken)[math.ceil(len(taken) * 0.999) - 1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.codec.emitting import Frame
 
@@ -19,15 +19,15 @@ Codes: TypeAlias = Callable[[Any], Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
+class PreparedRequest:
     """A request whose answer is looked at when the clock has stopped."""
 
-    line: Line
+    line: LoadConnection
     name: str
     version: int
     data: bytes
     codes: Codes
-    unread: "list[tuple[Ready, Frame]]"
+    unread: "list[tuple[PreparedRequest, Frame]]"
 
     async def __call__(self) -> None:
         self.unread.append((self, await self.line.pass_on(self.data)))
@@ -39,14 +39,14 @@ class Ready:
             raise BenchFailed(f"{self.name} was answered {answer!r:.300}; a healthy node does that to nobody")
 
 
-class Stranger:
+class LargeRequestClient:
     """Its requests, on one connection. `look` at what was answered when no clock runs: to read 100,000 rows takes this
     process 60 ms, in which it hears nobody's answer, and the node would seem to be late.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: LoadConnection) -> None:
         self.line = line
-        self._unread: list[tuple[Ready, Frame]] = []
+        self._unread: list[tuple[PreparedRequest, Frame]] = []
 
     def look(self) -> None:
         """Raises BenchFailed when anything since the last look was refused."""
@@ -54,7 +54,7 @@ class Stranger:
             ready, frame = self._unread.pop()
             ready.look(frame)
 
-    def create(self, topic: str, partitions: int, **settings: object) -> Ready:
+    def create(self, topic: str, partitions: int, **settings: object) -> PreparedRequest:
         config = struct("CreateTopicsRequest.topics.configs")
         configs = [config(name=key.replace("_", "."), value=str(value)) for key, value in settings.items()]
         wanted = struct("CreateTopicsRequest.topics")(
@@ -64,7 +64,7 @@ class Stranger:
             "CreateTopics", CREATE, lambda answer: [one.error_code for one in answer.topics], topics=[wanted]
         )
 
-    def delete(self, topic: str) -> Ready:
+    def delete(self, topic: str) -> PreparedRequest:
         return self._ready(
             "DeleteTopics",
             DELETE,
@@ -73,7 +73,7 @@ class Stranger:
             timeout_ms=60_000,
         )
 
-    def commit(self, group_id: str, topic: str, partitions: range, retention_ms: int = -1) -> Ready:
+    def commit(self, group_id: str, topic: str, partitions: range, retention_ms: int = -1) -> PreparedRequest:
         row = struct("OffsetCommitRequest.topics.partitions")
         rows = [row(partition_index=number, committed_offset=1, committed_metadata="") for number in partitions]
         return self._ready(
@@ -85,7 +85,7 @@ class Stranger:
             topics=[struct("OffsetCommitRequest.topics")(name=topic, partitions=rows)],
         )
 
-    def offsets(self, group_id: str, topic: str, partitions: int) -> Ready:
+    def offsets(self, group_id: str, topic: str, partitions: int) -> PreparedRequest:
         wanted = struct("OffsetFetchRequest.topics")(name=topic, partition_indexes=list(range(partitions)))
         return self._ready("OffsetFetch", FETCH_OFFSETS, codes_by_topic, group_id=group_id, topics=[wanted])
 
@@ -95,13 +95,13 @@ class Stranger:
         answer = await self.line.ask("OffsetFetch", FETCH_OFFSETS, message)
         return sum(len(topic.partitions) for topic in answer.topics)
 
-    def delete_offsets(self, group_id: str, topic: str, partitions: int) -> Ready:
+    def delete_offsets(self, group_id: str, topic: str, partitions: int) -> PreparedRequest:
         row = struct("OffsetDeleteRequest.topics.partitions")
         rows = [row(partition_index=number) for number in range(partitions)]
         topics = [struct("OffsetDeleteRequest.topics")(name=topic, partitions=rows)]
         return self._ready("OffsetDelete", DELETE_OFFSETS, codes_by_topic, group_id=group_id, topics=topics)
 
-    def delete_group(self, group_id: str) -> Ready:
+    def delete_group(self, group_id: str) -> PreparedRequest:
         return self._ready(
             "DeleteGroups",
             DELETE_GROUPS,
@@ -109,7 +109,7 @@ class Stranger:
             groups_names=[group_id],
         )
 
-    def produce(self, topic: str, batch: bytes) -> Ready:
+    def produce(self, topic: str, batch: bytes) -> PreparedRequest:
         part = struct("ProduceRequest.topic_data.partition_data")(index=0, records=batch)
         return self._ready(
             "Produce",
@@ -121,7 +121,7 @@ class Stranger:
             topic_data=[struct("ProduceRequest.topic_data")(name=topic, partition_data=[part])],
         )
 
-    def fetch(self, topic: str, offset: int, max_bytes: int) -> Ready:
+    def fetch(self, topic: str, offset: int, max_bytes: int) -> PreparedRequest:
         part = struct("FetchRequest.topics.partitions")(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
         return self._ready(
             "Fetch",
@@ -132,14 +132,14 @@ class Stranger:
             topics=[struct("FetchRequest.topics")(topic=topic, partitions=[part])],
         )
 
-    def at_time(self, topic: str, timestamp_ms: int) -> Ready:
+    def at_time(self, topic: str, timestamp_ms: int) -> PreparedRequest:
         part = struct("ListOffsetsRequest.topics.partitions")(partition_index=0, timestamp=timestamp_ms)
         topics = [struct("ListOffsetsRequest.topics")(name=topic, partitions=[part])]
         return self._ready("ListOffsets", LIST_OFFSETS, codes_by_topic, replica_id=-1, topics=topics)
 
-    def _ready(self, name: str, version: int, codes: Codes, **fields: object) -> Ready:
+    def _ready(self, name: str, version: int, codes: Codes, **fields: object) -> PreparedRequest:
         request = self.line.request(name, version, struct(f"{name}Request")(**fields))
-        return Ready(self.line, name, version, request, codes, self._unread)
+        return PreparedRequest(self.line, name, version, request, codes, self._unread)
 
 
 def codes_by_topic(answer: Any) -> list[int]:
@@ -151,7 +151,7 @@ async def one_by_one(requests: Sequence[Callable[[], Awaitable[object]]]) -> Non
         await request()
 
 
-async def until(reached: Callable[[], Awaitable[bool]], what: str, pause_s: float = 0.2) -> None:
+async def wait_until(reached: Callable[[], Awaitable[bool]], what: str, pause_s: float = 0.2) -> None:
     """Look now and then. Raises BenchFailed when it takes longer than a benchmark's patience."""
     ends_s = time.monotonic() + PATIENCE_S
     while not await reached():

@@ -6,112 +6,124 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TypeAlias
 
 from muster.coordinator.bench import heartbeat
-from muster.coordinator.bench.processes import LOAD_CORE, Server, Stopwatch, Timed, node, pinned, server
-from muster.coordinator.bench.rows import Row, less_is_better
-from muster.coordinator.bench.wire.line import Line
-from muster.coordinator.bench.wire.members import WireMember, together
+from muster.coordinator.bench.processes import (
+    LOAD_CORE,
+    ServerProcess,
+    Stopwatch,
+    TimedProcess,
+    pinned,
+    run_node,
+    run_server,
+)
+from muster.coordinator.bench.rows import BenchRow, less_is_better
+from muster.coordinator.bench.wire.line import LoadConnection
+from muster.coordinator.bench.wire.members import KafkaMember, join_together
 from muster.coordinator.bench.wire.records import kafka_address
-from muster.coordinator.bench.wire.yardstick import Machine, within
+from muster.coordinator.bench.wire.yardstick import MachinePace, limit_row
 from muster.coordinator.kafka.codec.codec import struct
 
 CONNECTIONS = 16
-WARM_UP_S, ROUND_S, ROUNDS = 0.5, 1.5, 5
+WARM_UP_S, ROUND_S, COST_ROUNDS = 0.5, 1.5, 5
 PEER = "librdkafka's mock cluster"
 AT_MOST_MOCKS = 5
 AT_LEAST_GRPCS = 6
 COMMIT_US = 45.0
 COMMIT_DEPTH, PARTITIONS, TOPIC = 8, 10, "bench"
-SETTINGS = {"group.initial.rebalance.delay.ms": "500", "kafka.listeners": "127.0.0.1:0"}
+COST_SETTINGS = {"group.initial.rebalance.delay.ms": "500", "kafka.listeners": "127.0.0.1:0"}
 
-Round: TypeAlias = Callable[[], Awaitable[float]]
+CostRound: TypeAlias = Callable[[], Awaitable[float]]
 """Measures once: microseconds of processor time per request."""
 
 
-def heartbeats(name: str, home: str) -> Iterator[Row]:
+def measure_heartbeat_costs(name: str, home: str) -> Iterator[BenchRow]:
     """One request outstanding on each connection; the servers take turns."""
-    with pinned(LOAD_CORE), node(home, SETTINGS) as ours, server(["-m", "muster.coordinator.bench.wire.mock"]) as mock:
-        value, peer = asyncio.run(beaten(ours, mock))
-    yield as_wire(less_is_better(name, value, "us CPU/request", PEER, peer, 1 / AT_MOST_MOCKS))
+    with (
+        pinned(LOAD_CORE),
+        run_node(home, COST_SETTINGS) as ours,
+        run_server(["-m", "muster.coordinator.bench.wire.mock"]) as mock,
+    ):
+        value, peer = asyncio.run(interleave_with_mock(ours, mock))
+    yield make_wire_row(less_is_better(name, value, "us CPU/request", PEER, peer, 1 / AT_MOST_MOCKS))
 
 
-def against_grpc(name: str, home: str) -> Iterator[Row]:
+def measure_against_grpc(name: str, home: str) -> Iterator[BenchRow]:
     """The same heartbeat by either door of one node."""
-    settings = SETTINGS | {"group.max.session.timeout.ms": "1800000"}
-    with pinned(LOAD_CORE), node(home, settings) as ours:
-        value, peer = asyncio.run(by_both_doors(ours))
-    yield as_wire(less_is_better(name, value, "us CPU/request", "our gRPC door", peer, AT_LEAST_GRPCS))
+    settings = COST_SETTINGS | {"group.max.session.timeout.ms": "1800000"}
+    with pinned(LOAD_CORE), run_node(home, settings) as ours:
+        value, peer = asyncio.run(interleave_listeners(ours))
+    yield make_wire_row(less_is_better(name, value, "us CPU/request", "our gRPC door", peer, AT_LEAST_GRPCS))
 
 
-def commits(name: str, home: str) -> Iterator[Row]:
+def measure_commit_costs(name: str, home: str) -> Iterator[BenchRow]:
     """Durable before it is answered; a group's members commit at the same time, each a few in a row."""
-    with pinned(LOAD_CORE), node(home, SETTINGS) as ours:
-        machine = Machine()
-        value = asyncio.run(committed(ours, machine))
-    yield as_wire(within(name, value, "us CPU/request", COMMIT_US, machine))
+    with pinned(LOAD_CORE), run_node(home, COST_SETTINGS) as ours:
+        machine = MachinePace()
+        value = asyncio.run(measure_commit_us(ours, machine))
+    yield make_wire_row(limit_row(name, value, "us CPU/request", COMMIT_US, machine))
 
 
-def as_wire(row: Row) -> Row:
+def make_wire_row(row: BenchRow) -> BenchRow:
     return row._replace(bench="wire")
 
 
-async def beaten(ours: Server, mock: Server) -> tuple[float, float]:
+async def interleave_with_mock(ours: ServerProcess, mock: ServerProcess) -> tuple[float, float]:
     groups = [f"bench-{number}" for number in range(CONNECTIONS)]
-    our_members = await together(kafka_address(ours), groups)
-    mock_members = await together(mock.address, groups)
+    our_members = await join_together(kafka_address(ours), groups)
+    mock_members = await join_together(mock.address, groups)
 
     async def us() -> float:
-        return await per_request(ours, our_members, WireMember.beat, 1)
+        return await measure_per_request(ours, our_members, KafkaMember.beat, 1)
 
     async def them() -> float:
-        return await per_request(mock, mock_members, WireMember.beat, 1)
+        return await measure_per_request(mock, mock_members, KafkaMember.beat, 1)
 
-    return await in_turns(us, them)
+    return await alternate_servers(us, them)
 
 
-async def by_both_doors(ours: Server) -> tuple[float, float]:
-    members = await together(kafka_address(ours), [f"bench-{number}" for number in range(CONNECTIONS)])
-    grpc_target = await heartbeat.joined(ours)
+async def interleave_listeners(ours: ServerProcess) -> tuple[float, float]:
+    members = await join_together(kafka_address(ours), [f"bench-{number}" for number in range(CONNECTIONS)])
+    grpc_target = await heartbeat.join_target(ours)
 
     async def wire() -> float:
-        return await per_request(ours, members, WireMember.beat, 1)
+        return await measure_per_request(ours, members, KafkaMember.beat, 1)
 
     async def grpc() -> float:
-        return await heartbeat.one_round(grpc_target, ROUND_S)
+        return await heartbeat.measure_round(grpc_target, ROUND_S)
 
-    costs = await in_turns(wire, grpc)
+    costs = await alternate_servers(wire, grpc)
     for member in grpc_target.members:
         await member.wire.close()
     return costs
 
 
-async def committed(ours: Server, machine: Machine) -> float:
-    line = await Line.to(kafka_address(ours))
+async def measure_commit_us(ours: ServerProcess, machine: MachinePace) -> float:
+    line = await LoadConnection.to(kafka_address(ours))
     wanted = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     await line.ask("CreateTopics", 4, struct("CreateTopicsRequest")(topics=[wanted]))
-    members = await together(kafka_address(ours), ["bench"] * CONNECTIONS)
+    members = await join_together(kafka_address(ours), ["bench"] * CONNECTIONS)
 
     async def one() -> float:
-        return await per_request(ours, members, lambda member: member.commit(TOPIC, PARTITIONS), COMMIT_DEPTH)
+        return await measure_per_request(ours, members, lambda member: member.commit(TOPIC, PARTITIONS), COMMIT_DEPTH)
 
     costs = []
-    for _ in range(ROUNDS):
+    for _ in range(COST_ROUNDS):
         machine.look()
         costs.append(await one())
         await members[0].committed(TOPIC, PARTITIONS)  # nobody has looked at the answers
     return statistics.median(costs)
 
 
-async def in_turns(ours: Round, theirs: Round) -> tuple[float, float]:
+async def alternate_servers(ours: CostRound, theirs: CostRound) -> tuple[float, float]:
     """The median round of each; who begins changes."""
     costs: tuple[list[float], list[float]] = ([], [])
-    for number in range(ROUNDS):
+    for number in range(COST_ROUNDS):
         for which in (0, 1) if number % 2 else (1, 0):
             costs[which].append(await (ours, theirs)[which]())
     return statistics.median(costs[0]), statistics.median(costs[1])
 
 
-async def per_request(
-    target: Timed, members: list[WireMember], request: Callable[[WireMember], bytes], depth: int
+async def measure_per_request(
+    target: TimedProcess, members: list[KafkaMember], request: Callable[[KafkaMember], bytes], depth: int
 ) -> float:
     """Microseconds of the server's processor time for each of many requests."""
     for seconds in (WARM_UP_S, ROUND_S):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.connections.frames import FrameBuffer
 
 Answer = TypeVar("Answer")
 
@@ -18,11 +18,11 @@ LARGEST = 1 << 28
 CALL_S = 120.0
 
 
-class Line(asyncio.Protocol):
+class LoadConnection(asyncio.Protocol):
     """Answers come in order, so whoever waits longest gets the next one."""
 
     def __init__(self) -> None:
-        self._frames = Frames(LARGEST)
+        self._frames = FrameBuffer(LARGEST)
         self._waiting: deque[Callable[[Frame], None]] = deque()
         self._correlation = 0
         self._asked: set[asyncio.Future[Any]] = set()
@@ -30,7 +30,7 @@ class Line(asyncio.Protocol):
         self._lost: ConnectionError | None = None
 
     @classmethod
-    async def to(cls, address: str, tls: ssl.SSLContext | None = None) -> "Line":
+    async def to(cls, address: str, tls: ssl.SSLContext | None = None) -> "LoadConnection":
         host, _, port = address.rpartition(":")
         _, line = await asyncio.get_running_loop().create_connection(cls, host, int(port), ssl=tls)
         return line

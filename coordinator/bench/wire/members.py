@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.bench.wire.line import Line
+from muster.coordinator.bench.wire.line import LoadConnection
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -23,10 +23,10 @@ AGAIN = frozenset({ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS
 
 
 @dataclass(slots=True)
-class WireMember:
+class KafkaMember:
     """One member on a connection of its own."""
 
-    line: Line
+    line: LoadConnection
     group_id: str
     member_id: str = ""
     generation: int = -1
@@ -37,13 +37,13 @@ class WireMember:
             request = join_request(self.group_id, self.member_id, SUBSCRIPTION, SESSION_MS, REBALANCE_MS)
             joined = await self.line.ask("JoinGroup", JOIN, request)
             self.member_id = joined.member_id or self.member_id
-            if not tried_again("JoinGroup", joined) and not tried_again("SyncGroup", await self._sync(joined)):
+            if not must_rejoin("JoinGroup", joined) and not must_rejoin("SyncGroup", await self._sync(joined)):
                 self.generation = joined.generation_id
                 return
 
     async def leave(self) -> None:
         request = struct("LeaveGroupRequest")(group_id=self.group_id, member_id=self.member_id)
-        tried_again("LeaveGroup", await self.line.ask("LeaveGroup", LEAVE, request))
+        must_rejoin("LeaveGroup", await self.line.ask("LeaveGroup", LEAVE, request))
 
     async def called(self) -> None:
         """Beat until the group calls its members back."""
@@ -116,7 +116,7 @@ def heartbeat_request(group_id: str, member_id: str, generation: int) -> Any:
     return struct("HeartbeatRequest")(group_id=group_id, generation_id=generation, member_id=member_id)
 
 
-def tried_again(what: str, answer: Any) -> bool:
+def must_rejoin(what: str, answer: Any) -> bool:
     """Whether the member has to begin anew; raises BenchFailed for what no healthy group answers."""
     if answer.error_code in AGAIN:
         return True
@@ -125,8 +125,8 @@ def tried_again(what: str, answer: Any) -> bool:
     return False
 
 
-async def together(address: str, group_ids: list[str]) -> list[WireMember]:
+async def join_together(address: str, group_ids: list[str]) -> list[KafkaMember]:
     """One member for each id of the list; those of one group join together."""
-    members = [WireMember(await Line.to(address), group_id) for group_id in group_ids]
+    members = [KafkaMember(await LoadConnection.to(address), group_id) for group_id in group_ids]
     await asyncio.gather(*(member.join() for member in members))
     return members

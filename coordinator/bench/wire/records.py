@@ -9,8 +9,8 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, Server, pinned, server
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.processes import LOAD_CORE, BenchFailed, ServerProcess, pinned, run_server
+from muster.coordinator.bench.rows import BenchRow
 
 ROUNDS = 8
 TOPICS, PARTITIONS = 4, 4
@@ -22,36 +22,40 @@ PATIENCE_S = 60.0
 PEER = "librdkafka's mock cluster"
 
 
-def measure(name: str, home: str) -> Iterator[Row]:
+def measure_messages(name: str, home: str) -> Iterator[BenchRow]:
     """Both servers take turns, and who begins changes; both are on one core, and the client on the other."""
     node = ["-m", "muster.coordinator.cli", "serve", "--announce", "--until-eof", "--data", f"{home}/data"]
     node += ["--listen", "127.0.0.1:0", "--kafka-listen", "127.0.0.1:0", "--http", ""]
     node += ["--set", f"num.partitions={PARTITIONS}"]
     ours: dict[str, list[float]] = {"produce": [], "fetch": []}
     theirs: dict[str, list[float]] = {"produce": [], "fetch": []}
-    with server(node) as muster, server(["-m", "muster.coordinator.bench.wire.mock"]) as mock, pinned(LOAD_CORE):
+    with (
+        run_server(node) as muster,
+        run_server(["-m", "muster.coordinator.bench.wire.mock"]) as mock,
+        pinned(LOAD_CORE),
+    ):
         for turn in range(ROUNDS):
             both = ((theirs, mock.address), (ours, kafka_address(muster)))
             for rates, address in both if turn % 2 else reversed(both):
                 places = [(f"records-{turn}-{topic}", p) for topic in range(TOPICS) for p in range(PARTITIONS)]
-                rates["produce"].append(produced(address, places))
-                rates["fetch"].append(fetched(address, places))
+                rates["produce"].append(produce_messages(address, places))
+                rates["fetch"].append(fetch_messages(address, places))
     for what in ours:
-        yield row(f"{name}: {what} 1 KB messages", ours[what], theirs[what])
+        yield message_row(f"{name}: {what} 1 KB messages", ours[what], theirs[what])
 
 
-def kafka_address(node: Server) -> str:
+def kafka_address(node: ServerProcess) -> str:
     return f"{node.said['kafka_host']}:{node.said['kafka_port']}"
 
 
-def row(case: str, ours: list[float], theirs: list[float]) -> Row:
+def message_row(case: str, ours: list[float], theirs: list[float]) -> BenchRow:
     """The ratio is the median over the rounds, each of which had the machine as it was just then for both."""
     ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
     value, peer_value = round(statistics.median(ours)), round(statistics.median(theirs))
-    return Row("wire", case, value, "messages/s", PEER, peer_value, round(ratio, 3), GOAL, ratio >= GOAL)
+    return BenchRow("wire", case, value, "messages/s", PEER, peer_value, round(ratio, 3), GOAL, ratio >= GOAL)
 
 
-def produced(address: str, places: list[tuple[str, int]]) -> float:
+def produce_messages(address: str, places: list[tuple[str, int]]) -> float:
     """Messages per second, from the first one handed over to the last one acknowledged."""
     from confluent_kafka import Producer
 
@@ -72,8 +76,8 @@ def produced(address: str, places: list[tuple[str, int]]) -> float:
     return len(places) * PER_PARTITION / (time.perf_counter() - started)
 
 
-def fetched(address: str, places: list[tuple[str, int]]) -> float:
-    """Messages per second, from the first to the last of what `produced` has sent."""
+def fetch_messages(address: str, places: list[tuple[str, int]]) -> float:
+    """Messages per second, from the first to the last of what `produce_messages` has sent."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": address, "group.id": "bench", "log_level": 0})

@@ -2,22 +2,22 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.bench.cases import Measure, measured
-from muster.coordinator.bench.rows import Row
+from muster.coordinator.bench.cases import MeasureCase, measure_cases
+from muster.coordinator.bench.rows import BenchRow
 from muster.coordinator.bench.wire import costs, rebalances, records
 from muster.coordinator.bench.wire.beside import suite as beside
 
-CASES: dict[str, Measure] = {
-    "heartbeats": costs.heartbeats,
-    "heartbeats by both doors": costs.against_grpc,
-    "commits of ten partitions": costs.commits,
-    "one leaves": rebalances.measure,
-    "records": records.measure,
+CASES: dict[str, MeasureCase] = {
+    "heartbeats": costs.measure_heartbeat_costs,
+    "heartbeats by both doors": costs.measure_against_grpc,
+    "commits of ten partitions": costs.measure_commit_costs,
+    "one leaves": rebalances.measure_rejoins,
+    "records": records.measure_messages,
 }
 
 
-def run(only: str = "", kafka: str = "") -> Iterator[Row]:
+def run(only: str = "", kafka: str = "") -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only`; with those beside the broker of `kafka`, if it names one."""
-    yield from measured(CASES, only)
+    yield from measure_cases(CASES, only)
     if kafka:
-        yield from beside.cases(kafka, only)
+        yield from beside.measure_beside_kafka(kafka, only)

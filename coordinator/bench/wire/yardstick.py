@@ -7,7 +7,7 @@ written in Python as a node is, coded one message in a known time: what the same
 import statistics
 import time
 
-from muster.coordinator.bench.rows import Row, less_is_better
+from muster.coordinator.bench.rows import BenchRow, less_is_better
 
 CODED_US = 5.5
 """What kafka-python 3.0.12 took there to encode and decode a Heartbeat request of version 4."""
@@ -15,21 +15,21 @@ CODED_US = 5.5
 CALLS = 500
 
 
-class Machine:
+class MachinePace:
     """How slow this one is. Looked at again and again beside what is measured: a shared machine changes its pace."""
 
     def __init__(self) -> None:
         self._looks: list[float] = []
 
     def look(self) -> None:
-        self._looks.append(coded_us() / CODED_US)
+        self._looks.append(measure_coding_us() / CODED_US)
 
     def slower(self) -> float:
         """By how much a limit is longer here than where it was set; at least 1: a fast machine shortens none."""
         return max(1.0, statistics.median(self._looks))
 
 
-def coded_us() -> float:
+def measure_coding_us() -> float:
     """Microseconds of processor time to encode and decode one Heartbeat."""
     from kafka.protocol.consumer import HeartbeatRequest
 
@@ -42,7 +42,7 @@ def coded_us() -> float:
     return (time.thread_time_ns() - before) / CALLS / 1e3
 
 
-def within(case: str, value: float, unit: str, limit: float, machine: Machine) -> Row:
+def limit_row(case: str, value: float, unit: str, limit: float, machine: MachinePace) -> BenchRow:
     """A cost against a limit in the same unit, read for this machine."""
     slower = machine.slower()
     peer = f"the limit of {limit:g}, on a machine {slower:.2f} times as slow"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.accounts.passwords import password_of, password_option
+from muster.coordinator.cli.accounts.passwords import password_option, read_password
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import set_option
 from muster.coordinator.cli.common.output import notice
 
 if TYPE_CHECKING:
     from muster.coordinator.config import Settings
-    from muster.coordinator.server.security.accounts import Accounts
+    from muster.coordinator.server.security.accounts import UserAccounts
     from muster.coordinator.server.security.store import SecurityStore
 
 
@@ -41,9 +41,9 @@ def bootstrap_user(
     The node has to name them in super.users, or nobody may do anything. Of a cluster (inter.broker.listeners) they
     are made on one of its nodes, and known to all once that is started.
     """
-    settings = settings_of(file, overrides | ({"log.dirs": data} if data is not None else {}))
-    password = password_of(password_file) if password_file is not None or not token else ""
-    with accounts_in(settings) as accounts:
+    settings = load_stopped_node_settings(file, overrides | ({"log.dirs": data} if data is not None else {}))
+    password = read_password(password_file) if password_file is not None or not token else ""
+    with read_accounts(settings) as accounts:
         if password:
             ((code, message),) = asyncio.run(accounts.alter_users([(name, password, 0)], [])).values()
             if code:
@@ -70,7 +70,7 @@ def reset_security(file: Path | None, overrides: dict[str, str], data: str | Non
     The last resort, where what it keeps of them cannot be read. Nobody but super.users may do anything then, and none
     of them can log in by a password or token before `muster storage bootstrap-user`.
     """
-    settings = settings_of(file, overrides | ({"log.dirs": data} if data is not None else {}))
+    settings = load_stopped_node_settings(file, overrides | ({"log.dirs": data} if data is not None else {}))
     if not yes:
         click.confirm(f"Give up all users, tokens, lists and quotas in {settings.data_dir}?", abort=True, err=True)
     if settings.inter_broker_listeners:
@@ -79,12 +79,12 @@ def reset_security(file: Path | None, overrides: dict[str, str], data: str | Non
             "a damaged copy is made anew by its node itself, from the leader's",
             "who cannot log in any more is made anew with 'muster storage bootstrap-user' on one node that is stopped",
         )
-    with store_in(settings) as store:
+    with open_security_store(settings) as store:
         store.reset()
     notice("nobody is known any more: make the first user with 'muster storage bootstrap-user'")
 
 
-def settings_of(file: Path | None, overrides: dict[str, str]) -> "Settings":
+def load_stopped_node_settings(file: Path | None, overrides: dict[str, str]) -> "Settings":
     """Raises CommandError."""
     from muster.coordinator.config import SettingsError, load_settings
 
@@ -95,17 +95,17 @@ def settings_of(file: Path | None, overrides: dict[str, str]) -> "Settings":
 
 
 @contextmanager
-def accounts_in(settings: "Settings") -> "Iterator[Accounts]":
+def read_accounts(settings: "Settings") -> "Iterator[UserAccounts]":
     """Those of a data directory. Raises StorageError."""
-    from muster.coordinator.server.security.accounts import Accounts
+    from muster.coordinator.server.security.accounts import UserAccounts
 
-    with store_in(settings) as store:
+    with open_security_store(settings) as store:
         store.load()
-        yield Accounts(store)
+        yield UserAccounts(store)
 
 
 @contextmanager
-def store_in(settings: "Settings") -> "Iterator[SecurityStore]":
+def open_security_store(settings: "Settings") -> "Iterator[SecurityStore]":
     """What a data directory keeps, not read yet; it is locked meanwhile, and made where there is none. Raises
     StorageError.
     """

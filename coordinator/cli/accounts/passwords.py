@@ -10,7 +10,7 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-MOST_BYTES = 4_096
+MAX_PASSWORD_BYTES = 4_096
 
 _option = click.option(
     "--password-file",
@@ -25,18 +25,18 @@ def password_option(function: Function) -> Function:
     return _option(function)
 
 
-def password_of(file: Path | None) -> str:
+def read_password(file: Path | None) -> str:
     """Raises CommandError."""
     if file is not None:
         try:
             with file.open("rb") as opened:
-                data = opened.read(MOST_BYTES)
+                data = opened.read(MAX_PASSWORD_BYTES)
         except OSError as error:
             raise CommandError(f"--password-file: {error}", code=Exit.USAGE) from error
     elif sys.stdin.isatty():
         return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     else:
-        data = sys.stdin.buffer.readline(MOST_BYTES)
+        data = sys.stdin.buffer.readline(MAX_PASSWORD_BYTES)
     try:
         password = data.partition(b"\n")[0].rstrip(b"\r").decode()
     except UnicodeDecodeError:

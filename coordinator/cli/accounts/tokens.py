@@ -2,12 +2,12 @@
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.cli.control.held import Duration
-from muster.coordinator.views.holds import minute
+from muster.coordinator.views.holds import format_minute
 
-COLUMNS = [
+TOKEN_COLUMNS = [
     Column("TOKEN-ID", "token_id", style="cyan"),
     Column("NAME", "name"),
     Column("PRINCIPAL", "principal"),
@@ -35,10 +35,10 @@ def create(bootstrap: str, overrides: dict[str, str], style: str, name: str, pri
     Put it into the file of --command-config, as token, or into the header
     'authorization: Bearer TOKEN'.
     """
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         text, made = admin.create_token(name, principal, ttl or 0)
     if style in ("json", "yaml"):
-        show_document({"token": text, "token_id": made.token_id, "principal": made.principal}, style)
+        print_document({"token": text, "token_id": made.token_id, "principal": made.principal}, style)
         return
     notice(f"{made.principal} by token {made.token_id}; it is not shown again:")
     click.echo(text)
@@ -47,21 +47,21 @@ def create(bootstrap: str, overrides: dict[str, str], style: str, name: str, pri
 @tokens.command("list")
 @client_options
 @output_option
-def list_(bootstrap: str, overrides: dict[str, str], style: str) -> None:
+def list_tokens(bootstrap: str, overrides: dict[str, str], style: str) -> None:
     """List tokens: whose, what for, until when; not what they are."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.tokens()
     rows = [
         {
             "token_id": each.token_id,
             "name": each.name,
             "principal": each.principal,
-            "created": minute(each.created_ms),
-            "expires": minute(each.expires_ms) if each.expires_ms is not None else None,
+            "created": format_minute(each.created_ms),
+            "expires": format_minute(each.expires_ms) if each.expires_ms is not None else None,
         }
         for each in found
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, TOKEN_COLUMNS, style)
 
 
 @tokens.command()
@@ -69,6 +69,6 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 @click.argument("ids", nargs=-1, required=True, metavar="TOKEN-ID...")
 def revoke(bootstrap: str, overrides: dict[str, str], ids: tuple[str, ...]) -> None:
     """Take tokens away; calls and streams that they opened end within a second."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         admin.revoke_tokens(ids)
     notice(f"revoked {', '.join(ids)}")

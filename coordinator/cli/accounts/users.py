@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from muster.coordinator.cli.accounts.passwords import password_of, password_option
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.accounts.passwords import password_option, read_password
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 
-COLUMNS = [
+USER_COLUMNS = [
     Column("USER", "user", style="cyan"),
     Column("MECHANISMS", "mechanisms"),
     Column("ITERATIONS", "iterations"),
@@ -30,8 +30,8 @@ def users() -> None:
 @click.argument("name")
 def add(bootstrap: str, overrides: dict[str, str], password_file: Path | None, iterations: int, name: str) -> None:
     """Make user NAME, or give them another password: for SCRAM-SHA-256, SCRAM-SHA-512 and PLAIN."""
-    password = password_of(password_file)
-    with admin_of(bootstrap, overrides) as admin:
+    password = read_password(password_file)
+    with connect_admin(bootstrap, overrides) as admin:
         admin.put_users({name: password}, iterations)
     notice(f"User:{name} may log in; `muster acls add` says what they may do")
 
@@ -39,15 +39,15 @@ def add(bootstrap: str, overrides: dict[str, str], password_file: Path | None, i
 @users.command("list")
 @client_options
 @output_option
-def list_(bootstrap: str, overrides: dict[str, str], style: str) -> None:
+def list_users(bootstrap: str, overrides: dict[str, str], style: str) -> None:
     """List users, and how each may log in."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.users()
     rows = [
         {"user": each.name, "mechanisms": ",".join(each.mechanisms), "iterations": each.iterations or None}
         for each in found
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, USER_COLUMNS, style)
 
 
 @users.command()
@@ -55,6 +55,6 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) -> None:
     """Delete users; their connections end. Their entries in access control lists stay."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         admin.delete_users(names)
     notice(f"deleted {', '.join(names)}")

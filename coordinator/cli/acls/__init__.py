@@ -2,17 +2,17 @@
 
 import click
 
-from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import LazyCommand, LazyGroup
 
-COMMANDS = {
-    "add": Lazy("muster.coordinator.cli.acls.changing:add", "Allow somebody something, or deny it."),
-    "list": Lazy("muster.coordinator.cli.acls.listing:list_acls", "Show the entries of the lists."),
-    "remove": Lazy("muster.coordinator.cli.acls.changing:remove", "Take entries away."),
-    "check": Lazy("muster.coordinator.cli.acls.checking:check", "Whether somebody may, and by which entry."),
+ACLS_COMMANDS = {
+    "add": LazyCommand("muster.coordinator.cli.acls.changing:add", "Allow somebody something, or deny it."),
+    "list": LazyCommand("muster.coordinator.cli.acls.listing:list_acls", "Show the entries of the lists."),
+    "remove": LazyCommand("muster.coordinator.cli.acls.changing:remove", "Take entries away."),
+    "check": LazyCommand("muster.coordinator.cli.acls.checking:check", "Whether somebody may, and by which entry."),
 }
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
+@click.group(cls=LazyGroup, lazy=ACLS_COMMANDS)
 def acls() -> None:
     """Who may do what on a node with authorizer=acl.
 

@@ -5,15 +5,15 @@ from typing import Any
 import click
 
 from muster.coordinator.cli.acls.flags import (
-    entries_of,
     entry_options,
-    filters_of,
+    make_entries,
+    make_filters,
+    parse_resources,
     resource_options,
-    resources_of,
-    usage,
+    usage_error,
 )
 from muster.coordinator.cli.acls.listing import print_acls
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.security.acl.filters import AclFilter
 
@@ -31,12 +31,12 @@ def add(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> 
     muster acls add --allow-principal User:bob --consumer --topic orders --group billing-* is not a pattern: use
     --resource-pattern-type prefixed with the beginning of the name.
     """
-    entries = entries_of(given)
+    entries = make_entries(given)
     if not entries:
-        raise usage("nobody is named, or nothing is to be allowed", "--allow-principal or --deny-principal")
+        raise usage_error("nobody is named, or nothing is to be allowed", "--allow-principal or --deny-principal")
     if given["pattern"].lower() not in ("literal", "prefixed"):
-        raise usage(f"--resource-pattern-type is {given['pattern']}", "literal or prefixed")
-    with admin_of(bootstrap, overrides) as admin:
+        raise usage_error(f"--resource-pattern-type is {given['pattern']}", "literal or prefixed")
+    with connect_admin(bootstrap, overrides) as admin:
         admin.create_acls(entries)
     print_acls(entries, style)
 
@@ -51,10 +51,10 @@ def add(bootstrap: str, overrides: dict[str, str], style: str, **given: Any) -> 
 def remove(bootstrap: str, overrides: dict[str, str], style: str, dry_run: bool, force: bool, **given: Any) -> None:
     """Take entries away: those that `add` with the same flags makes, or without principals all about the resources."""
     named = given["allowed"] or given["denied"]
-    if not resources_of(given):
-        raise usage("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
-    wanted = [AclFilter(*acl) for acl in entries_of(given)] if named else filters_of(given)
-    with admin_of(bootstrap, overrides) as admin:
+    if not parse_resources(given):
+        raise usage_error("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
+    wanted = [AclFilter(*acl) for acl in make_entries(given)] if named else make_filters(given)
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.delete_acls(wanted, validate_only=True)
         if not found:
             notice("No entry matches.")

@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.acls.flags import one_operation, resource_options, resources_of, usage
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.acls.flags import one_operation, parse_resources, resource_options, usage_error
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, print_rows
 from muster.coordinator.security.acl.model import Operation
 
-COLUMNS = (
+CHECK_COLUMNS = (
     Column("ALLOWED", "allowed"),
     Column("OPERATION", "operation"),
     Column("RESOURCE", "resource_type"),
@@ -35,11 +35,11 @@ def check(
     **given: Any,
 ) -> int:
     """Whether a principal may do something, and which entry decides. Exit code 1 where it may not."""
-    resources = resources_of(given)
+    resources = parse_resources(given)
     if not resources:
-        raise usage("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
+        raise usage_error("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
     rows = []
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         for kind, name in resources:
             allowed, reason = admin.check_acl(principal, operation, kind, name, host)
             rows.append(
@@ -51,5 +51,5 @@ def check(
                     "reason": reason,
                 }
             )
-    show(rows, COLUMNS, style)
+    print_rows(rows, CHECK_COLUMNS, style)
     return 0 if all(row["allowed"] == "yes" for row in rows) else 1

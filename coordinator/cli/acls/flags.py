@@ -35,7 +35,7 @@ CONSUMER: Final = {
 }
 
 
-def operation_named(text: str) -> Operation:
+def parse_operation(text: str) -> Operation:
     """Kafka's names, in whatever case, with or without underscores. Raises BadParameter."""
     found = OPERATIONS.get(text.replace("_", "").lower())
     if found is None:
@@ -45,14 +45,14 @@ def operation_named(text: str) -> Operation:
 
 
 def one_operation(ctx: click.Context, param: click.Parameter, given: str) -> Operation:
-    return operation_named(given)
+    return parse_operation(given)
 
 
 def many_operations(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[Operation, ...]:
-    return tuple(map(operation_named, given))
+    return tuple(map(parse_operation, given))
 
 
-class Resource(NamedTuple):
+class AclResource(NamedTuple):
     kind: ResourceType
     name: str
 
@@ -104,21 +104,21 @@ def entry_options(function: Function) -> Function:
     return function
 
 
-def resources_of(given: Mapping[str, Any]) -> list[Resource]:
-    found = [Resource(ResourceType.TOPIC, name) for name in given["topics"]]
-    found += [Resource(ResourceType.GROUP, name) for name in given["groups"]]
-    found += [Resource(ResourceType.TRANSACTIONAL_ID, name) for name in given["transactional_ids"]]
-    found += [Resource(ResourceType.USER, name) for name in given["users"]]
+def parse_resources(given: Mapping[str, Any]) -> list[AclResource]:
+    found = [AclResource(ResourceType.TOPIC, name) for name in given["topics"]]
+    found += [AclResource(ResourceType.GROUP, name) for name in given["groups"]]
+    found += [AclResource(ResourceType.TRANSACTIONAL_ID, name) for name in given["transactional_ids"]]
+    found += [AclResource(ResourceType.USER, name) for name in given["users"]]
     if given["cluster"] or given.get("idempotent"):
-        found.append(Resource(ResourceType.CLUSTER, CLUSTER_NAME))
+        found.append(AclResource(ResourceType.CLUSTER, CLUSTER_NAME))
     return found
 
 
-def entries_of(given: Mapping[str, Any]) -> list[Acl]:
+def make_entries(given: Mapping[str, Any]) -> list[Acl]:
     """The entries that are meant. Raises CommandError."""
-    resources = resources_of(given)
+    resources = parse_resources(given)
     if not resources:
-        raise usage("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
+        raise usage_error("no resource is named", "--topic, --group, --cluster, --transactional-id or --user-principal")
     pattern = PATTERNS[given["pattern"].lower()]
     who = [
         (principal, host, permission)
@@ -139,7 +139,7 @@ def entries_of(given: Mapping[str, Any]) -> list[Acl]:
             permission,
         )
         for kind, name in resources
-        for operation in operations_on(kind, given)
+        for operation in expand_operations(kind, given)
         for principal, host, permission in who
     ]
     return list(dict.fromkeys(made))
@@ -148,11 +148,11 @@ def entries_of(given: Mapping[str, Any]) -> list[Acl]:
 LITERAL_CLUSTER: Final = PatternType.LITERAL
 
 
-def operations_on(kind: ResourceType, given: Mapping[str, Any]) -> Iterator[Operation]:
+def expand_operations(kind: ResourceType, given: Mapping[str, Any]) -> Iterator[Operation]:
     """Those that are given, or that a producer or consumer needs of such a resource."""
     if given["producer"] or given["consumer"]:
         if given["operations"]:
-            raise usage("--operation is given beside --producer or --consumer", "one or the other")
+            raise usage_error("--operation is given beside --producer or --consumer", "one or the other")
         if given["producer"]:
             yield from PRODUCER.get(kind, ())
         if given["consumer"]:
@@ -163,15 +163,15 @@ def operations_on(kind: ResourceType, given: Mapping[str, Any]) -> Iterator[Oper
     yield from given["operations"] or (Operation.ALL,)
 
 
-def filters_of(given: Mapping[str, Any], principal: str | None = None) -> list[AclFilter]:
+def make_filters(given: Mapping[str, Any], principal: str | None = None) -> list[AclFilter]:
     """What names resources only: all entries about them, or all there are."""
     pattern = PATTERNS[given["pattern"].lower()]
     filters = [
         AclFilter(kind, LITERAL_CLUSTER if kind is ResourceType.CLUSTER else pattern, name, principal)
-        for kind, name in resources_of(given)
+        for kind, name in parse_resources(given)
     ]
     return filters or [AclFilter(principal=principal)]
 
 
-def usage(what: str, expected: str) -> CommandError:
+def usage_error(what: str, expected: str) -> CommandError:
     return CommandError(what, f"expected {expected}", code=Exit.USAGE)

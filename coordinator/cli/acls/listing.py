@@ -5,12 +5,12 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.acls.flags import filters_of, resource_options
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.acls.flags import make_filters, resource_options
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, print_rows
 from muster.coordinator.security.acl.model import Acl
 
-COLUMNS = (
+ACL_COLUMNS = (
     Column("RESOURCE", "resource_type"),
     Column("NAME", "resource"),
     Column("PATTERN", "pattern_type"),
@@ -28,8 +28,8 @@ COLUMNS = (
 @click.option("--principal", metavar="PRINCIPAL", help="Only what concerns this one.")
 def list_acls(bootstrap: str, overrides: dict[str, str], style: str, principal: str | None, **given: Any) -> None:
     """Show the entries about these resources; all there are without any."""
-    with admin_of(bootstrap, overrides) as admin:
-        found = [acl for wanted in filters_of(given, principal) for acl in admin.acls(wanted)]
+    with connect_admin(bootstrap, overrides) as admin:
+        found = [acl for wanted in make_filters(given, principal) for acl in admin.acls(wanted)]
     print_acls(sorted(dict.fromkeys(found)), style)
 
 
@@ -46,4 +46,4 @@ def print_acls(acls: Sequence[Acl], style: str) -> None:
         }
         for acl in acls
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, ACL_COLUMNS, style)

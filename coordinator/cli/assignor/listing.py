@@ -1,14 +1,14 @@
-"""`muster assignor list` and `show`."""
+"""`muster assignor list` and `print_rows`."""
 
 from dataclasses import asdict
 
 import click
 
 from muster.coordinator.cli.common.options import output_option
-from muster.coordinator.cli.common.output import Column, show, show_document
+from muster.coordinator.cli.common.output import Column, print_document, print_rows
 from muster.coordinator.cli.common.plugins import find_plugins_here
 
-COLUMNS = [
+ASSIGNOR_COLUMNS = [
     Column("NAME", "name", style="cyan"),
     Column("PROTOCOL", "protocol"),
     Column("SOURCE", "source"),
@@ -22,12 +22,12 @@ COLUMNS = [
 @output_option
 def list_(style: str) -> None:
     """List built-in assignors and installed plugins; a plugin that cannot be loaded says why."""
-    from muster.assignors.tools.catalog import listing
+    from muster.assignors.tools.catalog import list_assignors
 
-    rows = [asdict(entry) for entry in listing()]
+    rows = [asdict(entry) for entry in list_assignors()]
     if style == "table":
         rows = [row | {"summary": row["problem"] or row["summary"]} for row in rows]
-    show(rows, COLUMNS, style)
+    print_rows(rows, ASSIGNOR_COLUMNS, style)
 
 
 @click.command()
@@ -35,12 +35,12 @@ def list_(style: str) -> None:
 @click.argument("name")
 def show_(style: str, name: str) -> None:
     """Tell what assignor NAME promises. NAME may be a Kafka class name or package.module:Class."""
-    from muster.assignors.tools.catalog import show as entry_of
+    from muster.assignors.tools.catalog import describe_assignor as entry_of
 
     find_plugins_here()
     entry = entry_of(name)
     if style not in ("table", "wide"):
-        show_document(asdict(entry), "yaml" if style == "yaml" else "json")
+        print_document(asdict(entry), "yaml" if style == "yaml" else "json")
         return
     click.echo(f"{entry.name} ({entry.protocol}, {entry.source})\n\n{entry.description}")
     if entry.options:

@@ -7,7 +7,7 @@ import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import NumberRange, output_option
-from muster.coordinator.cli.common.output import notice, show_document
+from muster.coordinator.cli.common.output import notice, print_document
 from muster.coordinator.cli.common.plugins import find_plugins_here
 
 
@@ -64,5 +64,5 @@ def test(style: str, target: str, deadline: float) -> int:
     else:
         findings = [asdict(finding) for finding in report.findings]
         document = {"assignor": report.assignor, "passed": report.passed, "findings": findings}
-        show_document(document, "yaml" if style == "yaml" else "json")
+        print_document(document, "yaml" if style == "yaml" else "json")
     return Exit.OK if report.passed else Exit.FAILURE

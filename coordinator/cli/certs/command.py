@@ -8,12 +8,12 @@ import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import FORMATS
-from muster.coordinator.cli.common.output import Column, Row, show
+from muster.coordinator.cli.common.output import Column, Row, print_rows
 
 if TYPE_CHECKING:
     from cryptography import x509
 
-    from muster.coordinator.cli.certs.making import Signed
+    from muster.coordinator.cli.certs.making import IssuedCertificate
 
 EXTRA = "pip install 'muster-groups[security]'"
 MOST_BYTES = 4 << 20
@@ -62,7 +62,7 @@ def init(directory: Path, hosts: str, clients: str, days: int, home: Path | None
         from muster.coordinator.cli.certs import making
     except ImportError as error:
         raise CommandError("certificates are made with the package cryptography", remedy=EXTRA) from error
-    called, names, home = words_of(hosts, "--hosts"), words_of(clients, "--clients"), home or directory
+    called, names, home = split_names(hosts, "--hosts"), split_names(clients, "--clients"), home or directory
     if taken := {"ca", "server"} & set(names) or {name for name in names if "/" in name or name.startswith(".")}:
         raise click.UsageError(f"--clients has {sorted(taken)[0]!r}, which cannot be the name of a client's file here")
     wanted = [directory / f"{name}.pem" for name in ("server", *names)]
@@ -72,21 +72,21 @@ def init(directory: Path, hosts: str, clients: str, days: int, home: Path | None
     if present:
         raise CommandError(f"{present[0]} is there already", remedy="name another directory", code=Exit.CONFLICT)
     try:
-        authority = known_authority(home) or making.authority()
+        authority = load_authority(home) or making.make_authority()
         files = {
             home / "ca.pem": authority.certificate_pem,
             home / "ca.key": authority.key_pem(),
             directory / "ca.pem": authority.certificate_pem,
-            directory / "server.pem": making.server_certificate(authority, called, days).pem(),
-        } | {directory / f"{name}.pem": making.client_certificate(authority, name, days).pem() for name in names}
+            directory / "server.pem": making.issue_server_certificate(authority, called, days).pem(),
+        } | {directory / f"{name}.pem": making.issue_client_certificate(authority, name, days).pem() for name in names}
     except ValueError as error:
         raise CommandError(f"no certificate can be made: {error}", code=Exit.USAGE) from error
-    write(files)
-    for line in advice(directory.absolute(), names):
+    write_files(files)
+    for line in configuration_advice(directory.absolute(), names):
         click.echo(line)
 
 
-def known_authority(home: Path) -> "Signed | None":
+def load_authority(home: Path) -> "IssuedCertificate | None":
     """The one that is kept there, if one is. Raises ValueError, OSError."""
     from muster.coordinator.cli.certs import making
 
@@ -96,7 +96,7 @@ def known_authority(home: Path) -> "Signed | None":
     return making.read_authority(certificate.read_bytes(), key.read_bytes())
 
 
-def write(files: Mapping[Path, bytes]) -> None:
+def write_files(files: Mapping[Path, bytes]) -> None:
     """All that are not there as they should be. Raises CommandError before anything is written over."""
     from muster.coordinator.cli.certs import making
 
@@ -109,7 +109,7 @@ def write(files: Mapping[Path, bytes]) -> None:
         making.write_new(path, data, 0o644 if path.name == "ca.pem" else 0o600)
 
 
-def advice(directory: Path, clients: list[str]) -> Iterator[str]:
+def configuration_advice(directory: Path, clients: list[str]) -> Iterator[str]:
     """What to write into which file, so that it can be copied."""
     yield f"# a node's properties ({', '.join(clients)}: clients that show their certificates)"
     yield "listeners=SSL://127.0.0.1:9290"
@@ -128,7 +128,7 @@ def advice(directory: Path, clients: list[str]) -> Iterator[str]:
 @certs.command("show")
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False), metavar="FILE")
 @click.option("-o", "--output", "style", type=click.Choice(FORMATS), default="table", show_default=True, help="How.")
-def show_file(file: Path, style: str) -> None:
+def print_certificates(file: Path, style: str) -> None:
     """Print a row for each certificate in a PEM file. A key in it is not looked at."""
     try:
         from cryptography import x509
@@ -142,14 +142,14 @@ def show_file(file: Path, style: str) -> None:
         raise CommandError(
             f"{file} holds no certificate", "expected PEM", "see whether it is the right file"
         ) from error
-    show([row_of(each) for each in found], COLUMNS, style)
+    print_rows([certificate_row(each) for each in found], COLUMNS, style)
 
 
-def row_of(certificate: "x509.Certificate") -> Row:
+def certificate_row(certificate: "x509.Certificate") -> Row:
     from cryptography import x509
     from cryptography.hazmat.primitives.hashes import SHA256
 
-    from muster.coordinator.security.distinguished import rfc2253
+    from muster.coordinator.security.distinguished import format_rfc2253
 
     def extension(kind: "type[x509.ExtensionType]") -> "x509.ExtensionType | None":
         try:
@@ -159,8 +159,8 @@ def row_of(certificate: "x509.Certificate") -> Row:
 
     hosts, basic = extension(x509.SubjectAlternativeName), extension(x509.BasicConstraints)
     return {
-        "subject": rfc2253(certificate.subject.public_bytes()),
-        "issuer": rfc2253(certificate.issuer.public_bytes()),
+        "subject": format_rfc2253(certificate.subject.public_bytes()),
+        "issuer": format_rfc2253(certificate.issuer.public_bytes()),
         "hosts": ", ".join(str(each.value) for each in hosts) if isinstance(hosts, x509.SubjectAlternativeName) else "",
         "begins": f"{certificate.not_valid_before_utc:%Y-%m-%d %H:%M:%S}",
         "ends": f"{certificate.not_valid_after_utc:%Y-%m-%d %H:%M:%S}",
@@ -169,7 +169,7 @@ def row_of(certificate: "x509.Certificate") -> Row:
     }
 
 
-def words_of(text: str, option: str) -> list[str]:
+def split_names(text: str, option: str) -> list[str]:
     found = [word.strip() for word in text.split(",") if word.strip()]
     if not found or len(set(found)) < len(found):
         raise click.UsageError(f"{option} is {text!r}; expected one name or more, by commas, each once")

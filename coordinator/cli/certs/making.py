@@ -29,7 +29,7 @@ SLACK: Final = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class IssuedCertificate:
     """A certificate and its key."""
 
     certificate: x509.Certificate
@@ -49,54 +49,60 @@ class Signed:
         return self.certificate_pem + self.key_pem(password)
 
 
-def authority(name: str = "Muster development CA") -> Signed:
+def make_authority(name: str = "Muster development CA") -> IssuedCertificate:
     """One that signs itself."""
     key, subject = generate_private_key(SECP256R1()), common_name(name)
     built = (
-        builder(subject, subject, key, timedelta(days=AUTHORITY_DAYS))
+        certificate_builder(subject, subject, key, timedelta(days=AUTHORITY_DAYS))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(usage(key_cert_sign=True, crl_sign=True), critical=True)
+        .add_extension(key_usage(key_cert_sign=True, crl_sign=True), critical=True)
     )
-    return Signed(built.sign(key, SHA256()), key)
+    return IssuedCertificate(built.sign(key, SHA256()), key)
 
 
-def read_authority(certificate: bytes, key: bytes) -> Signed:
+def read_authority(certificate: bytes, key: bytes) -> IssuedCertificate:
     """One that was made before. Raises ValueError."""
     read, known = load_pem_private_key(key, None), x509.load_pem_x509_certificate(certificate)
     if not isinstance(read, EllipticCurvePrivateKey) or read.public_key() != known.public_key():
         raise ValueError("ca.key is not the key of ca.pem, as `muster certs init` makes both")
-    return Signed(known, read)
+    return IssuedCertificate(known, read)
 
 
-def server_certificate(ca: Signed, hosts: Sequence[str], days: float) -> Signed:
+def issue_server_certificate(ca: IssuedCertificate, hosts: Sequence[str], days: float) -> IssuedCertificate:
     """For a node that is called by these names and addresses, and that calls other nodes."""
     uses = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    return signed(ca, common_name(hosts[0]), days, uses, hosts)
+    return sign_certificate(ca, common_name(hosts[0]), days, uses, hosts)
 
 
-def client_certificate(ca: Signed, name: str | x509.Name, days: float) -> Signed:
+def issue_client_certificate(ca: IssuedCertificate, name: str | x509.Name, days: float) -> IssuedCertificate:
     """For `User:CN=name`, or for a whole subject."""
-    return signed(ca, common_name(name) if isinstance(name, str) else name, days, [ExtendedKeyUsageOID.CLIENT_AUTH])
+    return sign_certificate(
+        ca, common_name(name) if isinstance(name, str) else name, days, [ExtendedKeyUsageOID.CLIENT_AUTH]
+    )
 
 
-def signed(
-    ca: Signed, subject: x509.Name, days: float, uses: Sequence[x509.ObjectIdentifier], hosts: Sequence[str] = ()
-) -> Signed:
+def sign_certificate(
+    ca: IssuedCertificate,
+    subject: x509.Name,
+    days: float,
+    uses: Sequence[x509.ObjectIdentifier],
+    hosts: Sequence[str] = (),
+) -> IssuedCertificate:
     key = generate_private_key(SECP256R1())
     issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.key.public_key())
     built = (
-        builder(subject, ca.certificate.subject, key, timedelta(days=days))
+        certificate_builder(subject, ca.certificate.subject, key, timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage(digital_signature=True), critical=True)
+        .add_extension(key_usage(digital_signature=True), critical=True)
         .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
         .add_extension(issuer, critical=False)
     )
     if hosts:
         built = built.add_extension(x509.SubjectAlternativeName([general_name(host) for host in hosts]), critical=False)
-    return Signed(built.sign(ca.key, SHA256()), key)
+    return IssuedCertificate(built.sign(ca.key, SHA256()), key)
 
 
-def builder(subject: x509.Name, issuer: x509.Name, key: Key, lasts: timedelta) -> x509.CertificateBuilder:
+def certificate_builder(subject: x509.Name, issuer: x509.Name, key: Key, lasts: timedelta) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     return (
         x509.CertificateBuilder()
@@ -110,7 +116,7 @@ def builder(subject: x509.Name, issuer: x509.Name, key: Key, lasts: timedelta) -
     )
 
 
-def usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
+def key_usage(*, digital_signature: bool = False, key_cert_sign: bool = False, crl_sign: bool = False) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=digital_signature,
         content_commitment=False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
-from muster.coordinator.cli.common.options import admin_of
+from muster.coordinator.cli.common.options import connect_admin
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.views.words import plural
 
@@ -20,7 +20,7 @@ NODE = click.IntRange(0, 2**31 - 1)
 NUMBER = re.compile("[0-9]{1,10}", re.ASCII)
 
 
-class Outcome(Protocol):
+class PartitionOutcome(Protocol):
     """What became of one partition."""
 
     @property
@@ -37,12 +37,12 @@ class Outcome(Protocol):
 
 
 @contextmanager
-def cluster_at(bootstrap: str, overrides: dict[str, str]) -> "Iterator[Admin]":
+def connect_cluster_admin(bootstrap: str, overrides: dict[str, str]) -> "Iterator[Admin]":
     """An admin client of a node that is one of a cluster. Raises CommandError (3) if it is on its own."""
     from muster.coordinator.client.errors import TransportRefused
 
     try:
-        with admin_of(bootstrap, overrides) as admin:
+        with connect_admin(bootstrap, overrides) as admin:
             yield admin
     except TransportRefused as error:
         if error.status != "UNIMPLEMENTED":
@@ -55,10 +55,10 @@ def cluster_at(bootstrap: str, overrides: dict[str, str]) -> "Iterator[Admin]":
         ) from None
 
 
-def place_of(word: str, param_hint: str | None = None) -> tuple[str, int]:
+def parse_partition(word: str, param_hint: str | None = None) -> tuple[str, int]:
     """TOPIC:PARTITION. Raises BadParameter.
 
-    >>> place_of("orders:3")
+    >>> parse_partition("orders:3")
     ('orders', 3)
     """
     topic, colon, number = word.rpartition(":")
@@ -67,11 +67,11 @@ def place_of(word: str, param_hint: str | None = None) -> tuple[str, int]:
     return topic, int(number)
 
 
-def places_of(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, int]]:
-    return list(dict.fromkeys(place_of(word, param.human_readable_name) for word in given))
+def parse_partitions(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> list[tuple[str, int]]:
+    return list(dict.fromkeys(parse_partition(word, param.human_readable_name) for word in given))
 
 
-def tell_age(answer: "DescribeClusterResponse") -> None:
+def report_age(answer: "DescribeClusterResponse") -> None:
     """Say how old it is, where that is worth a word. Raises Unhealthy (4) where the node that told it is cut off."""
     from muster.coordinator.views.cluster import age_words
 
@@ -81,7 +81,7 @@ def tell_age(answer: "DescribeClusterResponse") -> None:
         notice(age)
 
 
-def tell(done: str, outcomes: Iterable[Outcome]) -> None:
+def report_outcomes(done: str, outcomes: Iterable[PartitionOutcome]) -> None:
     """What was done, and what was refused. Raises CommandError (1) if anything was."""
     outcomes = list(outcomes)
     refused = [each for each in outcomes if each.error_code]

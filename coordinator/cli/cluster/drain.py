@@ -2,7 +2,7 @@
 
 import click
 
-from muster.coordinator.cli.cluster.asking import NODE, cluster_at
+from muster.coordinator.cli.cluster.asking import NODE, connect_cluster_admin
 from muster.coordinator.cli.common.options import client_options
 from muster.coordinator.cli.common.output import notice
 from muster.coordinator.views.words import plural
@@ -19,7 +19,7 @@ def drain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
     It stays up, goes on copying, and stays drained when it is started anew, until `undrain`. Over somebody's Kafka the
     other nodes take its groups, while there is one; there it takes a share again when it is started anew, too.
     """
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         left = admin.drain_node(node)
     if not left:
         notice(f"node {node} is drained: it leads nothing")
@@ -41,6 +41,6 @@ def undrain(bootstrap: str, overrides: dict[str, str], node: int) -> None:
     In a cluster it gets back what it is the first replica of with the next look at the balance
     (leader.imbalance.check.interval.seconds), or at once by `muster cluster elect --all`.
     """
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         admin.drain_node(node, on=False)
     notice(f"node {node} may lead again")

@@ -2,7 +2,7 @@
 
 import click
 
-from muster.coordinator.cli.cluster.asking import cluster_at, places_of, tell
+from muster.coordinator.cli.cluster.asking import connect_cluster_admin, parse_partitions, report_outcomes
 from muster.coordinator.cli.common.options import client_options
 
 
@@ -14,7 +14,7 @@ from muster.coordinator.cli.common.options import client_options
     is_flag=True,
     help="Anybody that lives may lead, where nobody does. RECORDS MAY BE LOST. One partition, named.",
 )
-@click.argument("places", nargs=-1, metavar="[TOPIC:PARTITION]...", callback=places_of)
+@click.argument("places", nargs=-1, metavar="[TOPIC:PARTITION]...", callback=parse_partitions)
 def elect(
     bootstrap: str, overrides: dict[str, str], everywhere: bool, unclean: bool, places: list[tuple[str, int]]
 ) -> None:
@@ -26,6 +26,6 @@ def elect(
         raise click.UsageError("which partitions is not said, or said twice; expected TOPIC:PARTITION, or --all")
     if unclean and len(places) != 1:
         raise click.UsageError("--unclean may lose records; expected one TOPIC:PARTITION with it")
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         outcomes = admin.elect_leaders(places or None, unclean=unclean)
-    tell("elected leaders of", outcomes)
+    report_outcomes("elected leaders of", outcomes)

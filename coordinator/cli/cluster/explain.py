@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.cluster.asking import cluster_at
+from muster.coordinator.cli.cluster.asking import connect_cluster_admin
 from muster.coordinator.cli.common.options import COUNT, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.views.words import host_and_port
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NOT_HERE = 6
 LEDGER = "__elections"
 
-COLUMNS = [
+ELECTION_COLUMNS = [
     Column("DECIDED", "decided"),
     Column("UNIT", "unit", style="cyan"),
     Column("FROM", "from"),
@@ -45,17 +45,17 @@ def explain(bootstrap: str, overrides: dict[str, str], style: str, limit: int, t
     """
     from muster.coordinator.views.cluster import election_document, election_row, lost_lines
 
-    with cluster_at(bootstrap, overrides) as admin:
-        found = elections(admin, limit, topic)
+    with connect_cluster_admin(bootstrap, overrides) as admin:
+        found = fetch_elections(admin, limit, topic)
     if style in ("json", "yaml"):
-        show_document([election_document(one) for one in found], style)
+        print_document([election_document(one) for one in found], style)
         return
-    show([election_row(one) for one in found], COLUMNS, style)
+    print_rows([election_row(one) for one in found], ELECTION_COLUMNS, style)
     for line in lost_lines(found):
         notice(line)
 
 
-def elections(admin: "Admin", limit: int, topic: str) -> "list[Election]":
+def fetch_elections(admin: "Admin", limit: int, topic: str) -> "list[Election]":
     """Of the node that is asked, or of another, if that has no copy of the ledger."""
     from muster.coordinator.client.errors import Refused
 

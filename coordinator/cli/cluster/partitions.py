@@ -4,11 +4,11 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.cluster.asking import cluster_at, tell_age
+from muster.coordinator.cli.cluster.asking import connect_cluster_admin, report_age
 from muster.coordinator.cli.common.options import client_options, output_option
-from muster.coordinator.cli.common.output import Column, show
+from muster.coordinator.cli.common.output import Column, print_rows
 
-COLUMNS = [
+PARTITION_COLUMNS = [
     Column("TOPIC", "topic", style="cyan"),
     Column("PARTITION", "partition"),
     Column("LEADER", "leader"),
@@ -38,7 +38,7 @@ def partitions(bootstrap: str, overrides: dict[str, str], style: str, wanted: An
     """
     from muster.coordinator.views.cluster import partition_row
 
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         answer = admin.describe_cluster(wanted or "all", topics)
-    show([partition_row(row) for row in answer.partitions], COLUMNS, style)
-    tell_age(answer)
+    print_rows([partition_row(row) for row in answer.partitions], PARTITION_COLUMNS, style)
+    report_age(answer)

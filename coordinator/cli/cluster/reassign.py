@@ -2,13 +2,13 @@
 
 import click
 
-from muster.coordinator.cli.cluster.asking import NUMBER, cluster_at, place_of, tell
+from muster.coordinator.cli.cluster.asking import NUMBER, connect_cluster_admin, parse_partition, report_outcomes
 from muster.coordinator.cli.common.options import client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 
 CANCEL = "cancel"
 
-COLUMNS = [
+REASSIGNMENT_COLUMNS = [
     Column("TOPIC", "topic", style="cyan"),
     Column("PARTITION", "partition"),
     Column("LEADER", "leader"),
@@ -19,7 +19,7 @@ COLUMNS = [
 ]
 
 
-def plans_of(
+def parse_reassignments(
     ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
 ) -> dict[tuple[str, int], tuple[int, ...] | None]:
     """TOPIC:PARTITION=1,2,3 or TOPIC:PARTITION=cancel."""
@@ -31,14 +31,14 @@ def plans_of(
             raise click.BadParameter(
                 f"{word!r} is no plan; expected TOPIC:PARTITION=NODE,NODE,... or TOPIC:PARTITION={CANCEL}", ctx, param
             )
-        plans[place_of(place, param.human_readable_name)] = None if nodes == CANCEL else tuple(map(int, ids))
+        plans[parse_partition(place, param.human_readable_name)] = None if nodes == CANCEL else tuple(map(int, ids))
     return plans
 
 
 @click.command()
 @client_options
 @output_option
-@click.argument("plans", nargs=-1, metavar="[TOPIC:PARTITION=NODE,...]...", callback=plans_of)
+@click.argument("plans", nargs=-1, metavar="[TOPIC:PARTITION=NODE,...]...", callback=parse_reassignments)
 def reassign(
     bootstrap: str,
     overrides: dict[str, str],
@@ -52,12 +52,12 @@ def reassign(
     """
     from muster.coordinator.views.cluster import partition_row
 
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         if plans:
-            tell("reassigning", admin.reassign_partitions(plans))
+            report_outcomes("reassigning", admin.reassign_partitions(plans))
             return
         under_way = admin.reassignments()
     if not under_way and style in ("table", "wide"):
         notice("no partition is being reassigned")
         return
-    show([partition_row(row) for row in under_way], COLUMNS, style)
+    print_rows([partition_row(row) for row in under_way], REASSIGNMENT_COLUMNS, style)

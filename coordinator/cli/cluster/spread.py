@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.cluster.asking import NODE, cluster_at, tell, tell_age
+from muster.coordinator.cli.cluster.asking import NODE, connect_cluster_admin, report_age, report_outcomes
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.options import COUNT, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 AT_ONCE = 500
 """Partitions that one request reassigns."""
 
-COLUMNS = [
+SPREAD_COLUMNS = [
     Column("TOPIC", "topic", style="cyan"),
     Column("PARTITION", "partition"),
     Column("REPLICAS", "replicas"),
@@ -50,12 +50,12 @@ def spread(
     spread too. `muster cluster reassign` shows how far it is. First replicas lead with the next look at the balance
     (leader.imbalance.check.interval.seconds), or by `muster cluster elect --all`.
     """
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         answer = admin.describe_cluster("all", topics)
-        tell_age(answer)
-        plan = planned(answer, set(nodes), set(without), replication_factor)
-        show(rows(answer, plan), COLUMNS, style)
-        copies = sum(len(set(after) - set(before)) for before, after in pairs(answer, plan))
+        report_age(answer)
+        plan = plan_spread(answer, set(nodes), set(without), replication_factor)
+        print_rows(spread_rows(answer, plan), SPREAD_COLUMNS, style)
+        copies = sum(len(set(after) - set(before)) for before, after in spread_pairs(answer, plan))
         notice(f"{plural(len(plan), 'partition')} to change, {plural(copies, 'replica')} to copy")
         if not execute:
             if plan:
@@ -63,16 +63,18 @@ def spread(
             return
         places = list(plan)
         for start in range(0, len(places), AT_ONCE):
-            tell("reassigning", admin.reassign_partitions({at: plan[at] for at in places[start : start + AT_ONCE]}))
+            report_outcomes(
+                "reassigning", admin.reassign_partitions({at: plan[at] for at in places[start : start + AT_ONCE]})
+            )
 
 
-def planned(
+def plan_spread(
     answer: "DescribeClusterResponse", only: Collection[int], without: Collection[int], factor: int | None
 ) -> dict[tuple[str, int], tuple[int, ...]]:
     """Raises CommandError where it cannot be, or some of it moves already."""
     from muster.coordinator.cluster.facts import LEDGER, TopicPartition
-    from muster.coordinator.cluster.placement import Place
-    from muster.coordinator.cluster.spreading import spread as spread_out
+    from muster.coordinator.cluster.placement import NodeRack
+    from muster.coordinator.cluster.spreading import spread_replicas as spread_out
     from muster.coordinator.errors import CoordinatorError
     from muster.coordinator.views.cluster import state_word
 
@@ -80,7 +82,9 @@ def planned(
     if unknown := sorted((set(only) | set(without)) - {node.node_id for node in answer.nodes}):
         raise CommandError(f"there is no node {unknown[0]}", f"expected one of {sorted(up)}")
     chosen = [
-        Place(node, up[node].rack or None) for node in sorted(up) if (not only or node in only) and node not in without
+        NodeRack(node, up[node].rack or None)
+        for node in sorted(up)
+        if (not only or node in only) and node not in without
     ]
     moving = [row for row in answer.partitions if row.adding or row.removing]
     if moving:
@@ -101,7 +105,9 @@ def planned(
         raise CommandError(str(error)) from None
 
 
-def rows(answer: "DescribeClusterResponse", plan: dict[tuple[str, int], tuple[int, ...]]) -> list[dict[str, object]]:
+def spread_rows(
+    answer: "DescribeClusterResponse", plan: dict[tuple[str, int], tuple[int, ...]]
+) -> list[dict[str, object]]:
     return [
         {
             "topic": row.topic,
@@ -115,7 +121,7 @@ def rows(answer: "DescribeClusterResponse", plan: dict[tuple[str, int], tuple[in
     ]
 
 
-def pairs(
+def spread_pairs(
     answer: "DescribeClusterResponse", plan: dict[tuple[str, int], tuple[int, ...]]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     before = {(row.topic, row.partition): tuple(row.replicas) for row in answer.partitions}

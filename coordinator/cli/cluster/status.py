@@ -2,9 +2,9 @@
 
 import click
 
-from muster.coordinator.cli.cluster.asking import cluster_at, tell_age
+from muster.coordinator.cli.cluster.asking import connect_cluster_admin, report_age
 from muster.coordinator.cli.common.options import client_options, output_option
-from muster.coordinator.cli.common.output import Column, show, show_document
+from muster.coordinator.cli.common.output import Column, print_document, print_rows
 
 STATUS_COLUMNS = [
     Column("CLUSTER", "cluster", style="cyan"),
@@ -46,14 +46,14 @@ def status(bootstrap: str, overrides: dict[str, str], style: str) -> None:
     """
     from muster.coordinator.views.cluster import cluster_row
 
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         answer = admin.describe_cluster()
     row = cluster_row(answer)
     if style in ("json", "yaml"):
-        show_document(row, style)
+        print_document(row, style)
     else:
-        show([row], STATUS_COLUMNS, style)
-    tell_age(answer)
+        print_rows([row], STATUS_COLUMNS, style)
+    report_age(answer)
 
 
 @click.command()
@@ -66,7 +66,7 @@ def nodes(bootstrap: str, overrides: dict[str, str], style: str) -> None:
     """
     from muster.coordinator.views.cluster import node_row
 
-    with cluster_at(bootstrap, overrides) as admin:
+    with connect_cluster_admin(bootstrap, overrides) as admin:
         answer = admin.describe_cluster()
-    show([node_row(node, answer) for node in answer.nodes], NODE_COLUMNS, style)
-    tell_age(answer)
+    print_rows([node_row(node, answer) for node in answer.nodes], NODE_COLUMNS, style)
+    report_age(answer)

@@ -35,12 +35,12 @@ command_config_option = click.option(
 """Read before all others, which look at what it said."""
 
 
-def config_of_this_command() -> dict[str, str]:
+def current_command_config() -> dict[str, str]:
     """What the file of the command that runs says, but for where the node is; nothing without one."""
     return {name: value for name, value in _kept().items() if name != BOOTSTRAP}
 
 
-def bootstrap_of_this_command() -> str:
+def current_bootstrap() -> str:
     """Where the node is, if --bootstrap does not say."""
     return _kept().get(BOOTSTRAP) or os.environ.get("MUSTER_BOOTSTRAP") or DEFAULT_BOOTSTRAP
 
@@ -57,7 +57,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
     What is wrong is told by its line, never by its value.
     """
     pairs: dict[str, str] = {}
-    for number, text in _lines(path) if path is not None else ():
+    for number, text in _property_lines(path) if path is not None else ():
         if not text or text[0] in "#!":
             continue
         key, equals, value = text.partition("=")
@@ -69,7 +69,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
     return pairs
 
 
-def _lines(path: Path) -> list[tuple[int, str]]:
+def _property_lines(path: Path) -> list[tuple[int, str]]:
     """Lines with their numbers, those that go on in one piece."""
     try:
         with path.open("rb") as file:

@@ -40,7 +40,7 @@ class Unhealthy(CommandError):
         super().__init__(what, expected, remedy, code=Exit.UNHEALTHY)
 
 
-def guarded(command: Callable[[], object]) -> int:
+def run_command(command: Callable[[], object]) -> int:
     """Run a command; print its error, if any; return the exit code."""
     try:
         result = command()
@@ -56,17 +56,17 @@ def guarded(command: Callable[[], object]) -> int:
         code = exit_code_of(error)
         if code is None:
             raise
-        complain(message_of(error))
+        print_error(error_message(error))
         return code
     return result if isinstance(result, int) else Exit.OK
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     for line in message.splitlines():
         click.echo(f"error: {clipped(line)}", err=True)
 
 
-def message_of(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "muster"
         return f"{error.format_message().rstrip('.')}; see '{path} --help'"
@@ -87,18 +87,18 @@ def exit_code_of(error: Exception) -> Exit | None:
     if isinstance(error, UnicodeEncodeError):
         # Python hands over what was typed in other encodings with marks that no message can carry.
         return Exit.USAGE
-    return code_by_class(error)
+    return exit_code_by_class(error)
 
 
 NO_SUCH_RESOURCE = 91
 ASKED_WRONGLY = frozenset({24, 26, 37, 40, 42, 92, 93, 112, 128})
 """Kafka's codes that blame what was asked for: group id, session timeout, partitions, config, request, assignor,
 pattern."""
-IN_THE_WAY = frozenset({23, 86, 95})
+CONFLICTING = frozenset({23, 86, 95})
 """Kafka's codes for what is in the way: members of another kind or in need of the offsets, a change made meanwhile."""
 
 
-def code_by_class(error: Exception) -> Exit | None:
+def exit_code_by_class(error: Exception) -> Exit | None:
     # Imported only once something failed: --help and a good run need none of them.
     from muster.assignors.api import AssignorError
     from muster.assignors.registry import UnknownAssignor
@@ -114,12 +114,12 @@ def code_by_class(error: Exception) -> Exit | None:
         ((client.ClientError, AssignorError, StorageError, OSError), Exit.FAILURE),
     )
     if isinstance(error, client.DeliveryFailed):
-        return code_by_class(error.first)
+        return exit_code_by_class(error.first)
     if isinstance(error, client.Refused) and error.code in ASKED_WRONGLY:
         return Exit.USAGE
     if isinstance(error, client.Refused) and error.code == NO_SUCH_RESOURCE:
         return Exit.NOT_FOUND
-    if isinstance(error, client.Refused) and error.code in IN_THE_WAY:
+    if isinstance(error, client.Refused) and error.code in CONFLICTING:
         return Exit.CONFLICT
     if isinstance(error, DataDirectoryError) and error.holder is not None:
         return Exit.CONFLICT

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
 
-Ask = Callable[[str, tuple[int, int, int], str], float]
+TimeAssignor = Callable[[str, tuple[int, int, int], str], float]
 """(assignor, (members, topics, partitions of each), event) -> seconds"""
 
 HEAP = "-Xmx8g"
 
 
 @contextmanager
-def jvm_assignors(classpath: str) -> Iterator[Ask]:
+def jvm_assignors(classpath: str) -> Iterator[TimeAssignor]:
     """Start a JVM with `classpath` (kafka-clients and slf4j-api jars); needs Java 17 or later on PATH."""
     java = shutil.which("java")
     if java is None:

@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 
-class Lazy(NamedTuple):
+class LazyCommand(NamedTuple):
     """Where a command lives (`module:attribute`) and its line in --help; an empty line hides it."""
 
     target: str
@@ -19,7 +19,7 @@ class Lazy(NamedTuple):
 class LazyGroup(click.Group):
     """A group whose commands are named in a table and imported on use."""
 
-    def __init__(self, *args: Any, lazy: Mapping[str, Lazy], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.lazy = lazy
 

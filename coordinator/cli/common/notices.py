@@ -8,7 +8,7 @@ from muster.coordinator.cli.common.output import notice
 CLIENTS = logging.getLogger("muster.client")
 
 
-class Notices(logging.Handler):
+class ClientNoticeHandler(logging.Handler):
     """Prints as every other notice is printed."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -17,7 +17,7 @@ class Notices(logging.Handler):
             notice(self.format(record))
 
 
-def hear_clients() -> None:
+def show_client_warnings() -> None:
     """Warnings and worse; saying it again is harmless."""
-    if not any(isinstance(handler, Notices) for handler in CLIENTS.handlers):
-        CLIENTS.addHandler(Notices(logging.WARNING))
+    if not any(isinstance(handler, ClientNoticeHandler) for handler in CLIENTS.handlers):
+        CLIENTS.addHandler(ClientNoticeHandler(logging.WARNING))

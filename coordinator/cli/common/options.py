@@ -8,9 +8,9 @@ import click
 
 from muster.coordinator.cli.common.command_config import (
     DEFAULT_BOOTSTRAP,
-    bootstrap_of_this_command,
     command_config_option,
-    config_of_this_command,
+    current_bootstrap,
+    current_command_config,
 )
 
 if TYPE_CHECKING:
@@ -60,9 +60,9 @@ set_option = click.option(
 )
 
 
-def beyond_the_file(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+def merge_file_and_options(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     """What --command-config says, and --set on top of it."""
-    return {**config_of_this_command(), **key_values(ctx, param, given)}
+    return {**current_command_config(), **key_values(ctx, param, given)}
 
 
 client_set_option = click.option(
@@ -70,7 +70,7 @@ client_set_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    callback=beyond_the_file,
+    callback=merge_file_and_options,
     help="Set any client property by its dotted name, such as default.api.timeout.ms, how long to try "
     f"({ONE_SHOT_PATIENCE_MS} where one answer is wanted); may be repeated.",
 )
@@ -78,7 +78,7 @@ client_set_option = click.option(
 _bootstrap_option = click.option(
     "--bootstrap",
     metavar="HOST:PORT",
-    default=bootstrap_of_this_command,
+    default=current_bootstrap,
     show_default=f"$MUSTER_BOOTSTRAP or {DEFAULT_BOOTSTRAP}",
     help="The node to talk to.",
 )
@@ -105,33 +105,33 @@ def client_options(function: Function) -> Function:
     return bootstrap_option(client_set_option(function))
 
 
-def properties(bootstrap: str, overrides: dict[str, str], **defaults: object) -> dict[str, object]:
+def client_properties(bootstrap: str, overrides: dict[str, str], **defaults: object) -> dict[str, object]:
     """A client's configuration: our defaults (snake_case), then --bootstrap, then --set, which wins.
 
     From here on what clients have to say goes to standard error.
     """
-    from muster.coordinator.cli.common.notices import hear_clients
+    from muster.coordinator.cli.common.notices import show_client_warnings
 
-    hear_clients()
+    show_client_warnings()
     given: dict[str, object] = {name.replace("_", "."): value for name, value in defaults.items() if value is not None}
     return {"client.id": "muster-cli", **given, "bootstrap.servers": bootstrap, **overrides}
 
 
-def admin_of(bootstrap: str, overrides: dict[str, str]) -> "Admin":
+def connect_admin(bootstrap: str, overrides: dict[str, str]) -> "Admin":
     """An admin client for a command's options, which gives up soon; use it in a `with`."""
     from muster.coordinator.client import Admin
 
-    admin = Admin(properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))
-    somebody_listens(bootstrap, overrides)
+    admin = Admin(client_properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS))
+    require_listener(bootstrap, overrides)
     return admin
 
 
-def somebody_listens(bootstrap: str, overrides: dict[str, str]) -> None:
+def require_listener(bootstrap: str, overrides: dict[str, str]) -> None:
     """Raises Unhealthy when nothing does at --bootstrap, unless it was said how long to try.
 
     To be called once a client has looked at its properties, and before it calls anybody.
     """
-    from muster.coordinator.cli.common.reach import must_listen
+    from muster.coordinator.cli.common.reach import require_listening_node
 
     if PATIENCE not in overrides and overrides.get("group.protocol") != "zookeeper":
-        must_listen(overrides.get("bootstrap.servers", bootstrap).split(","))
+        require_listening_node(overrides.get("bootstrap.servers", bootstrap).split(","))

@@ -33,17 +33,17 @@ class Column(NamedTuple):
     style: str = ""
 
 
-def show(rows: Sequence[Row], columns: Sequence[Column], style: str) -> None:
+def print_rows(rows: Sequence[Row], columns: Sequence[Column], style: str) -> None:
     """Print rows in the wanted form."""
     if style in ("table", "wide"):
         print_table(rows, [column for column in columns if style == "wide" or not column.wide])
     elif style == "csv":
-        click.echo(as_csv(rows, columns), nl=False)
+        click.echo(format_csv(rows, columns), nl=False)
     else:
-        show_document([{column.key: row.get(column.key) for column in columns} for row in rows], style)
+        print_document([{column.key: row.get(column.key) for column in columns} for row in rows], style)
 
 
-def show_document(document: object, style: str) -> None:
+def print_document(document: object, style: str) -> None:
     """Print a nested value as json or yaml."""
     if style == "yaml":
         import yaml
@@ -65,7 +65,7 @@ def print_table(rows: Sequence[Row], columns: Sequence[Column]) -> None:
         numbers = all(isinstance(row.get(column.key), int | float | None) for row in rows)
         table.add_column(column.heading, justify="right" if numbers else "left", style=column.style or None)
     for row in rows:
-        table.add_row(*(harmless(cell(row.get(column.key))) for column in columns))
+        table.add_row(*(harmless(format_cell(row.get(column.key))) for column in columns))
     console().print(table)
 
 
@@ -76,26 +76,26 @@ def plain_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     'NAME  LAG\\na     -\\n'
     """
     lines = [[column.heading for column in columns]]
-    lines += [[harmless(cell(row.get(column.key))) for column in columns] for row in rows]
+    lines += [[harmless(format_cell(row.get(column.key))) for column in columns] for row in rows]
     widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
     return "".join(
         "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
     )
 
 
-def as_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+def format_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow([column.key for column in columns])
     for row in rows:
-        writer.writerow(["" if row.get(column.key) is None else cell(row[column.key]) for column in columns])
+        writer.writerow(["" if row.get(column.key) is None else format_cell(row[column.key]) for column in columns])
     return target.getvalue()
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """One value in a table; lists by comma, nothing as a dash.
 
-    >>> cell(["a", "b"]), cell(None), cell(True)
+    >>> format_cell(["a", "b"]), format_cell(None), format_cell(True)
     ('a,b', '-', 'yes')
     """
     if value is None or value == "" or value == []:

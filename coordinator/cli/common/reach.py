@@ -9,11 +9,11 @@ PATIENCE_S = 1.0
 """For one look. Who does not answer sooner may be far away or busy: the command itself finds out."""
 
 
-def must_listen(servers: Iterable[str]) -> None:
+def require_listening_node(servers: Iterable[str]) -> None:
     """Raises Unhealthy when every one of these HOST:PORT refuses a connection, or has a name that nobody knows."""
     refusals = []
     for server in servers:
-        refusal = refusal_of(server)
+        refusal = connection_refusal(server)
         if refusal is None:
             return
         refusals.append(f"{server} {refusal}")
@@ -25,7 +25,7 @@ def must_listen(servers: Iterable[str]) -> None:
         )
 
 
-def refusal_of(server: str) -> str | None:
+def connection_refusal(server: str) -> str | None:
     """Why nothing can be had there. None where somebody listens, or where that is not known so soon."""
     host, _, port = server.strip().rpartition(":")
     if not port.isdecimal() or int(port) > 65535:

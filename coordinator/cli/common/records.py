@@ -23,17 +23,17 @@ def fields_option(ctx: click.Context, param: click.Parameter, given: str | None)
     return names
 
 
-def writer(fields: tuple[str, ...], separator: str, *, as_json: bool) -> Writer:
+def make_writer(fields: tuple[str, ...], separator: str, *, as_json: bool) -> Writer:
     """What turns a record into the bytes of its line, without the line feed."""
     if as_json:
         return json_line
     if fields == ("value",):
         return lambda message: message.value or b""
     between = separator.encode("utf-8", "surrogateescape")
-    return lambda message: between.join(field(message, name) for name in fields)
+    return lambda message: between.join(encode_field(message, name) for name in fields)
 
 
-def field(message: "Message", name: str) -> bytes:
+def encode_field(message: "Message", name: str) -> bytes:
     """One field as bytes; a key or value that is null is nothing."""
     match name:
         case "key":

@@ -5,7 +5,7 @@ import threading
 from types import FrameType
 from typing import NoReturn
 
-ENDINGS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _interrupted = threading.Event()
 
 
@@ -15,23 +15,23 @@ def stop_on_signal() -> threading.Event:
 
     def stop(number: int, frame: FrameType | None) -> None:
         stopping.set()
-        for ending in ENDINGS:
-            signal.signal(ending, interrupt)
+        for ending in STOP_SIGNALS:
+            signal.signal(ending, handle_interrupt)
 
-    for ending in ENDINGS:
+    for ending in STOP_SIGNALS:
         signal.signal(ending, stop)
     return stopping
 
 
 def interrupt_on_signals() -> None:
-    """Ctrl-C and SIGTERM raise KeyboardInterrupt. Who works for long calls `go_on_unless_interrupted` now and then."""
+    """Ctrl-C and SIGTERM raise KeyboardInterrupt. Who works for long calls `raise_if_interrupted` now and then."""
     _interrupted.clear()
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, handle_interrupt)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, interrupt)
+        signal.signal(signal.SIGINT, handle_interrupt)
 
 
-def go_on_unless_interrupted() -> None:
+def raise_if_interrupted() -> None:
     """Raise KeyboardInterrupt when a signal has come, also one whose exception nobody heard.
 
     A signal's handler runs between any two steps of the main thread. Where that is in the callback of a weak reference,
@@ -41,6 +41,6 @@ def go_on_unless_interrupted() -> None:
         raise KeyboardInterrupt
 
 
-def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+def handle_interrupt(number: int, frame: FrameType | None) -> NoReturn:
     _interrupted.set()
     raise KeyboardInterrupt

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.consumer_groups.views import table
-from muster.coordinator.cli.groups.reset import TopicPartition, must_be_inactive, targets
-from muster.coordinator.cli.groups.which import chosen_partitions
+from muster.coordinator.cli.consumer_groups.views import print_kafka_table
+from muster.coordinator.cli.groups.reset import TopicPartition, find_targets, require_inactive
+from muster.coordinator.cli.groups.which import resolve_partitions
 from muster.coordinator.views.positions import Position
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.
 MAX_OFFSET = 2**63 - 1
 
 
-def delete(admin: "Admin", groups: Sequence[str]) -> None:
+def delete_groups(admin: "Admin", groups: Sequence[str]) -> None:
     admin.delete_groups(groups)
     named = ", ".join(f"'{group}'" for group in groups)
     click.echo(f"Deletion of requested consumer groups ({named}) was successful.")
@@ -32,10 +32,10 @@ def delete(admin: "Admin", groups: Sequence[str]) -> None:
 def delete_offsets(admin: "Admin", groups: Sequence[str], topics: Sequence[str]) -> None:
     (group,) = groups
     admin.describe_group(group)
-    partitions = chosen_partitions(admin, topics)
+    partitions = resolve_partitions(admin, topics)
     admin.delete_offsets(group, partitions)
     click.echo(f"Request succeed for deleting offsets from group {group}.")
-    table(("TOPIC", "PARTITION", "STATUS"), [[topic, number, "Successful"] for topic, number in partitions])
+    print_kafka_table(("TOPIC", "PARTITION", "STATUS"), [[topic, number, "Successful"] for topic, number in partitions])
 
 
 def reset_offsets(admin: "Admin", groups: Sequence[str], options: Mapping[str, Any]) -> None:
@@ -44,29 +44,29 @@ def reset_offsets(admin: "Admin", groups: Sequence[str], options: Mapping[str, A
     file = read_plan(options["from_file"], groups) if options["from_file"] else None
     plans = {}
     for group in groups:
-        must_be_inactive(admin, group)
+        require_inactive(admin, group)
         current = {(tp.topic, tp.partition): at.offset for tp, at in admin.group_offsets(group).items()}
-        wanted = file.get(group, {}) if file is not None else positions(admin, options, current)
-        plans[group] = targets(admin, wanted, current)
+        wanted = file.get(group, {}) if file is not None else reset_positions(admin, options, current)
+        plans[group] = find_targets(admin, wanted, current)
     if options["execute"]:
         for group, plan in plans.items():
             if plan:
                 admin.alter_offsets(group, plan)
     if options["export"]:
-        export(plans)
+        export_plans(plans)
         return
     rows = [[group, *tp, offset] for group, plan in plans.items() for tp, offset in plan.items()]
-    table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
+    print_kafka_table(("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), rows)
 
 
-def positions(
+def reset_positions(
     admin: "Admin", options: Mapping[str, Any], current: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, Position]:
-    chosen = sorted(current) if options["all_topics"] else chosen_partitions(admin, options["topics"])
-    return dict.fromkeys(chosen, position(options))
+    chosen = sorted(current) if options["all_topics"] else resolve_partitions(admin, options["topics"])
+    return dict.fromkeys(chosen, reset_position(options))
 
 
-def position(options: Mapping[str, Any]) -> Position:
+def reset_position(options: Mapping[str, Any]) -> Position:
     """The one that check_reset found."""
     now_ms = time.time_ns() // 1_000_000
     if options["to_datetime"]:
@@ -112,7 +112,7 @@ def duration_ms(text: str) -> int:
 # -- CSV ----------------------------------------------------------------------------------------------------
 
 
-def export(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+def export_plans(plans: Mapping[str, Mapping[TopicPartition, int]]) -> None:
     """topic,partition,offset of one group; of several, with the group in front."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for group, plan in plans.items():
@@ -127,13 +127,13 @@ def read_plan(path: Path, groups: Sequence[str]) -> dict[str, dict[TopicPartitio
         for number, row in enumerate(csv.reader(file), 1):
             if not row:
                 continue
-            group, topic, partition, offset = read_row(f"{path}, line {number}", row, groups)
+            group, topic, partition, offset = read_plan_row(f"{path}, line {number}", row, groups)
             if group in plan:
                 plan[group][topic, partition] = Position("offset", offset)
     return plan
 
 
-def read_row(where: str, row: list[str], groups: Sequence[str]) -> tuple[str, str, int, int]:
+def read_plan_row(where: str, row: list[str], groups: Sequence[str]) -> tuple[str, str, int, int]:
     if len(row) == 3 and len(groups) == 1:
         row = [groups[0], *row]
     if len(row) != 4:

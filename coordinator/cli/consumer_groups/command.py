@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.common.command_config import command_config_option, config_of_this_command
+from muster.coordinator.cli.common.command_config import command_config_option, current_command_config
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
@@ -22,7 +22,7 @@ EVERY = "*"
 Options = Mapping[str, Any]
 
 
-def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def make_flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(name, is_flag=True, help=text)
 
 
@@ -30,15 +30,15 @@ def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., A
 @click.option("--bootstrap-server", required=True, metavar="HOST:PORT", help="The node to talk to.")
 @command_config_option
 @click.option("--timeout", type=click.IntRange(1, 2**31 - 1), default=5_000, show_default=True, help="Milliseconds.")
-@flag("--list", "List groups.")
-@flag("--describe", "Show groups: --offsets (the default), --members or --state.")
-@flag("--delete", "Delete groups that have no members.")
-@flag("--reset-offsets", "Move the positions of inactive groups.")
-@flag("--delete-offsets", "Forget the positions of a group in topics.")
+@make_flag("--list", "List groups.")
+@make_flag("--describe", "Show groups: --offsets (the default), --members or --state.")
+@make_flag("--delete", "Delete groups that have no members.")
+@make_flag("--reset-offsets", "Move the positions of inactive groups.")
+@make_flag("--delete-offsets", "Forget the positions of a group in topics.")
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="May be repeated.")
-@flag("--all-groups", "Every group there is.")
-@flag("--offsets", "Positions and lag by partition.")
-@flag("--members", "Who is in the group.")
+@make_flag("--all-groups", "Every group there is.")
+@make_flag("--offsets", "Positions and lag by partition.")
+@make_flag("--members", "Who is in the group.")
 @click.option(
     "--state", is_flag=False, flag_value=EVERY, metavar="[STATES]",
     help="With --describe: the state. With --list: show states, or only these (by commas).",
@@ -47,61 +47,61 @@ def flag(name: str, text: str) -> Callable[[Callable[..., Any]], Callable[..., A
     "--type", "type_", is_flag=False, flag_value=EVERY, metavar="[TYPES]",
     help="With --list: show types, or only these (by commas).",
 )  # fmt: skip
-@flag("--verbose", "With --members: what each owns.")
+@make_flag("--verbose", "With --members: what each owns.")
 @click.option("--topic", "topics", multiple=True, metavar="T[:P,P]", help="These partitions; may be repeated.")
-@flag("--all-topics", "Every partition that the group has committed.")
+@make_flag("--all-topics", "Every partition that the group has committed.")
 @click.option(
     "--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss", help="The first offset of that time (UTC, or +hh:mm)."
 )
 @click.option("--by-duration", metavar="PnDTnHnMnS", help="The first offset of that long ago.")
-@flag("--to-earliest", "The beginning of the log.")
-@flag("--to-latest", "The end of the log.")
-@flag("--to-current", "Where the group is.")
+@make_flag("--to-earliest", "The beginning of the log.")
+@make_flag("--to-latest", "The end of the log.")
+@make_flag("--to-current", "Where the group is.")
 @click.option("--to-offset", type=click.IntRange(0, 2**63 - 1), metavar="N", help="This offset.")
 @click.option("--shift-by", type=click.IntRange(-(2**63), 2**63 - 1), metavar="N", help="That many on, or back.")
 @click.option(
     "--from-file", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
     help="CSV as --export writes it.",
 )  # fmt: skip
-@flag("--dry-run", "Only show what would be done (the default).")
-@flag("--execute", "Do it.")
-@flag("--export", "Print CSV: topic,partition,offset; with several groups group,topic,partition,offset.")
+@make_flag("--dry-run", "Only show what would be done (the default).")
+@make_flag("--execute", "Do it.")
+@make_flag("--export", "Print CSV: topic,partition,offset; with several groups group,topic,partition,offset.")
 def consumer_groups(bootstrap_server: str, timeout: int, **options: Any) -> None:
     """Manage consumer groups with the flags and columns of Kafka's own tool."""
-    action = check(options)
-    from muster.coordinator.cli.common.options import properties
+    action = check_options(options)
+    from muster.coordinator.cli.common.options import client_properties
     from muster.coordinator.client import Admin
 
-    given = properties(bootstrap_server, config_of_this_command(), default_api_timeout_ms=timeout)
+    given = client_properties(bootstrap_server, current_command_config(), default_api_timeout_ms=timeout)
     with Admin(given) as admin:
-        act(action, admin, options)
+        run_action(action, admin, options)
 
 
-def act(action: str, admin: "Admin", options: Options) -> None:
+def run_action(action: str, admin: "Admin", options: Options) -> None:
     from muster.coordinator.cli.consumer_groups import changes, views
 
     if action == "list":
-        views.list_groups(admin, options["state"], options["type_"])
+        views.print_groups(admin, options["state"], options["type_"])
         return
-    groups = chosen_groups(admin, options)
+    groups = choose_groups(admin, options)
     if action == "describe":
         view = next((name for name in VIEWS if options[name]), "offsets")
-        views.describe(admin, groups, view, verbose=options["verbose"])
+        views.print_descriptions(admin, groups, view, verbose=options["verbose"])
     elif action == "delete":
-        changes.delete(admin, groups)
+        changes.delete_groups(admin, groups)
     elif action == "delete_offsets":
         changes.delete_offsets(admin, groups, options["topics"])
     else:
         changes.reset_offsets(admin, groups, options)
 
 
-def chosen_groups(admin: "Admin", options: Options) -> list[str]:
+def choose_groups(admin: "Admin", options: Options) -> list[str]:
     if options["all_groups"]:
         return list(dict.fromkeys(group.group_id for group in admin.list_groups()))
     return list(dict.fromkeys(options["groups"]))
 
 
-def check(options: Options) -> str:
+def check_options(options: Options) -> str:
     """The one action; click.UsageError for combinations that Kafka's tool refuses too."""
     actions = [action for action in ACTIONS if options[action]]
     if len(actions) != 1:
@@ -109,7 +109,7 @@ def check(options: Options) -> str:
         raise click.UsageError(f"Command must include exactly one action: {known}")
     action = actions[0]
     if action != "list":
-        one_of(options, ("groups", "all_groups"), f"{dashed(action)} needs --group or --all-groups")
+        require_one_of(options, ("groups", "all_groups"), f"{dashed(action)} needs --group or --all-groups")
     if action == "describe" and sum(bool(options[view]) for view in VIEWS) > 1:
         raise click.UsageError("--describe takes at most one of --offsets, --members, --state")
     if action == "describe" and options["state"] not in (None, EVERY):
@@ -122,14 +122,14 @@ def check(options: Options) -> str:
 
 
 def check_reset(options: Options) -> None:
-    one_of(options, POSITIONS, f"--reset-offsets needs exactly one of {', '.join(map(dashed, POSITIONS))}")
+    require_one_of(options, POSITIONS, f"--reset-offsets needs exactly one of {', '.join(map(dashed, POSITIONS))}")
     if not options["from_file"]:
-        one_of(options, ("topics", "all_topics"), "--reset-offsets needs --topic or --all-topics, not both")
+        require_one_of(options, ("topics", "all_topics"), "--reset-offsets needs --topic or --all-topics, not both")
     if options["execute"] and options["dry_run"]:
         raise click.UsageError("--execute and --dry-run exclude each other")
 
 
-def one_of(options: Options, names: tuple[str, ...], otherwise: str) -> None:
+def require_one_of(options: Options, names: tuple[str, ...], otherwise: str) -> None:
     # A position of 0 is one, too.
     if sum(options[name] not in (None, False, ()) for name in names) != 1:
         raise click.UsageError(otherwise)

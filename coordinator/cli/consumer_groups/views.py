@@ -8,7 +8,7 @@ import click
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.output import ABSENT
 from muster.coordinator.cli.groups.both import ZOOKEEPER
-from muster.coordinator.cli.groups.describe import lags_of
+from muster.coordinator.cli.groups.describe import fetch_lags
 from muster.coordinator.views.groups import assignment_text
 
 if TYPE_CHECKING:
@@ -24,23 +24,23 @@ NARROWEST = 15
 """Kafka's tool pads to this, and scripts cut by columns."""
 
 
-def list_groups(admin: "Admin", states: str | None, types: str | None) -> None:
-    found = admin.list_groups(words(states), [word.lower() for word in words(types)])
+def print_groups(admin: "Admin", states: str | None, types: str | None) -> None:
+    found = admin.list_groups(split_words(states), [word.lower() for word in split_words(types)])
     if states is None and types is None:
         for group in found:
             click.echo(group.group_id)
         return
     shown = [name for name, wanted in (("TYPE", types), ("STATE", states)) if wanted is not None]
     values = [{"TYPE": group.group_type.capitalize(), "STATE": group.state, "GROUP": group.group_id} for group in found]
-    table(("GROUP", *shown), [[row["GROUP"], *(row[name] for name in shown)] for row in values])
+    print_kafka_table(("GROUP", *shown), [[row["GROUP"], *(row[name] for name in shown)] for row in values])
 
 
-def words(given: str | None) -> list[str]:
+def split_words(given: str | None) -> list[str]:
     """What a list by commas holds; nothing when all are wanted."""
     return [] if given in (None, EVERY) else [word.strip() for word in str(given).split(",") if word.strip()]
 
 
-def describe(admin: "Admin", groups: Sequence[str], view: str, *, verbose: bool) -> None:
+def print_descriptions(admin: "Admin", groups: Sequence[str], view: str, *, verbose: bool) -> None:
     from muster.coordinator.client.errors import GroupNotFound
 
     missing = []
@@ -52,20 +52,20 @@ def describe(admin: "Admin", groups: Sequence[str], view: str, *, verbose: bool)
             missing.append(name)
             continue
         if view == "state":
-            table(STATE, [state_row(group, nodes)])
+            print_kafka_table(STATE, [state_row(group, nodes)])
             continue
-        say_state(group)
+        print_state_note(group)
         if view == "members":
             heading = (*MEMBERS, "ASSIGNMENT") if verbose else MEMBERS
-            table(heading, [member_row(group, member)[: len(heading)] for member in group.members])
+            print_kafka_table(heading, [member_row(group, member)[: len(heading)] for member in group.members])
         else:
-            table(OFFSETS, offset_rows(admin, group))
+            print_kafka_table(OFFSETS, offset_rows(admin, group))
     if missing:
         named = ", ".join(f"'{name}'" for name in missing)
         raise CommandError(f"Consumer group {named} does not exist.", code=Exit.NOT_FOUND)
 
 
-def say_state(group: "GroupDescription") -> None:
+def print_state_note(group: "GroupDescription") -> None:
     if not group.members:
         click.echo(f"\nConsumer group '{group.group_id}' has no active members.", err=True)
     elif group.state in REBALANCING:
@@ -75,7 +75,7 @@ def say_state(group: "GroupDescription") -> None:
 def offset_rows(admin: "Admin", group: "GroupDescription") -> list[list[Any]]:
     members = {member.member_id: member for member in group.members}
     rows, busy = [], set()
-    lags, away = lags_of(admin, group)
+    lags, away = fetch_lags(admin, group)
     for lag in lags:
         owner = members.get(lag.owner)
         busy.add(lag.owner)
@@ -102,14 +102,14 @@ def state_row(group: "GroupDescription", nodes: Mapping[str, int]) -> list[Any]:
     return [group.group_id, where, group.assignor, group.state, len(group.members)]
 
 
-def table(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def print_kafka_table(heading: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A blank line, the heading, the rows; every column but the last padded."""
-    lines = [list(heading), *([cell(value) for value in row] for row in rows)]
+    lines = [list(heading), *([kafka_cell(value) for value in row] for row in rows)]
     widths = [max(NARROWEST, *(len(line[at]) for line in lines)) for at in range(len(heading))]
     click.echo()
     for line in lines:
         click.echo(" ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def cell(value: Any) -> str:
+def kafka_cell(value: Any) -> str:
     return ABSENT if value is None or value == "" else str(value)

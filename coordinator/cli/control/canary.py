@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.cli.control.held import Duration
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.trials import guard_row, sentence
@@ -14,7 +14,7 @@ from muster.coordinator.views.trials import guard_row, sentence
 if TYPE_CHECKING:
     from muster.coordinator.client.described import Canary
 
-COLUMNS = [
+GUARD_COLUMNS = [
     Column("GUARD", "guard", style="cyan"),
     Column("BEFORE", "baseline"),
     Column("NOW", "figure"),
@@ -65,12 +65,12 @@ def canary(
     if assignor is None:
         if for_ms is not None or guards or dry_run or lag_floor is not None:
             raise click.UsageError("which assignor is to be tried? expected --assignor NAME")
-        with admin_of(bootstrap, overrides) as admin:
-            tell(group, admin.canary(group), style)
+        with connect_admin(bootstrap, overrides) as admin:
+            report_canary(group, admin.canary(group), style)
         return
     if for_ms is None:
         raise click.UsageError("a canary needs a time; expected --for TIME, such as --for 30m")
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         begun = admin.start_canary(
             group,
             assignor,
@@ -81,7 +81,7 @@ def canary(
             validate_only=dry_run,
             reason=reason,
         )
-    tell(group, begun, style)
+    report_canary(group, begun, style)
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")
 
@@ -93,8 +93,8 @@ def canary(
 @group_argument
 def promote(bootstrap: str, overrides: dict[str, str], style: str, reason: str, group: str) -> None:
     """The canary of GROUP becomes its setting, now."""
-    with admin_of(bootstrap, overrides) as admin:
-        tell(group, admin.end_canary(group, promote=True, reason=reason), style)
+    with connect_admin(bootstrap, overrides) as admin:
+        report_canary(group, admin.end_canary(group, promote=True, reason=reason), style)
 
 
 @click.command()
@@ -104,17 +104,17 @@ def promote(bootstrap: str, overrides: dict[str, str], style: str, reason: str, 
 @group_argument
 def rollback(bootstrap: str, overrides: dict[str, str], style: str, reason: str, group: str) -> None:
     """The canary of GROUP goes; what planned before plans again."""
-    with admin_of(bootstrap, overrides) as admin:
-        tell(group, admin.end_canary(group, promote=False, reason=reason), style)
+    with connect_admin(bootstrap, overrides) as admin:
+        report_canary(group, admin.end_canary(group, promote=False, reason=reason), style)
 
 
-def tell(group: str, found: "Canary | None", style: str) -> None:
+def report_canary(group: str, found: "Canary | None", style: str) -> None:
     """How it goes in a sentence on standard error, and its guards in a table."""
     if style in ("json", "yaml"):
-        show_document(None if found is None else asdict(found), style)
+        print_document(None if found is None else asdict(found), style)
         return
     if found is None:
         notice(f"group '{group}' never had a canary; muster groups canary {group} --assignor NAME --for 30m begins one")
         return
     notice(sentence(found))
-    show([guard_row(asdict(guard)) for guard in found.guards], COLUMNS, style)
+    print_rows([guard_row(asdict(guard)) for guard in found.guards], GUARD_COLUMNS, style)

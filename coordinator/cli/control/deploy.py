@@ -4,15 +4,15 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
-from muster.coordinator.cli.control.held import Duration, asked, tell, verb_options
+from muster.coordinator.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.coordinator.cli.control.held import Duration, override_arguments, override_options, report_overrides
 from muster.coordinator.cli.groups.which import group_argument
 
 
 @click.command()
 @client_options
 @output_option
-@verb_options
+@override_options
 @click.option("--expect", type=COUNT, required=True, metavar="N", help="So many members go and come back.")
 @click.option(
     "--timeout", "--for", "for_ms", type=Duration(), default="15m", show_default=True, help="Over then at the latest."
@@ -20,7 +20,7 @@ from muster.coordinator.cli.groups.which import group_argument
 @group_argument
 def deploy(bootstrap: str, overrides: dict[str, str], style: str, expect: int, group: str, **given: Any) -> None:
     """Tell GROUP that its members are started anew: what one leaves waits for the next of its client id to come."""
-    words = asked(given)
-    with admin_of(bootstrap, overrides) as admin:
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
         held = admin.deploy_group(group, expect, **words)
-    tell(group, held, style, dry_run=words["validate_only"])
+    report_overrides(group, held, style, dry_run=words["validate_only"])

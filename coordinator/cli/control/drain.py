@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
 from muster.coordinator.cli.common.output import notice
-from muster.coordinator.cli.control.held import asked, for_option, tell, verb_options
+from muster.coordinator.cli.control.held import for_option, override_arguments, override_options, report_overrides
 from muster.coordinator.cli.groups.which import group_argument
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
-LOOK_S = 0.5
+DRAIN_POLL_S = 0.5
 
 by_option = click.option(
     "--by",
@@ -27,7 +27,7 @@ by_option = click.option(
 @click.command()
 @client_options
 @output_option
-@verb_options
+@override_options
 @for_option
 @by_option
 @click.option("--wait", is_flag=True, help="Tell how far it is, until nothing is left.")
@@ -48,15 +48,15 @@ def drain(
     They move as fast as move.budget allows (assignor.options or balance.move.budget of the group), each by a safe
     handoff.
     """
-    words = asked(given)
-    with admin_of(bootstrap, overrides) as admin:
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
         held = admin.drain_member(group, member, by, **words)
-        tell(group, held, style, dry_run=words["validate_only"])
+        report_overrides(group, held, style, dry_run=words["validate_only"])
         if wait and not words["validate_only"]:
-            follow(admin, group, member, by)
+            follow_drain(admin, group, member, by)
 
 
-def follow(admin: "Admin", group: str, member: str, by: str) -> None:
+def follow_drain(admin: "Admin", group: str, member: str, by: str) -> None:
     """Until nothing is left, or it is drained no longer."""
     before = None
     while True:
@@ -69,13 +69,13 @@ def follow(admin: "Admin", group: str, member: str, by: str) -> None:
         if not found.left:
             return
         before = found.left
-        time.sleep(LOOK_S)
+        time.sleep(DRAIN_POLL_S)
 
 
 @click.command()
 @client_options
 @output_option
-@verb_options
+@override_options
 @by_option
 @group_argument
 @click.argument("member")
@@ -83,7 +83,7 @@ def undrain(
     bootstrap: str, overrides: dict[str, str], style: str, by: Any, group: str, member: str, **given: Any
 ) -> None:
     """Let GROUP's MEMBER have partitions again."""
-    words = asked(given)
-    with admin_of(bootstrap, overrides) as admin:
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
         held = admin.undrain_member(group, member, by, **words)
-    tell(group, held, style, dry_run=words["validate_only"])
+    report_overrides(group, held, style, dry_run=words["validate_only"])

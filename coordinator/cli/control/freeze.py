@@ -4,15 +4,15 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.control.held import asked, for_option, tell, verb_options
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.control.held import for_option, override_arguments, override_options, report_overrides
 from muster.coordinator.cli.groups.which import group_argument
 
 
 @click.command()
 @client_options
 @output_option
-@verb_options
+@override_options
 @for_option
 @click.option(
     "--orphans",
@@ -24,7 +24,7 @@ from muster.coordinator.cli.groups.which import group_argument
 @group_argument
 def freeze(bootstrap: str, overrides: dict[str, str], style: str, orphans: Any, group: str, **given: Any) -> None:
     """Freeze GROUP: who lives keeps its partitions, and newcomers get none, until it is resumed."""
-    words = asked(given)
-    with admin_of(bootstrap, overrides) as admin:
+    words = override_arguments(given)
+    with connect_admin(bootstrap, overrides) as admin:
         held = admin.freeze_group(group, orphans or "", **words)
-    tell(group, held, style, dry_run=words["validate_only"])
+    report_overrides(group, held, style, dry_run=words["validate_only"])

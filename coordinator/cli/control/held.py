@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.views.holds import hold_rows
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.described import Held
+    from muster.coordinator.client.described import HoldResult
 
-COLUMNS = [
+OVERRIDE_COLUMNS = [
     Column("GROUP", "group"),
     Column("VERSION", "version"),
     Column("HELD", "held", style="cyan"),
@@ -44,7 +44,7 @@ for_option = click.option(
 )
 
 
-def verb_options(function: Function) -> Function:
+def override_options(function: Function) -> Function:
     """--version, --dry-run and --reason, as `muster groups set` has them."""
     for option in (
         click.option("--reason", default="", help="What the ledger says of it."),
@@ -61,16 +61,16 @@ def verb_options(function: Function) -> Function:
     return function
 
 
-def asked(given: dict[str, Any]) -> dict[str, Any]:
+def override_arguments(given: dict[str, Any]) -> dict[str, Any]:
     """The common options as the admin client wants them."""
     return {"validate_only": given.pop("dry_run"), **given}
 
 
-def tell(group: str, held: "Held", style: str, *, dry_run: bool) -> None:
+def report_overrides(group: str, held: "HoldResult", style: str, *, dry_run: bool) -> None:
     """What was done in a sentence on standard error, and what is held now in a table."""
     notice(f"{held.sentence}.")
     rows = hold_rows(group, held.holds)
     if rows or style not in ("table", "wide"):
-        show(rows, COLUMNS, style)
+        print_rows(rows, OVERRIDE_COLUMNS, style)
     if dry_run:
         notice("Nothing was changed; leave out --dry-run to do it.")

@@ -26,7 +26,7 @@ NODE = "node"
 """What the names of nodes begin with: they are stopped last."""
 
 
-class Node(NamedTuple):
+class DemoNode(NamedTuple):
     """A running node: where it listens for each kind of client."""
 
     address: str
@@ -34,7 +34,7 @@ class Node(NamedTuple):
     pid: int
 
 
-class Children:
+class DemoProcesses:
     """Processes by name. Use it in a `with`: on the way out the youngest are stopped first, the node last."""
 
     def __init__(self, logs: Path) -> None:
@@ -56,7 +56,7 @@ class Children:
         self._running[name] = process
         return process
 
-    def start_node(self, arguments: Sequence[str], name: str = NODE, listen: str = "127.0.0.1:0") -> Node:
+    def start_node(self, arguments: Sequence[str], name: str = NODE, listen: str = "127.0.0.1:0") -> DemoNode:
         """Start a node and wait for the line by which it says that it answers. Raises CommandError."""
         return self.answers(self.begin_node(arguments, name, listen), name)
 
@@ -67,13 +67,13 @@ class Children:
         both_doors = ["--listen", listen, "--kafka-listen", "127.0.0.1:0", "--http", ""]
         return self.start(name, ["serve", "--announce", "--until-eof", *both_doors, *arguments])
 
-    def answers(self, process: subprocess.Popen[bytes], name: str) -> Node:
+    def answers(self, process: subprocess.Popen[bytes], name: str) -> DemoNode:
         """Wait for the line by which a node says so. Raises CommandError."""
         line = first_line(process, START_S)
         if not line:
             raise CommandError(f"{name} did not start: {self.last_words(name)}", "", "its log says more (--keep)")
         said = json.loads(line)
-        return Node(f"{said['host']}:{said['port']}", f"{said['kafka_host']}:{said['kafka_port']}", process.pid)
+        return DemoNode(f"{said['host']}:{said['port']}", f"{said['kafka_host']}:{said['kafka_port']}", process.pid)
 
     def kill(self, name: str) -> int:
         """SIGKILL: no time to say goodbye to anybody. Returns the process id."""

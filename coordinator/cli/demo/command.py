@@ -67,30 +67,30 @@ def demo(
     takes one to two. With --cluster, --balance and --engine it has another story.
     """
     if balance:
-        return evened(keep)
+        return run_balance_demo(keep)
     if cluster:
-        return on_three_nodes(keep)
+        return run_cluster_demo(keep)
     if engine is not None:
-        return over_a_kafka(engine, keep)
+        return run_kafka_backend_demo(engine, keep)
     if spark:
-        return on_spark(file, key_regex, partitions, keep)
+        return run_spark_demo(file, key_regex, partitions, keep)
     from muster.assignors.registry import resolve_all
     from muster.coordinator.cli.common.signals import interrupt_on_signals
-    from muster.coordinator.cli.demo.director import Director, Plan
+    from muster.coordinator.cli.demo.director import DemoPlan, GroupDemo
     from muster.coordinator.cli.demo.lines import choose_source
 
     find_plugins_here()
     resolve_all(assignor)
-    plan = Plan(choose_source(file, key_regex), workers, partitions, assignor, seconds)
+    plan = DemoPlan(choose_source(file, key_regex), workers, partitions, assignor, seconds)
     interrupt_on_signals()
     with workspace(keep) as folder:
-        proved = Director(plan, folder).run()
+        proved = GroupDemo(plan, folder).run()
     return Exit.OK if proved else Exit.FAILURE
 
 
-def evened(keep: bool) -> int:
+def run_balance_demo(keep: bool) -> int:
     """The demo of continuous balance: it has a story of its own."""
-    must_be_alone("balance")
+    refuse_other_options("balance")
     from muster.coordinator.cli.common.signals import interrupt_on_signals
     from muster.coordinator.cli.demo.balance import BalanceDemo
 
@@ -99,9 +99,9 @@ def evened(keep: bool) -> int:
         return Exit.OK if BalanceDemo(folder).run() else Exit.FAILURE
 
 
-def over_a_kafka(engine: str, keep: bool) -> int:
+def run_kafka_backend_demo(engine: str, keep: bool) -> int:
     """The demo over somebody's Kafka: it has a story of its own."""
-    must_be_alone("engine")
+    refuse_other_options("engine")
     if not engine.startswith("kafka://"):
         raise click.UsageError(f"--engine is {engine}; expected kafka://HOST:PORT, or several with commas between them")
     try:
@@ -109,27 +109,27 @@ def over_a_kafka(engine: str, keep: bool) -> int:
     except ImportError:
         raise CommandError("confluent-kafka is not installed", "", "pip install 'muster-groups[kafka]'") from None
     from muster.coordinator.cli.common.signals import interrupt_on_signals
-    from muster.coordinator.cli.demo.over_kafka import OverKafkaDemo
+    from muster.coordinator.cli.demo.over_kafka import KafkaBackendDemo
 
     interrupt_on_signals()
     with workspace(keep) as folder:
-        return Exit.OK if OverKafkaDemo(folder, engine).run() else Exit.FAILURE
+        return Exit.OK if KafkaBackendDemo(folder, engine).run() else Exit.FAILURE
 
 
 OTHERS = ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark", "balance", "cluster", "engine")
 """What stories of their own do not take."""
 
 
-def must_be_alone(name: str) -> None:
+def refuse_other_options(name: str) -> None:
     context = click.get_current_context()
     for other in OTHERS:
         if other != name and context.get_parameter_source(other) is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(f"--{name} has a story of its own; of the other options it takes --keep only")
 
 
-def on_three_nodes(keep: bool) -> int:
+def run_cluster_demo(keep: bool) -> int:
     """The demo of a cluster: it has a story of its own."""
-    must_be_alone("cluster")
+    refuse_other_options("cluster")
     try:
         import kazoo  # noqa: F401
         import pyspark  # noqa: F401
@@ -137,14 +137,14 @@ def on_three_nodes(keep: bool) -> int:
         raise CommandError("there is no ZooKeeper to start", "", "pip install 'muster-groups[zookeeper]'") from None
     from muster.coordinator.cli.common.signals import interrupt_on_signals
     from muster.coordinator.cli.demo.cluster.director import ClusterDemo
-    from muster.coordinator.cli.zookeeper import expected_errors
+    from muster.coordinator.cli.zookeeper import translate_zookeeper_errors
 
     interrupt_on_signals()
-    with workspace(keep) as folder, expected_errors():
+    with workspace(keep) as folder, translate_zookeeper_errors():
         return Exit.OK if ClusterDemo(folder).run() else Exit.FAILURE
 
 
-def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bool) -> int:
+def run_spark_demo(file: Path | None, key_regex: str | None, partitions: int, keep: bool) -> int:
     """The demo on Spark: nothing of the options for workers concerns it."""
     context = click.get_current_context()
     for name in ("workers", "assignor", "seconds"):
@@ -156,13 +156,13 @@ def on_spark(file: Path | None, key_regex: str | None, partitions: int, keep: bo
         raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
     from muster.coordinator.cli.common.signals import interrupt_on_signals
     from muster.coordinator.cli.demo.lines import choose_source
-    from muster.coordinator.cli.demo.spark import SparkDirector
+    from muster.coordinator.cli.demo.spark import SparkDemo
     from muster.coordinator.java import JavaNotFound
 
     interrupt_on_signals()
     with workspace(keep) as folder:
         try:
-            proved = SparkDirector(choose_source(file, key_regex), partitions, folder).run()
+            proved = SparkDemo(choose_source(file, key_regex), partitions, folder).run()
         except JavaNotFound as error:
             raise CommandError(str(error)) from error
     return Exit.OK if proved else Exit.FAILURE

@@ -12,13 +12,13 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
-from muster.coordinator.cli.common.signals import go_on_unless_interrupted
+from muster.coordinator.cli.common.signals import raise_if_interrupted
 from muster.coordinator.cli.demo import report
-from muster.coordinator.cli.demo.children import Children
+from muster.coordinator.cli.demo.children import DemoProcesses
 from muster.coordinator.cli.demo.filling import fill
-from muster.coordinator.cli.demo.lines import Source
-from muster.coordinator.cli.demo.proof import Produced, Proof
-from muster.coordinator.cli.groups.story import recorded
+from muster.coordinator.cli.demo.lines import LineSource
+from muster.coordinator.cli.demo.proof import DeliveryProof, ProducedLines
+from muster.coordinator.cli.groups.story import fetch_rebalances
 from muster.coordinator.client import Admin
 from muster.coordinator.client.described import GroupDescription, MemberDescription
 from muster.coordinator.client.errors import GroupNotFound, Unreachable
@@ -43,20 +43,20 @@ NODE_SETTINGS = {
 }
 
 
-class Plan(NamedTuple):
+class DemoPlan(NamedTuple):
     """What the command line asked for. `seconds` is how long the workers should take for all lines."""
 
-    source: Source
+    source: LineSource
     workers: int
     partitions: int
     assignor: str
     seconds: float
 
 
-class Director:
+class GroupDemo:
     """Runs one demo in `folder`. `run` may be called once."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: DemoPlan, folder: Path) -> None:
         self._plan = plan
         self._folder = folder
         self._out = console()
@@ -68,15 +68,15 @@ class Director:
     def run(self) -> bool:
         """Whether every line was consumed, unaltered. All processes are gone when it returns or raises."""
         with ExitStack() as stack:
-            self._children = stack.enter_context(Children(self._folder))
+            self._children = stack.enter_context(DemoProcesses(self._folder))
             self._address = self._start_node()
             given = {"bootstrap.servers": self._address, "client.id": "demo", "default.api.timeout.ms": 5_000}
             self._admin = stack.enter_context(Admin(given))
             self._admin.create_topic(TOPIC, self._plan.partitions)
-            proof = Proof(self._fill().expected())
+            proof = DeliveryProof(self._fill().expected())
             killed = self._play(proof)
             # Asked now, because the workers' farewell would add a rebalance for each of them.
-            entries = recorded(self._admin, GROUP)
+            entries = fetch_rebalances(self._admin, GROUP)
             self._children.stop(self._workers)
             self._follow(proof)
             lag = sum(partition.lag for partition in self._admin.group_lag(GROUP))
@@ -100,7 +100,7 @@ class Director:
         self._say(f"node at {node.address}, for Kafka clients at {node.kafka_address} (pid {node.pid})")
         return node.address
 
-    def _fill(self) -> Produced:
+    def _fill(self) -> ProducedLines:
         source = self._plan.source
         # A file that somebody named is taken whole.
         deadline = self._began + PRODUCE_AT_MOST_S if len(source.files) > 1 else math.inf
@@ -111,7 +111,7 @@ class Director:
 
     # The group
 
-    def _play(self, proof: Proof) -> str:
+    def _play(self, proof: DeliveryProof) -> str:
         """From the first worker to the last line. Returns who was killed."""
         pace = max(1.0, proof.produced / self._plan.seconds / self._plan.workers)
         for number in range(1, self._plan.workers + 1):
@@ -153,7 +153,7 @@ class Director:
         self._workers.append(name)
         self._reports.append(file)
 
-    def _kill(self, proof: Proof) -> str:
+    def _kill(self, proof: DeliveryProof) -> str:
         """SIGKILL to the second worker, or the only one."""
         victim = self._workers.pop(min(1, len(self._workers) - 1))
         share = self._share(victim)
@@ -163,11 +163,11 @@ class Director:
         self._say(f"its silence will be noticed when its session of {duration(SESSION_MS)} is over")
         return victim
 
-    def _wait(self, condition: Callable[[], bool], what: str, proof: Proof, tell: Callable[[], None]) -> None:
+    def _wait(self, condition: Callable[[], bool], what: str, proof: DeliveryProof, tell: Callable[[], None]) -> None:
         """Look again and again until `condition` holds; raise CommandError when nothing moves any more."""
         seen, since = (-1, -1), time.monotonic()
         while True:
-            go_on_unless_interrupted()
+            raise_if_interrupted()
             self._children.must_be_alive()
             self._follow(proof)
             self._look_at_group()
@@ -186,7 +186,7 @@ class Director:
                 )
             time.sleep(LOOK_EVERY_S)
 
-    def _follow(self, proof: Proof) -> None:
+    def _follow(self, proof: DeliveryProof) -> None:
         for file in self._reports:
             proof.follow(file)
 

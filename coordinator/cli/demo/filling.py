@@ -7,10 +7,10 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from muster.coordinator.cli.demo.lines import Line, Source
-from muster.coordinator.cli.demo.proof import Produced, checksum
+from muster.coordinator.cli.demo.lines import LineSource, SourceLine
+from muster.coordinator.cli.demo.proof import ProducedLines, checksum
 from muster.coordinator.client import Producer, RecordMetadata
-from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.client.producing.partitioner import choose_partition
 
 LOOK_EVERY = 2_000
 """Lines between two looks at the clock and the bar."""
@@ -18,14 +18,14 @@ LOOK_EVERY = 2_000
 PROPERTIES = {"client.id": "demo", "linger.ms": 20, "batch.size": 128 << 10, "max.request.size": 4 << 20}
 
 
-class Filled(NamedTuple):
-    produced: Produced
+class FilledTopic(NamedTuple):
+    produced: ProducedLines
     complete: bool
 
 
-def fill(topic: str, partitions: int, source: Source, address: str, out: Console, deadline: float) -> Filled:
+def fill(topic: str, partitions: int, source: LineSource, address: str, out: Console, deadline: float) -> FilledTopic:
     """Send lines until there are no more, or until `deadline` (monotonic seconds); every one is delivered then."""
-    produced = Produced(partitions)
+    produced = ProducedLines(partitions)
 
     def delivered(error: Exception | None, where: RecordMetadata | None) -> None:
         if where is not None:
@@ -38,7 +38,7 @@ def fill(topic: str, partitions: int, source: Source, address: str, out: Console
         Producer({"bootstrap.servers": address, **PROPERTIES}) as producer,
     ):
         task, sent, complete = bar.add_task("producing", total=total), 0, True
-        for number, (partition, line) in enumerate(routed(source, partitions), start=1):
+        for number, (partition, line) in enumerate(route_lines(source, partitions), start=1):
             produced.sent(partition, checksum(line.key, line.value))
             producer.produce(topic, line.value, line.key, partition, delivered)
             sent += len(line.value) + 1
@@ -48,10 +48,10 @@ def fill(topic: str, partitions: int, source: Source, address: str, out: Console
                     complete = False
                     break
         producer.flush()
-    return Filled(produced, complete)
+    return FilledTopic(produced, complete)
 
 
-def routed(source: Source, partitions: int) -> Iterator[tuple[int, Line]]:
+def route_lines(source: LineSource, partitions: int) -> Iterator[tuple[int, SourceLine]]:
     """Lines with the producer's own choice of partition, made once per key; without a key each takes its turn."""
     known: dict[bytes, int] = {}
     for number, line in enumerate(source.lines()):
@@ -59,5 +59,5 @@ def routed(source: Source, partitions: int) -> Iterator[tuple[int, Line]]:
             yield number % partitions, line
             continue
         if line.key not in known:
-            known[line.key] = partition_for(line.key, partitions)
+            known[line.key] = choose_partition(line.key, partitions)
         yield known[line.key], line

@@ -12,12 +12,12 @@ MAX_LINE_BYTES = 64 << 10
 """Longer lines are refused by name: a demo is no way to test message.max.bytes."""
 
 
-class Line(NamedTuple):
+class SourceLine(NamedTuple):
     key: bytes | None
     value: bytes
 
 
-class Source(NamedTuple):
+class LineSource(NamedTuple):
     """Where lines come from, in words and as an iterator that can be made again."""
 
     description: str
@@ -25,11 +25,11 @@ class Source(NamedTuple):
     files: tuple[Path, ...]
     pattern: re.Pattern[bytes] | None
 
-    def lines(self) -> Iterator[Line]:
+    def lines(self) -> Iterator[SourceLine]:
         """Every line, without its end; the key is the expression's first group, or the file's name."""
         for file in self.files:
             name = file_key(file, self.files)
-            for number, value in enumerate(whole_lines(file), start=1):
+            for number, value in enumerate(read_whole_lines(file), start=1):
                 if len(value) > MAX_LINE_BYTES:
                     raise CommandError(
                         f"{file}:{number} has {len(value)} bytes",
@@ -37,16 +37,16 @@ class Source(NamedTuple):
                         "cut the line, or choose another --input",
                         code=Exit.USAGE,
                     )
-                yield Line(key_of(value, self.pattern) if self.pattern else name, value)
+                yield SourceLine(key_of(value, self.pattern) if self.pattern else name, value)
 
 
-def choose_source(file: Path | None, key_regex: str | None) -> Source:
+def choose_source(file: Path | None, key_regex: str | None) -> LineSource:
     """The demo's input. Raises CommandError when FILE cannot be read or the expression is none."""
-    pattern = compiled(key_regex) if key_regex is not None else None
+    pattern = compile_expression(key_regex) if key_regex is not None else None
     keyed_by = f"what matches {key_regex}" if key_regex is not None else "file"
     if file is None:
-        files = standard_library()
-        return Source(f"{len(files)} source files of the Python standard library", keyed_by, files, pattern)
+        files = standard_library_files()
+        return LineSource(f"{len(files)} source files of the Python standard library", keyed_by, files, pattern)
     try:
         with file.open("rb") as opened:
             empty = not opened.read(1)
@@ -56,10 +56,10 @@ def choose_source(file: Path | None, key_regex: str | None) -> Source:
         ) from error
     if empty:
         raise CommandError(f"{file} is empty", "expected at least one line", "choose another --input", code=Exit.USAGE)
-    return Source(str(file), keyed_by, (file,), pattern)
+    return LineSource(str(file), keyed_by, (file,), pattern)
 
 
-def compiled(expression: str) -> re.Pattern[bytes]:
+def compile_expression(expression: str) -> re.Pattern[bytes]:
     """A regular expression over bytes. Raises CommandError."""
     try:
         return re.compile(expression.encode(errors="surrogateescape"))
@@ -84,7 +84,7 @@ def key_of(line: bytes, pattern: re.Pattern[bytes]) -> bytes | None:
     return found.group(1) if pattern.groups else found.group()
 
 
-def standard_library() -> tuple[Path, ...]:
+def standard_library_files() -> tuple[Path, ...]:
     """Its .py files, in a fixed order; what pip added beside them does not belong to it."""
     root = Path(sysconfig.get_path("stdlib"))
     foreign = {"site-packages", "dist-packages", "__pycache__"}
@@ -103,7 +103,7 @@ def file_key(file: Path, files: tuple[Path, ...]) -> bytes | None:
     return str(file.relative_to(root)).encode(errors="surrogateescape")
 
 
-def whole_lines(file: Path) -> Iterator[bytes]:
+def read_whole_lines(file: Path) -> Iterator[bytes]:
     with file.open("rb") as opened:
         for line in opened:
             yield line.rstrip(b"\r\n")

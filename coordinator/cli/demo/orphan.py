@@ -8,10 +8,10 @@ import threading
 
 def stop_with_stdin() -> None:
     """SIGTERM to this process once standard input ends, however the process at its other end died."""
-    threading.Thread(target=wait_for_end, name="stdin", daemon=True).start()
+    threading.Thread(target=stop_at_end_of_input, name="stdin", daemon=True).start()
 
 
-def wait_for_end() -> None:
+def stop_at_end_of_input() -> None:
     descriptor = sys.stdin.fileno()
     while os.read(descriptor, 4096):
         pass

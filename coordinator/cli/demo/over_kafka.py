@@ -19,7 +19,7 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
-from muster.coordinator.cli.demo.children import Children
+from muster.coordinator.cli.demo.children import DemoProcesses
 from muster.coordinator.cli.groups.story import move_line
 from muster.coordinator.client import Admin
 from muster.coordinator.client.described import GroupDescription
@@ -39,7 +39,7 @@ MOST_PORTS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Proved:
+class TakeoverProof:
     """What was seen."""
 
     sent: int
@@ -95,7 +95,7 @@ class Readers:
         consumer.close()
 
 
-class OverKafkaDemo:
+class KafkaBackendDemo:
     """Runs one demo; `run` may be called once. engine: kafka://HOST:PORT,..."""
 
     def __init__(self, folder: Path, engine: str) -> None:
@@ -114,16 +114,16 @@ class OverKafkaDemo:
             raise CommandError(f"no Kafka answers at {self._servers}: {error}") from error
         with ExitStack() as stack:
             stack.callback(self._clear, upstream)
-            self._children = stack.enter_context(Children(self._folder))
+            self._children = stack.enter_context(DemoProcesses(self._folder))
             servers, addresses = self._start_nodes(brokers)
             self._make(servers, min(len(brokers), 3))
             admin = stack.enter_context(Admin({"bootstrap.servers": ",".join(addresses.values()), "client.id": "demo"}))
             proved = self._play(admin, upstream, servers, addresses)
         self._out.print()
-        tell(self._out, proved)
+        show_takeover_proof(self._out, proved)
         return proved.holds
 
-    def _play(self, admin: Admin, upstream: AdminClient, servers: str, addresses: dict[int, str]) -> Proved:
+    def _play(self, admin: Admin, upstream: AdminClient, servers: str, addresses: dict[int, str]) -> TakeoverProof:
         sent = self._produce(servers)
         self._say(f"{sent:,} records sent by confluent-kafka, most of them to one partition")
         self._until(lambda: self._set(admin), "the group takes its setting")
@@ -153,7 +153,7 @@ class OverKafkaDemo:
                 self._out.print(move_line(move), soft_wrap=True)
         there = upstream.list_consumer_groups().result(timeout=30)
         readers.stop()
-        return Proved(
+        return TakeoverProof(
             sent,
             len(readers.places),
             sum(readers.places.values()) - len(readers.places),
@@ -266,7 +266,7 @@ def free_ports(count: int) -> Iterator[int]:
     raise CommandError(f"there are no {count} free ports in a row")
 
 
-def tell(out: Console, proved: Proved) -> None:
+def show_takeover_proof(out: Console, proved: TakeoverProof) -> None:
     table = Table(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
     table.add_column()
     table.add_column(justify="right")

@@ -24,7 +24,7 @@ def checksum(key: bytes | None, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(key) if key else 0)
 
 
-class Produced:
+class ProducedLines:
     """What was sent: checksums in the order of sending, offsets in the order of delivery, which is the same one."""
 
     def __init__(self, partitions: int) -> None:
@@ -55,7 +55,7 @@ class Produced:
         return columns
 
 
-class Proof:
+class DeliveryProof:
     """Reads reports as they grow and counts what they prove."""
 
     def __init__(self, expected: list[NDArray[np.int64]]) -> None:

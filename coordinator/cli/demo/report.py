@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from muster.coordinator.cli.demo.proof import Proof
-from muster.coordinator.cli.groups.story import tell
+from muster.coordinator.cli.demo.proof import DeliveryProof
+from muster.coordinator.cli.groups.story import print_story
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.ledger import cause_word, names_of, outcome_word
 from muster.coordinator.views.words import Names, plural, spans
@@ -29,7 +29,7 @@ def show_ownership(out: Console, entries: Sequence[Rebalance]) -> None:
     for entry in entries:
         owned = {member.member_id: partitions_of(entry, member.member_id) for member in entry.members}
         cells = [owned_text(owned.get(worker), before.get(worker, set())) for worker in workers]
-        table.add_row(str(entry.generation), *cells, because(entry, names))
+        table.add_row(str(entry.generation), *cells, cause_text(entry, names))
         before = owned
     out.print(table)
 
@@ -54,7 +54,7 @@ def owned_text(owned: set[int] | None, before: set[int]) -> Text:
     return Text(" ").join(parts) if parts else Text("-")
 
 
-def because(entry: Rebalance, names: Names) -> str:
+def cause_text(entry: Rebalance, names: Names) -> str:
     ending = "" if outcome_word(entry) == "completed" else f" ({outcome_word(entry)})"
     return f"{cause_word(entry)} {names[entry.culprit]}".strip() + ending
 
@@ -62,10 +62,10 @@ def because(entry: Rebalance, names: Names) -> str:
 def show_explanations(out: Console, entries: Sequence[Rebalance]) -> None:
     out.print(Text("Why, from the ledger", style="bold"))
     out.print()
-    tell(out, entries)
+    print_story(out, entries)
 
 
-def show_proof(out: Console, proof: Proof, lag: int, killed: str) -> None:
+def show_proof(out: Console, proof: DeliveryProof, lag: int, killed: str) -> None:
     """The figures that decide the exit code."""
     table = Table(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
     table.add_column()
@@ -75,20 +75,20 @@ def show_proof(out: Console, proof: Proof, lag: int, killed: str) -> None:
     table.add_row("lines produced", f"{proof.produced:,}", "")
     table.add_row("distinct lines consumed", f"{proof.distinct:,}", "by partition, offset and checksum of the content")
     table.add_row("duplicates", f"{proof.duplicates:,}", again)
-    table.add_row("altered", Text(f"{proof.altered:,}", style=verdict(proof.altered)), "")
-    table.add_row("lost", Text(f"{proof.lost:,}", style=verdict(proof.lost)), "")
-    table.add_row("left to commit", Text(f"{lag:,}", style=verdict(lag)), "lag of the group at the end")
+    table.add_row("altered", Text(f"{proof.altered:,}", style=loss_verdict(proof.altered)), "")
+    table.add_row("lost", Text(f"{proof.lost:,}", style=loss_verdict(proof.lost)), "")
+    table.add_row("left to commit", Text(f"{lag:,}", style=loss_verdict(lag)), "lag of the group at the end")
     out.print(table)
 
 
-def verdict(count: int) -> str:
+def loss_verdict(count: int) -> str:
     return "bold red" if count else "bold green"
 
 
-def shares(by_partition: Sequence[int]) -> str:
+def key_shares(by_partition: Sequence[int]) -> str:
     """How evenly the keys spread.
 
-    >>> shares([5, 15])
+    >>> key_shares([5, 15])
     '25 % to 75 % of the lines in a partition'
     """
     total = sum(by_partition) or 1
@@ -97,4 +97,4 @@ def shares(by_partition: Sequence[int]) -> str:
 
 
 def summary(lines: int, description: str, keyed_by: str, by_partition: Sequence[int]) -> str:
-    return f"{plural(lines, 'line')} of {description}, keyed by {keyed_by}: {shares(by_partition)}"
+    return f"{plural(lines, 'line')} of {description}, keyed by {keyed_by}: {key_shares(by_partition)}"

@@ -14,14 +14,14 @@ from rich.text import Text
 
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
-from muster.coordinator.cli.common.signals import go_on_unless_interrupted
+from muster.coordinator.cli.common.signals import raise_if_interrupted
 from muster.coordinator.cli.demo import report
-from muster.coordinator.cli.demo.children import Children
+from muster.coordinator.cli.demo.children import DemoProcesses
 from muster.coordinator.cli.demo.director import NODE_SETTINGS
 from muster.coordinator.cli.demo.filling import fill
-from muster.coordinator.cli.demo.lines import Line, Source
+from muster.coordinator.cli.demo.lines import LineSource, SourceLine
 from muster.coordinator.client import Admin, Consumer, Message, TopicPartition
-from muster.coordinator.spark.cluster import Cluster, ClusterFailed, running_cluster
+from muster.coordinator.spark.cluster import ClusterFailed, LocalSparkCluster, running_cluster
 from muster.coordinator.views.words import plural
 
 LINES, COUNTS = "lines", "counts"
@@ -39,10 +39,10 @@ READ_PATIENCE_S = 30.0
 WORD = re.compile(rb"[A-Za-z0-9_]+")
 
 
-class SparkDirector:
+class SparkDemo:
     """Runs one demo in `folder`. `run` may be called once."""
 
-    def __init__(self, source: Source, partitions: int, folder: Path) -> None:
+    def __init__(self, source: LineSource, partitions: int, folder: Path) -> None:
         self._source = source
         self._partitions = partitions
         self._folder = folder
@@ -52,19 +52,19 @@ class SparkDirector:
     def run(self) -> bool:
         """Whether the stream's counts are exactly those of a count without Spark, each written once."""
         with ExitStack() as stack:
-            children = stack.enter_context(Children(self._folder))
+            children = stack.enter_context(DemoProcesses(self._folder))
             settings = [part for key, value in NODE_SETTINGS.items() for part in ("--set", f"{key}={value}")]
             node = children.start_node(["--data", str(self._folder / "data"), *settings])
             self._say(f"node at {node.address} (pid {node.pid})")
             lines = self._fill(node.address)
             cluster = self._start_cluster(stack)
             batches, killed, failed = self._count(children, cluster, node.address, lines)
-            records = read_all(node.address, COUNTS)
-        proof = Proof(Counter(words_in(islice(self._source.lines(), lines))), batches)
+            records = read_topic(node.address, COUNTS)
+        proof = WordCountProof(Counter(count_words_locally(islice(self._source.lines(), lines))), batches)
         for record in records:
             proof.take(record.key or b"", int(record.value or b"0"))
         self._out.print()
-        for line in verdict(proof, killed, failed):
+        for line in word_count_verdict(proof, killed, failed):
             self._out.print(line, soft_wrap=True)
         return proof.good
 
@@ -81,7 +81,7 @@ class SparkDirector:
         self._say(report.summary(produced.lines, description, self._source.keyed_by, produced.by_partition()))
         return produced.lines
 
-    def _start_cluster(self, stack: ExitStack) -> Cluster:
+    def _start_cluster(self, stack: ExitStack) -> LocalSparkCluster:
         try:
             cluster = stack.enter_context(running_cluster(self._folder / "cluster", WORKERS))
         except ClusterFailed as failure:
@@ -89,7 +89,9 @@ class SparkDirector:
         self._say(f"Spark cluster at {cluster.address}: a master and {plural(WORKERS, 'worker')}, one slot each")
         return cluster
 
-    def _count(self, children: Children, cluster: Cluster, address: str, lines: int) -> tuple[int, int, int]:
+    def _count(
+        self, children: DemoProcesses, cluster: LocalSparkCluster, address: str, lines: int
+    ) -> tuple[int, int, int]:
         """From the first batch to the last: how many there were, which process was killed, how many tasks failed."""
         rows = str(max(1, -(-lines // BATCHES)))
         words = ["demo-spark-driver", "--bootstrap", address, "--master", cluster.address, "--rows", rows]
@@ -103,11 +105,11 @@ class SparkDirector:
         assert process.stdout is not None
         done = killed = failed = 0
         for line in process.stdout:
-            go_on_unless_interrupted()
+            raise_if_interrupted()
             told = json.loads(line)
             if "batch" in told:
                 done += 1
-                self._say(told_of(told))
+                self._say(describe_batch_line(told))
             failed = told.get("failed", 0)
             if not killed and ("busy" in told or done == KILL_BY):
                 killed = self._kill(cluster, told.get("busy", 0))
@@ -115,7 +117,7 @@ class SparkDirector:
             raise CommandError(f"the driver failed: {children.last_words('driver')}", "", "its log says more (--keep)")
         return done, killed, failed
 
-    def _kill(self, cluster: Cluster, running: int) -> int:
+    def _kill(self, cluster: LocalSparkCluster, running: int) -> int:
         killed = cluster.kill_executor()
         if killed is None:
             raise CommandError(
@@ -126,7 +128,7 @@ class SparkDirector:
         return killed
 
 
-class Proof:
+class WordCountProof:
     """Takes the counts that the stream wrote and holds them against a count without Spark.
 
     Every batch writes the whole table, so a word that is there from the first batch on is written once in each.
@@ -158,19 +160,19 @@ class Proof:
         return not self.wrong and not self.doubled
 
 
-def words_in(lines: Iterable[Line]) -> Iterator[bytes]:
+def count_words_locally(lines: Iterable[SourceLine]) -> Iterator[bytes]:
     for line in lines:
         yield from WORD.findall(line.value)
 
 
-def told_of(batch: dict[str, Any]) -> str:
+def describe_batch_line(batch: dict[str, Any]) -> str:
     ranges, tasks = sorted(batch["partitions"]), batch["tasks"]
     uneven = f"{len(ranges)} partitions with {ranges[0]:,} to {ranges[-1]:,} lines" if ranges else "nothing"
     shares = " and ".join(f"{share:,}" for share in tasks)
     return f"batch {batch['batch']}: {uneven}, tasks with {shares}; {batch['ms'] / 1000:.1f} s"
 
 
-def verdict(proof: Proof, killed: int, failed: int) -> list[Text]:
+def word_count_verdict(proof: WordCountProof, killed: int, failed: int) -> list[Text]:
     """The proof in words; `failed` tasks came to no end and were tried again."""
     expected = proof.expected
     lost = f"{plural(failed, 'task')} failed and ran again" if failed else "no task failed by it"
@@ -187,7 +189,7 @@ def verdict(proof: Proof, killed: int, failed: int) -> list[Text]:
     ]
 
 
-def read_all(address: str, topic: str) -> list[Message]:
+def read_topic(address: str, topic: str) -> list[Message]:
     """Every record of a topic, partition by partition in order, as any consumer reads them."""
     with Admin({"bootstrap.servers": address}) as admin:
         partitions = [TopicPartition(topic, number) for number in range(admin.list_topics()[topic])]

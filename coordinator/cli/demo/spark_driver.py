@@ -9,7 +9,7 @@ import click
 TASKS = 2
 NOT_IN_WORDS = "[^A-Za-z0-9_]+"
 LOOK_AGAIN_S = 0.02
-TOLD_AT_ONCE = {"spark.ui.liveUpdate.period": "0"}
+MAX_SHARES_SHOWN = {"spark.ui.liveUpdate.period": "0"}
 """What tasks do is looked at while they run; by default Spark's own word of it is a tenth of a second old."""
 
 
@@ -37,12 +37,12 @@ def demo_spark_driver(
     from muster.coordinator.spark.session import session
 
     stop_with_stdin()
-    settings = TOLD_AT_ONCE | dict(pair.split("=", 1) for pair in conf)
+    settings = MAX_SHARES_SHOWN | dict(pair.split("=", 1) for pair in conf)
     spark = session("muster demo", master=master, light=True, config=settings)
     spark.sparkContext.setLogLevel("ERROR")
     node = {"bootstrap.servers": bootstrap}
     query = (
-        words(spark, node | {"subscribe": source, "maxOffsetsPerTrigger": rows})
+        count_words(spark, node | {"subscribe": source, "maxOffsetsPerTrigger": rows})
         .writeStream.format("muster")
         .outputMode("complete")
         .options(**node, topic=target)
@@ -50,23 +50,23 @@ def demo_spark_driver(
         .trigger(availableNow=True)
         .start()
     )
-    tasks = Tasks(spark.sparkContext.statusTracker(), str(query.runId))
+    tasks = TaskTracker(spark.sparkContext.statusTracker(), str(query.runId))
     told, busy = -1, False
     while not (ended := query.awaitTermination(LOOK_AGAIN_S)) or told < last_batch(query):
         if not busy and told + 1 >= busy_after and (running := tasks.running()) >= TASKS:
             busy = True
-            say({"busy": running})
+            print_json_line({"busy": running})
         for progress in query.recentProgress:
             if progress["batchId"] > told:
                 told = progress["batchId"]
-                say(told_of_batch(progress))
+                print_json_line(describe_batch(progress))
         if ended and (error := query.exception()) is not None:
             raise error
-    say({"failed": tasks.failed()})
+    print_json_line({"failed": tasks.failed()})
     spark.stop()
 
 
-class Tasks:
+class TaskTracker:
     """What Spark tells of the tasks of one query; its jobs carry the id of the query's run as their group."""
 
     def __init__(self, tracker: Any, run: str) -> None:
@@ -86,7 +86,7 @@ class Tasks:
         return sum(stage.numFailedTasks for stage in found if stage is not None)
 
 
-def words(spark: Any, options: dict[str, str]) -> Any:
+def count_words(spark: Any, options: dict[str, str]) -> Any:
     """How often each word has come so far: the whole table, with every batch."""
     from pyspark.sql.functions import col, explode, split
 
@@ -100,9 +100,9 @@ def last_batch(query: Any) -> int:
     return -1 if progress is None else int(progress["batchId"])
 
 
-def told_of_batch(progress: Any) -> dict[str, Any]:
+def describe_batch(progress: Any) -> dict[str, Any]:
     """The batch, and how its ranges were dealt out."""
-    shares = dealt(progress["sources"][0]["endOffset"])
+    shares = batch_shares(progress["sources"][0]["endOffset"])
     return {
         "batch": progress["batchId"],
         "rows": progress["numInputRows"],
@@ -112,17 +112,17 @@ def told_of_batch(progress: Any) -> dict[str, Any]:
     }
 
 
-def say(told: dict[str, Any]) -> None:
+def print_json_line(told: dict[str, Any]) -> None:
     """One line of JSON."""
     sys.stdout.write(json.dumps(told) + "\n")
     sys.stdout.flush()
 
 
-def dealt(end_offset: Any) -> tuple[list[int], list[int]]:
+def batch_shares(end_offset: Any) -> tuple[list[int], list[int]]:
     """Records of each partition in a batch, and of each task: the source's own plan, made again."""
-    from muster.coordinator.spark.planning import Plan, plan_tasks
-    from muster.coordinator.spark.reading.offsets import parse
+    from muster.coordinator.spark.planning import TaskPlan, plan_tasks
+    from muster.coordinator.spark.reading.offsets import parse_offset
 
-    ranges = parse(end_offset).ranges()
-    slots = plan_tasks(ranges, Plan(assignor="split", tasks=TASKS))
+    ranges = parse_offset(end_offset).ranges()
+    slots = plan_tasks(ranges, TaskPlan(assignor="split", tasks=TASKS))
     return [wanted.size for wanted in ranges], [sum(wanted.size for wanted in slot) for slot in slots]

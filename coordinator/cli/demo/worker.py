@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.common.options import NumberRange, client_options, properties
+from muster.coordinator.cli.common.options import NumberRange, client_options, client_properties
 from muster.coordinator.cli.common.plugins import find_plugins_here
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def demo_worker(
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     stop_with_stdin()
     find_plugins_here()
-    given = properties(
+    given = client_properties(
         bootstrap,
         overrides,
         client_id=name,
@@ -54,30 +54,30 @@ def demo_worker(
     descriptor = os.open(report, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         with Consumer(given) as consumer:
-            consumer.subscribe(topic, on_revoke=lambda consumer, partitions: commit(consumer))
-            work(consumer, descriptor, pace, stopping)
-            commit(consumer)
+            consumer.subscribe(topic, on_revoke=lambda consumer, partitions: commit_reported(consumer))
+            work_until_stopped(consumer, descriptor, pace, stopping)
+            commit_reported(consumer)
     finally:
         os.close(descriptor)
 
 
-def work(consumer: "Consumer", report: int, pace: float, stopping: threading.Event) -> None:
+def work_until_stopped(consumer: "Consumer", report: int, pace: float, stopping: threading.Event) -> None:
     """Until told to stop: a batch, its report, and now and then a commit; not faster than `pace` lines a second."""
     batch = max(1, min(MAX_BATCH, int(pace * POLL_S)))
     due = committed = time.monotonic()
     while not stopping.is_set():
         messages = consumer.consume(batch, POLL_S)
         if messages:
-            os.write(report, packed(messages))
+            os.write(report, pack_reports(messages))
         now = time.monotonic()
         if now - committed >= COMMIT_EVERY_S:
-            commit(consumer)
+            commit_reported(consumer)
             committed = now
         due = max(due, now - POLL_S) + len(messages) / pace
         stopping.wait(max(0.0, due - time.monotonic()))
 
 
-def packed(messages: "Sequence[Message]") -> bytes:
+def pack_reports(messages: "Sequence[Message]") -> bytes:
     from muster.coordinator.cli.demo.proof import REPORT_STRUCT, checksum
 
     pack = struct.Struct(REPORT_STRUCT).pack
@@ -86,7 +86,7 @@ def packed(messages: "Sequence[Message]") -> bytes:
     )
 
 
-def commit(consumer: "Consumer") -> None:
+def commit_reported(consumer: "Consumer") -> None:
     """Commit all that was reported. While the group rebalances it may say no; the lines are read again then."""
     from muster.coordinator.client.errors import CommitFailed
 

@@ -11,18 +11,18 @@ from muster.coordinator.cli.common.options import (
     ONE_SHOT_PATIENCE_MS,
     NumberRange,
     client_options,
+    client_properties,
     output_option,
-    properties,
-    somebody_listens,
+    require_listener,
 )
-from muster.coordinator.cli.common.output import Column, console, notice, show, show_document
+from muster.coordinator.cli.common.output import Column, console, notice, print_document, print_rows
 from muster.coordinator.views.words import harmless, plural
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from muster.coordinator.doctor.facts import Facts
-    from muster.coordinator.doctor.finding import Finding
+    from muster.coordinator.doctor.facts import DoctorFacts
+    from muster.coordinator.doctor.finding import DoctorFinding
 
 COLUMNS = [
     Column("SEVERITY", "severity"),
@@ -56,45 +56,51 @@ def doctor(bootstrap: str, overrides: dict[str, str], style: str, over: float, g
 
     Exit code 4 when something is; advice alone is no reason. docs/observe.md lists the rules.
     """
-    from muster.coordinator.doctor.table import examine, is_wrong
+    from muster.coordinator.doctor.table import examine_facts, has_problem
 
-    facts = asked(bootstrap, overrides, groups, over)
-    findings = examine(facts)
+    facts = collect_facts(bootstrap, overrides, groups, over)
+    findings = examine_facts(facts)
     if style in ("json", "yaml"):
-        show_document(document(facts, findings), style)
+        print_document(findings_document(facts, findings), style)
     elif style == "csv":
-        show([row(finding) | {"evidence": "; ".join(finding.evidence)} for finding in findings], COLUMNS, style)
+        print_rows(
+            [finding_row(finding) | {"evidence": "; ".join(finding.evidence)} for finding in findings], COLUMNS, style
+        )
     else:
-        tell(facts, findings)
-    return Exit.UNHEALTHY if is_wrong(findings) else Exit.OK
+        print_findings(facts, findings)
+    return Exit.UNHEALTHY if has_problem(findings) else Exit.OK
 
 
-def asked(bootstrap: str, overrides: dict[str, str], groups: Sequence[str], over: float) -> "Facts":
-    from muster.coordinator.cli.doctor.gather import gather
-    from muster.coordinator.client.aio import Admin
+def collect_facts(bootstrap: str, overrides: dict[str, str], groups: Sequence[str], over: float) -> "DoctorFacts":
+    from muster.coordinator.cli.doctor.gather import gather_facts
+    from muster.coordinator.client.aio import AsyncAdmin
     from muster.coordinator.client.calls.loop import shared_loop
 
-    given = properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
+    given = client_properties(bootstrap, overrides, default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
 
-    async def work() -> "Facts":
-        async with Admin(given) as admin:
-            somebody_listens(bootstrap, overrides)
-            return await gather(admin, groups, over, lambda sentence: notice(harmless(sentence)))
+    async def work() -> "DoctorFacts":
+        async with AsyncAdmin(given) as admin:
+            require_listener(bootstrap, overrides)
+            return await gather_facts(admin, groups, over, lambda sentence: notice(harmless(sentence)))
 
     return shared_loop().run(work())
 
 
-def document(facts: "Facts", findings: Sequence["Finding"]) -> dict[str, Any]:
-    from muster.coordinator.doctor.table import is_wrong
+def findings_document(facts: "DoctorFacts", findings: Sequence["DoctorFinding"]) -> dict[str, Any]:
+    from muster.coordinator.doctor.table import has_problem
 
     return {
-        "healthy": not is_wrong(findings),
-        "looked_at": {"groups": len(facts.groups), "members": members(facts), "partitions": partitions(facts)},
-        "findings": [row(finding) for finding in findings],
+        "healthy": not has_problem(findings),
+        "looked_at": {
+            "groups": len(facts.groups),
+            "members": count_members(facts),
+            "partitions": count_partitions(facts),
+        },
+        "findings": [finding_row(finding) for finding in findings],
     }
 
 
-def row(finding: "Finding") -> dict[str, Any]:
+def finding_row(finding: "DoctorFinding") -> dict[str, Any]:
     return {
         "severity": finding.severity.name.lower(),
         "group": finding.group or None,
@@ -106,21 +112,21 @@ def row(finding: "Finding") -> dict[str, Any]:
     }
 
 
-def tell(facts: "Facts", findings: Sequence["Finding"]) -> None:
+def print_findings(facts: "DoctorFacts", findings: Sequence["DoctorFinding"]) -> None:
     """For people: a block for each finding, and one line on what was looked at."""
     screen = console()
     told: Counter[str] = Counter()
     for finding in findings:
         told[finding.rule] += 1
         if told[finding.rule] <= MOST_OF_A_RULE:
-            block(screen, finding)
+            print_finding(screen, finding)
     for rule, times in told.items():
         if times > MOST_OF_A_RULE:
             screen.print(f"... and {rule} {times - MOST_OF_A_RULE:,} times more; -o json has them all\n")
     screen.print(summary(facts, findings), soft_wrap=True)
 
 
-def block(screen: "Console", finding: "Finding") -> None:
+def print_finding(screen: "Console", finding: "DoctorFinding") -> None:
     from rich.text import Text
 
     where = f"group {finding.group}" if finding.group else "the node"
@@ -129,7 +135,10 @@ def block(screen: "Console", finding: "Finding") -> None:
     screen.print(head)
     lines = [Text(harmless(finding.what))]
     lines += [Text("- " + harmless(figure), style="cyan") for figure in finding.evidence]
-    lines += [Text("why   " + finding.why, style="dim"), Text("to do ", style="green").append(plain(finding.todo))]
+    lines += [
+        Text("why   " + finding.why, style="dim"),
+        Text("to do ", style="green").append(strip_backticks(finding.todo)),
+    ]
     for line in lines:
         hang = INDENT * 2 if line.plain.startswith("- ") else INDENT
         # Lines end where their words do: a terminal that is read aloud, or copied from, needs no padding.
@@ -139,15 +148,15 @@ def block(screen: "Console", finding: "Finding") -> None:
     screen.print()
 
 
-def plain(text: str) -> str:
+def strip_backticks(text: str) -> str:
     """Backticks are for pages; a terminal goes without."""
     return text.replace("`", "")
 
 
-def summary(facts: "Facts", findings: Sequence["Finding"]) -> str:
+def summary(facts: "DoctorFacts", findings: Sequence["DoctorFinding"]) -> str:
     looked = (
-        f"{plural(len(facts.groups), 'group')}, {plural(members(facts), 'member')}, "
-        f"{plural(partitions(facts), 'partition')}, and the node"
+        f"{plural(len(facts.groups), 'group')}, {plural(count_members(facts), 'member')}, "
+        f"{plural(count_partitions(facts), 'partition')}, and the node"
     )
     if not findings:
         return f"Nothing is wrong. Looked at {looked}."
@@ -157,9 +166,9 @@ def summary(facts: "Facts", findings: Sequence["Finding"]) -> str:
     return f"{', '.join(counts)}, {advice} of advice. Looked at {looked}."
 
 
-def members(facts: "Facts") -> int:
+def count_members(facts: "DoctorFacts") -> int:
     return sum(len(group.members) for group in facts.groups)
 
 
-def partitions(facts: "Facts") -> int:
+def count_partitions(facts: "DoctorFacts") -> int:
     return sum(len(group.positions) for group in facts.groups)

@@ -5,11 +5,20 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from muster.coordinator.client.aio import Admin
+from muster.coordinator.client.aio import AsyncAdmin
 from muster.coordinator.client.described import GroupDescription, GroupListing, MemberDescription, NodeStatus
 from muster.coordinator.client.errors import ClientError, GroupNotFound, Refused, Unreachable
-from muster.coordinator.doctor.facts import Facts, Group, Member, Node, Position, Positions, TopicPartition, Trouble
-from muster.coordinator.doctor.holding import drained_ids, held_words
+from muster.coordinator.doctor.facts import (
+    DoctorFacts,
+    ExaminedGroup,
+    ExaminedMember,
+    ExaminedNode,
+    ExaminedPartition,
+    ExaminedPosition,
+    NodeTrouble,
+    Positions,
+)
+from muster.coordinator.doctor.holding import drained_ids, override_lines
 
 AT_ONCE = 16
 """Groups that are asked about at the same time."""
@@ -20,7 +29,7 @@ Notice = Callable[[str], None]
 """Gets a sentence on what could not be looked at."""
 
 
-async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Notice) -> Facts:
+async def gather_facts(admin: AsyncAdmin, names: Sequence[str], apart_s: float, notice: Notice) -> DoctorFacts:
     """Everything the rules want to know of these groups, or of all of them and the node when none is named.
 
     Positions are looked at twice, `apart_s` seconds apart (0: once), where members have something to do.
@@ -42,38 +51,38 @@ async def gather(admin: Admin, names: Sequence[str], apart_s: float, notice: Not
         notice(f"group {name!r} could not be looked at: it is gone, or its coordinator cannot tell of it right now")
     partitions = await admin.list_topics(include_internal=True)
     settings = await admin.describe_node()
-    groups = await look_at(admin, descriptions, listings, partitions, notice)
+    groups = await gather_groups(admin, descriptions, listings, partitions, notice)
     if apart_s > 0:
-        groups = await look_again(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
+        groups = await gather_second_positions(admin, groups, {d.group_id: d for d in descriptions}, apart_s)
     now_ms = status.now_ms if status.now_ms is not None else int(time.time() * 1000)
     now_ms += int((time.time() - answered_s) * 1000)
-    return Facts(now_ms, node_of(status, settings, ahead_ms), tuple(groups), partitions, tuple(untold))
+    return DoctorFacts(now_ms, make_node(status, settings, ahead_ms), tuple(groups), partitions, tuple(untold))
 
 
-async def look_at(
-    admin: Admin,
+async def gather_groups(
+    admin: AsyncAdmin,
     descriptions: Iterable[GroupDescription],
     listings: Mapping[str, GroupListing],
     partitions: Mapping[str, int],
     notice: Notice,
-) -> list[Group]:
+) -> list[ExaminedGroup]:
     """Ledger and positions of each; a group that went meanwhile, or cannot be read, is left out and named.
 
     What operators hold is asked where a partition has no owner or a member nothing: elsewhere it would explain nothing.
     """
     places = asyncio.Semaphore(AT_ONCE)
 
-    async def one(described: GroupDescription) -> Group | None:
+    async def one(described: GroupDescription) -> ExaminedGroup | None:
         async with places:
             try:
                 ledger = await admin.explain(
                     described.group_id, limit=LEDGER_ENTRIES, coordinator=described.coordinator
                 )
-                positions = await positions_of(admin, described)
-                group = group_of(described, type_in(listings, described.group_id))
+                positions = await fetch_positions(admin, described)
+                group = make_group(described, find_group_type(listings, described.group_id))
                 if group.stable and (group.free(partitions) or not all(member.owned for member in group.members)):
                     holds = await admin.group_holds(group.id)
-                    group = replace(group, held=held_words(holds), drained=drained_ids(group.members, holds))
+                    group = replace(group, held=override_lines(holds), drained=drained_ids(group.members, holds))
             except Unreachable:
                 raise
             except ClientError as error:
@@ -84,21 +93,21 @@ async def look_at(
     return [group for group in await asyncio.gather(*map(one, descriptions)) if group is not None]
 
 
-async def look_again(
-    admin: Admin, groups: Sequence[Group], descriptions: Mapping[str, GroupDescription], apart_s: float
-) -> list[Group]:
+async def gather_second_positions(
+    admin: AsyncAdmin, groups: Sequence[ExaminedGroup], descriptions: Mapping[str, GroupDescription], apart_s: float
+) -> list[ExaminedGroup]:
     """The same groups with their positions as they are a moment later, where something waits for a member."""
     places, began_s = asyncio.Semaphore(AT_ONCE), time.monotonic()
-    if not any(works(group) for group in groups):
+    if not any(has_waiting_records(group) for group in groups):
         return list(groups)
     await asyncio.sleep(apart_s)
 
-    async def one(group: Group) -> Group:
-        if not works(group):
+    async def one(group: ExaminedGroup) -> ExaminedGroup:
+        if not has_waiting_records(group):
             return group
         async with places:
             try:
-                later = await positions_of(admin, descriptions[group.id])
+                later = await fetch_positions(admin, descriptions[group.id])
             except Refused:
                 return group
             apart_ms = int((time.monotonic() - began_s) * 1000)
@@ -107,47 +116,49 @@ async def look_again(
     return list(await asyncio.gather(*map(one, groups)))
 
 
-def works(group: Group) -> bool:
+def has_waiting_records(group: ExaminedGroup) -> bool:
     """Whether a member owns a partition in which records wait."""
     return any(tp in group.positions and group.positions[tp].lag for tp in group.owners())
 
 
-async def positions_of(admin: Admin, described: GroupDescription) -> Positions:
+async def fetch_positions(admin: AsyncAdmin, described: GroupDescription) -> Positions:
     return {
-        TopicPartition(*lag.partition): Position(lag.committed, lag.log_start, lag.log_end, lag.committed_at_ms)
+        ExaminedPartition(*lag.partition): ExaminedPosition(
+            lag.committed, lag.log_start, lag.log_end, lag.committed_at_ms
+        )
         for lag in await admin.group_lag(described.group_id, description=described)
     }
 
 
-def group_of(described: GroupDescription, group_type: str) -> Group:
-    return Group(
+def make_group(described: GroupDescription, group_type: str) -> ExaminedGroup:
+    return ExaminedGroup(
         described.group_id,
         described.state,
         group_type,
         described.assignor,
         described.generation,
         described.leader,
-        tuple(map(member_of, described.members)),
+        tuple(map(make_member, described.members)),
         described.waiting_for,
         described.waiting_until_ms,
         kept_out=described.kept_out,
     )
 
 
-def type_in(listings: Mapping[str, GroupListing], group: str) -> str:
+def find_group_type(listings: Mapping[str, GroupListing], group: str) -> str:
     """Nothing for one that was not told of a moment ago."""
     return listings[group].group_type if group in listings else ""
 
 
-def member_of(described: MemberDescription) -> Member:
-    return Member(
+def make_member(described: MemberDescription) -> ExaminedMember:
+    return ExaminedMember(
         described.member_id,
         described.client_id,
         described.client_host,
         described.client_software,
         described.group_instance_id,
         described.topics,
-        tuple(TopicPartition(*tp) for tp in described.assignment),
+        tuple(ExaminedPartition(*tp) for tp in described.assignment),
         described.session_timeout_ms,
         described.rebalance_timeout_ms,
         described.heartbeat_interval_ms,
@@ -158,10 +169,10 @@ def member_of(described: MemberDescription) -> Member:
     )
 
 
-def node_of(status: NodeStatus, settings: Mapping[str, str], ahead_ms: int | None) -> Node:
+def make_node(status: NodeStatus, settings: Mapping[str, str], ahead_ms: int | None) -> ExaminedNode:
     up = status.now_ms is not None and status.started_at_ms is not None
-    return Node(
-        tuple(Trouble(c.name, c.sentence, c.since_ms, c.count) for c in status.conditions),
+    return ExaminedNode(
+        tuple(NodeTrouble(c.name, c.sentence, c.since_ms, c.count) for c in status.conditions),
         settings,
         ahead_ms,
         status.open_descriptors,

@@ -2,20 +2,28 @@
 
 import click
 
-from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import LazyCommand, LazyGroup
 
-ROOM = "muster.coordinator.cli.engine"
+ENGINE_MODULES = "muster.coordinator.cli.engine"
 
-COMMANDS = {
-    "status": Lazy(f"{ROOM}.status:status", "Show the nodes over that Kafka, and whose each shard is."),
-    "init": Lazy(f"{ROOM}.init:init", "Make the state topic, or look whether the one there will do."),
-    "acls": Lazy(f"{ROOM}.acls:acls", "Print what Muster needs to be allowed there, and what shuts the back door."),
-    "adopt": Lazy(f"{ROOM}.moving:adopt", "Take groups over from that Kafka, with what they have committed."),
-    "release": Lazy(f"{ROOM}.moving:release", "Give a group back to that Kafka, with what it has committed."),
+ENGINE_COMMANDS = {
+    "status": LazyCommand(
+        f"{ENGINE_MODULES}.status:status", "Show the nodes over that Kafka, and whose each shard is."
+    ),
+    "init": LazyCommand(f"{ENGINE_MODULES}.init:init", "Make the state topic, or look whether the one there will do."),
+    "acls": LazyCommand(
+        f"{ENGINE_MODULES}.acls:acls", "Print what Muster needs to be allowed there, and what shuts the back door."
+    ),
+    "adopt": LazyCommand(
+        f"{ENGINE_MODULES}.moving:adopt", "Take groups over from that Kafka, with what they have committed."
+    ),
+    "release": LazyCommand(
+        f"{ENGINE_MODULES}.moving:release", "Give a group back to that Kafka, with what it has committed."
+    ),
 }
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
+@click.group(cls=LazyGroup, lazy=ENGINE_COMMANDS)
 def engine() -> None:
     """Groups over somebody's Kafka (`muster serve --engine kafka://HOST:PORT`).
 

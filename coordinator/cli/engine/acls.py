@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.engine.asking import settings_of, upstream_options
+from muster.coordinator.cli.engine.asking import load_engine_settings, upstream_options
 
 if TYPE_CHECKING:
     from muster.coordinator.config import Settings
@@ -35,19 +35,19 @@ def acls(
     Nothing is changed: the lines are commands for kafka-acls.sh. Without --group they are made of engine.kafka.groups,
     where that is `.*`, or a beginning such as `shop-.*`.
     """
-    settings = settings_of(engine, file, given)
+    settings = load_engine_settings(engine, file, given)
     login = settings.engine_kafka_sasl_username
     who = principal or (f"User:{login}" if login else "")
     if not who:
         raise CommandError(
             "who Muster's nodes are in that Kafka is not known", "expected --principal User:NAME", code=Exit.USAGE
         )
-    for line in (*lines(settings, who, deny, groups), *of_clients(settings)):
+    for line in (*acl_commands(settings, who, deny, groups), *client_acl_commands(settings)):
         click.echo(line)
 
 
-def lines(settings: "Settings", who: str, deny: Sequence[str], groups: Sequence[str]) -> Iterator[str]:
-    tool = adding(settings)
+def acl_commands(settings: "Settings", who: str, deny: Sequence[str], groups: Sequence[str]) -> Iterator[str]:
+    tool = command_prefix(settings)
     me, cluster = f"--allow-principal {shlex.quote(who)}", settings.engine_kafka_cluster
     topic = shlex.quote(settings.state_topic)
     yield "# what the nodes do there"
@@ -73,18 +73,18 @@ def lines(settings: "Settings", who: str, deny: Sequence[str], groups: Sequence[
     yield f"{tool} {me} --group '*' --operation Describe"
     yield "# the back door: with a rule for Muster's nodes alone nobody else may read in these groups at the brokers"
     yield "# (who has Read by a wider rule keeps it: take that away, or --deny TYPE:NAME)"
-    for resource in resources(settings, groups):
+    for resource in group_resources(settings, groups):
         yield f"{tool} {me} {resource} --operation Read"
         for each in deny:
             yield f"{tool} --deny-principal {shlex.quote(each)} {resource} --operation Read"
 
 
-def of_clients(settings: "Settings") -> Iterator[str]:
+def client_acl_commands(settings: "Settings") -> Iterator[str]:
     """Of those as whom clients with certificates come to the brokers."""
     who = settings.engine_kafka_proxy_principal
     if not who:
         return
-    tool = f"{adding(settings)} --deny-principal {shlex.quote(who)}"
+    tool = f"{command_prefix(settings)} --deny-principal {shlex.quote(who)}"
     cluster = settings.engine_kafka_cluster
     yield "# engine.kafka.proxy.principal: all clients with certificates come to the brokers as it. It needs the rights"
     yield "# of these applications to topics and transactional ids, and none to what is Muster's:"
@@ -95,13 +95,13 @@ def of_clients(settings: "Settings") -> Iterator[str]:
     yield f"{tool} --group {cluster}.nodes --operation All"
 
 
-def adding(settings: "Settings") -> str:
+def command_prefix(settings: "Settings") -> str:
     """How each of the commands begins."""
     server = ",".join(f"{host}:{port}" for host, port in settings.upstream)
     return f"kafka-acls.sh --bootstrap-server {server} --add"
 
 
-def resources(settings: "Settings", groups: Sequence[str]) -> list[str]:
+def group_resources(settings: "Settings", groups: Sequence[str]) -> list[str]:
     """The groups that are Muster's, in the tool's words."""
     if groups:
         return [f"--group {shlex.quote(group)}" for group in groups]

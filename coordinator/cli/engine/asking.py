@@ -30,10 +30,12 @@ def upstream_options(function: Function) -> Function:
     return function
 
 
-def settings_of(engine: str | None, file: Path | None, given: dict[str, str]) -> "Settings":
-    from muster.coordinator.cli.settings import loaded
+def load_engine_settings(engine: str | None, file: Path | None, given: dict[str, str]) -> "Settings":
+    from muster.coordinator.cli.settings import load_node_settings
 
-    settings = loaded(file, given if engine is None else {**given, "engine": engine}, of_file=is_of_an_engine)
+    settings = load_node_settings(
+        file, given if engine is None else {**given, "engine": engine}, of_file=is_engine_setting
+    )
     if not settings.upstream:
         raise CommandError(
             "no Kafka is named", "expected --engine kafka://HOST:PORT, or engine in --config", code=Exit.USAGE
@@ -41,36 +43,36 @@ def settings_of(engine: str | None, file: Path | None, given: dict[str, str]) ->
     return settings
 
 
-def is_of_an_engine(name: str) -> bool:
+def is_engine_setting(name: str) -> bool:
     """Whether a setting says something of that Kafka. Where the node listens is nothing to these commands, and may want
     what is said only when it is started.
 
-    >>> is_of_an_engine("engine.kafka.cluster"), is_of_an_engine("kafka.listeners")
+    >>> is_engine_setting("engine.kafka.cluster"), is_engine_setting("kafka.listeners")
     (True, False)
     """
     return name == "engine" or name.startswith("engine.") or name in ("offsets.topic.num.partitions", "node.id")
 
 
-def ask(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
+def run_upstream_work(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
     """Do something with the upstream, and tell what goes wrong as a command does. A loop of its own."""
-    return asyncio.run(asked(settings, work))
+    return asyncio.run(await_upstream_work(settings, work))
 
 
-async def asked(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
-    from muster.coordinator.engine.configured import reach_of
-    from muster.coordinator.engine.groups.adopt import InTheWay, NotThere
-    from muster.coordinator.engine.starting import Unusable
-    from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
+async def await_upstream_work(settings: "Settings", work: "Callable[[Upstream], Awaitable[Result]]") -> Result:
+    from muster.coordinator.engine.configured import upstream_address_of
+    from muster.coordinator.engine.groups.adopt import MoveBlocked, NoSuchUpstreamGroup
+    from muster.coordinator.engine.starting import UnusableUpstream
+    from muster.coordinator.engine.upstream.errors import UpstreamError, UpstreamRefused
     from muster.coordinator.engine.upstream.upstream import Upstream
 
-    upstream = Upstream(reach_of(settings))
+    upstream = Upstream(upstream_address_of(settings))
     try:
         return await work(upstream)
-    except InTheWay as error:
+    except MoveBlocked as error:
         raise CommandError(str(error), code=Exit.CONFLICT) from error
-    except NotThere as error:
+    except NoSuchUpstreamGroup as error:
         raise CommandError(str(error), "expected one that it lists", code=Exit.NOT_FOUND) from error
-    except (Unusable, Refused) as error:
+    except (UnusableUpstream, UpstreamRefused) as error:
         raise CommandError(str(error)) from error
     except UpstreamError as error:
         raise CommandError(str(error), code=Exit.UNHEALTHY) from error

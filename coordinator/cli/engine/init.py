@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from muster.coordinator.cli.common.output import notice
-from muster.coordinator.cli.engine.asking import ask, settings_of, upstream_options
+from muster.coordinator.cli.engine.asking import load_engine_settings, run_upstream_work, upstream_options
 
 
 @click.command()
@@ -24,19 +24,19 @@ def init(engine: str | None, file: Path | None, given: dict[str, str], again: bo
     themselves, and those that run go on within seconds. With --security the topic of rights is made, too, where it is
     missing or empty, which nodes do by themselves only together with a first state topic.
     """
-    from muster.coordinator.engine.configured import wanted_of
-    from muster.coordinator.engine.starting import usable
-    from muster.coordinator.engine.state.again import init_again
+    from muster.coordinator.engine.configured import state_topic_spec_of
+    from muster.coordinator.engine.starting import prepare_state_topic
+    from muster.coordinator.engine.state.again import accept_state_topic
 
-    settings = settings_of(engine, file, given)
+    settings = load_engine_settings(engine, file, given)
     if security:
-        from muster.coordinator.server.engined.rights import prepare
+        from muster.coordinator.server.engined.rights import prepare_security
 
         asking = settings.model_copy(update={"authorizer": "acl"})
-        ask(settings, lambda upstream: prepare(asking, upstream, anew=True))
+        run_upstream_work(settings, lambda upstream: prepare_security(asking, upstream, anew=True))
         notice(f"{settings.security_topic} will do")
-    look = init_again if again else usable
-    batch_bytes = ask(settings, lambda upstream: look(upstream, wanted_of(settings)))
+    look = accept_state_topic if again else prepare_state_topic
+    batch_bytes = run_upstream_work(settings, lambda upstream: look(upstream, state_topic_spec_of(settings)))
     notice(
         f"{settings.state_topic} will do: {settings.offsets_topic_num_partitions} partitions, "
         f"{batch_bytes:,} bytes for one batch"

@@ -1,4 +1,4 @@
-"""`muster engine adopt` and `release`: groups move between that Kafka's own coordinator and Muster."""
+"""`muster engine adopt` and `release_group`: groups move between that Kafka's own coordinator and Muster."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.common.command_config import config_of_this_command
-from muster.coordinator.cli.common.errors import CommandError, Exit, complain
+from muster.coordinator.cli.common.command_config import current_command_config
+from muster.coordinator.cli.common.errors import CommandError, Exit, print_error
 from muster.coordinator.cli.common.options import bootstrap_option, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.engine.asking import asked, settings_of, upstream_options
+from muster.coordinator.cli.common.output import Column, notice, print_rows
+from muster.coordinator.cli.engine.asking import await_upstream_work, load_engine_settings, upstream_options
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.aio import Admin
+    from muster.coordinator.client.aio import AsyncAdmin
     from muster.coordinator.client.described import GroupDescription
     from muster.coordinator.config import Settings
-    from muster.coordinator.engine.groups.adopt import Moved
-    from muster.coordinator.engine.upstream.groups import Position
+    from muster.coordinator.engine.groups.adopt import MovedOffsets
+    from muster.coordinator.engine.upstream.groups import UpstreamOffset
     from muster.coordinator.engine.upstream.upstream import Upstream
 
-COLUMNS = [
+MOVE_COLUMNS = [
     Column("GROUP", "group", style="cyan"),
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
@@ -58,30 +58,30 @@ def adopt(
     """
     if bool(groups) == (pattern is not None):
         raise click.UsageError("name groups, or say --all PATTERN")
-    settings = settings_of(engine, file, given)
+    settings = load_engine_settings(engine, file, given)
     left: list[str] = []
 
-    async def work(upstream: "Upstream", here: "HereByAdmin") -> "list[Moved]":
-        from muster.coordinator.engine.groups.adopt import InTheWay, adopt
-        from muster.coordinator.engine.upstream.catalog import all_topics
-        from muster.coordinator.engine.upstream.view import View
+    async def work(upstream: "Upstream", here: "AdminGroups") -> "list[MovedOffsets]":
+        from muster.coordinator.engine.groups.adopt import MoveBlocked, adopt_group
+        from muster.coordinator.engine.upstream.catalog import fetch_all_topics
+        from muster.coordinator.engine.upstream.view import UpstreamMetadata
 
-        told = await all_topics(upstream, View())
+        told = await fetch_all_topics(upstream, UpstreamMetadata())
         assert told is not None, "nothing was asked before"
         topics = {name: topic.partitions for name, topic in told.topics.items()}
         if pattern is None:
-            return [await adopt(upstream, group, here, topics, dry_run=dry_run) for group in groups]
+            return [await adopt_group(upstream, group, here, topics, dry_run=dry_run) for group in groups]
         moved = []
-        for group in await matching(upstream, pattern):
+        for group in await find_matching_groups(upstream, pattern):
             try:
-                moved.append(await adopt(upstream, group, here, topics, dry_run=dry_run))
-            except InTheWay as error:
+                moved.append(await adopt_group(upstream, group, here, topics, dry_run=dry_run))
+            except MoveBlocked as error:
                 left.append(str(error))
         return moved
 
-    tell(moved_by(settings, bootstrap, work), style, "would be adopted" if dry_run else "adopted")
+    report_moves(move_groups(settings, bootstrap, work), style, "would be adopted" if dry_run else "adopted")
     for sentence in left:
-        complain(sentence)
+        print_error(sentence)
     return Exit.CONFLICT if left else Exit.OK
 
 
@@ -105,37 +105,37 @@ def release(
     It must have no members, here and there. The next client that comes through Muster has it adopted again: give its
     clients the brokers' own addresses before they are started.
     """
-    settings = settings_of(engine, file, given)
+    settings = load_engine_settings(engine, file, given)
 
-    async def work(upstream: "Upstream", here: "HereByAdmin") -> "list[Moved]":
-        from muster.coordinator.engine.groups.adopt import release
+    async def work(upstream: "Upstream", here: "AdminGroups") -> "list[MovedOffsets]":
+        from muster.coordinator.engine.groups.adopt import release_group
 
-        return [await release(upstream, group, here, dry_run=dry_run)]
+        return [await release_group(upstream, group, here, dry_run=dry_run)]
 
-    tell(moved_by(settings, bootstrap, work), style, "would be released" if dry_run else "released")
+    report_moves(move_groups(settings, bootstrap, work), style, "would be released" if dry_run else "released")
 
 
-def moved_by(settings: "Settings", bootstrap: str, work: Any) -> "list[Moved]":
+def move_groups(settings: "Settings", bootstrap: str, work: Any) -> "list[MovedOffsets]":
     """Do it with both ends at hand."""
-    from muster.coordinator.cli.common.options import ONE_SHOT_PATIENCE_MS, properties, somebody_listens
-    from muster.coordinator.client.aio import Admin
+    from muster.coordinator.cli.common.options import ONE_SHOT_PATIENCE_MS, client_properties, require_listener
+    from muster.coordinator.client.aio import AsyncAdmin
     from muster.coordinator.client.calls.loop import shared_loop
 
-    client = properties(bootstrap, config_of_this_command(), default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
+    client = client_properties(bootstrap, current_command_config(), default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
 
-    async def both() -> "list[Moved]":
-        async with Admin(client) as admin:
-            somebody_listens(bootstrap, config_of_this_command())
-            here = HereByAdmin(admin)
-            return await asked(settings, lambda upstream: work(upstream, here))
+    async def both() -> "list[MovedOffsets]":
+        async with AsyncAdmin(client) as admin:
+            require_listener(bootstrap, current_command_config())
+            here = AdminGroups(admin)
+            return await await_upstream_work(settings, lambda upstream: work(upstream, here))
 
     return shared_loop().run(both())
 
 
-class HereByAdmin:
-    """`adopt.Here`, of the Muster that an Admin asks."""
+class AdminGroups:
+    """`adopt_group.Here`, of the Muster that an Admin asks."""
 
-    def __init__(self, admin: "Admin") -> None:
+    def __init__(self, admin: "AsyncAdmin") -> None:
         self._admin = admin
 
     async def _described(self, group: str) -> "GroupDescription | None":
@@ -154,15 +154,17 @@ class HereByAdmin:
         members = () if told is None else told.members
         return [f"{member.client_id or member.member_id} at {member.client_host}" for member in members]
 
-    async def positions(self, group: str) -> "Mapping[tuple[str, int], Position]":
-        from muster.coordinator.engine.upstream.groups import Position
+    async def positions(self, group: str) -> "Mapping[tuple[str, int], UpstreamOffset]":
+        from muster.coordinator.engine.upstream.groups import UpstreamOffset
 
         if await self._described(group) is None:
             return {}  # to be asked for its positions would have it adopted at once (KB-M2)
         kept = await self._admin.group_offsets(group, include_zookeeper=False)
-        return {(tp.topic, tp.partition): Position(at.offset, at.leader_epoch, at.metadata) for tp, at in kept.items()}
+        return {
+            (tp.topic, tp.partition): UpstreamOffset(at.offset, at.leader_epoch, at.metadata) for tp, at in kept.items()
+        }
 
-    async def commit(self, group: str, positions: "Mapping[tuple[str, int], Position]") -> None:
+    async def commit(self, group: str, positions: "Mapping[tuple[str, int], UpstreamOffset]") -> None:
         from muster.coordinator.client.types import OffsetAndMetadata
         from muster.coordinator.engine.groups.adopt import ADOPTED
 
@@ -177,18 +179,18 @@ class HereByAdmin:
         await self._admin.delete_groups([group], reason=RELEASED)
 
 
-async def matching(upstream: "Upstream", pattern: str) -> list[str]:
+async def find_matching_groups(upstream: "Upstream", pattern: str) -> list[str]:
     """Groups of that Kafka, of consumers, with nobody in them."""
-    from muster.coordinator.core.patterns import compiled
+    from muster.coordinator.core.patterns import compile_pattern
     from muster.coordinator.engine.groups.guard import KINDS, OWN_PROTOCOL
-    from muster.coordinator.engine.upstream.groups import listed
+    from muster.coordinator.engine.upstream.groups import list_groups
 
     try:
-        wanted = compiled(pattern)
+        wanted = compile_pattern(pattern)
     except ValueError as error:
         raise CommandError(f"{pattern!r} is no regular expression: {error}", code=Exit.USAGE) from error
     await upstream.refresh([])
-    found = [each for broker in sorted(upstream.view.brokers) for each in await listed(upstream, broker)]
+    found = [each for broker in sorted(upstream.view.brokers) for each in await list_groups(upstream, broker)]
     return sorted(
         {
             each.group
@@ -198,7 +200,7 @@ async def matching(upstream: "Upstream", pattern: str) -> list[str]:
     )
 
 
-def tell(moved: "Sequence[Moved]", style: str, done: str) -> None:
+def report_moves(moved: "Sequence[MovedOffsets]", style: str, done: str) -> None:
     rows = [
         {
             "group": each.group,
@@ -211,7 +213,7 @@ def tell(moved: "Sequence[Moved]", style: str, done: str) -> None:
         for each in moved
         for (topic, partition), position in sorted(each.positions.items())
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, MOVE_COLUMNS, style)
     for each in moved:
         left = len(each.without_topic)
         notice(f"{each.group}: {plural(len(each.positions), 'position')} {done}{STAY.format(left) if left else ''}")

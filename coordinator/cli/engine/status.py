@@ -7,12 +7,12 @@ import click
 
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.common.options import output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
-from muster.coordinator.cli.engine.asking import ask, settings_of, upstream_options
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
+from muster.coordinator.cli.engine.asking import load_engine_settings, run_upstream_work, upstream_options
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.engine.groups.survey import Survey
+    from muster.coordinator.engine.groups.survey import BackendSurvey
 
 NODE_COLUMNS = [
     Column("NODE", "node", style="cyan"),
@@ -41,22 +41,24 @@ def status(engine: str | None, file: Path | None, given: dict[str, str], style: 
     Exit code 4 while a shard is nobody's, or has no leader there. How long acknowledgements take, and what was passed
     over as void, the nodes' metrics tell (muster_engine_*).
     """
-    from muster.coordinator.engine.groups.survey import survey
+    from muster.coordinator.engine.groups.survey import survey_backend
 
-    settings = settings_of(engine, file, given)
-    found = ask(settings, lambda upstream: survey(upstream, settings.engine_kafka_cluster, settings.state_topic))
+    settings = load_engine_settings(engine, file, given)
+    found = run_upstream_work(
+        settings, lambda upstream: survey_backend(upstream, settings.engine_kafka_cluster, settings.state_topic)
+    )
     if style in ("json", "yaml"):
-        show_document(document(found), style)
+        print_document(status_document(found), style)
     elif shards:
-        show(shard_rows(found), SHARD_COLUMNS, style)
+        print_rows(shard_rows(found), SHARD_COLUMNS, style)
     else:
-        show(node_rows(found), NODE_COLUMNS, style)
-    for sentence in troubles(found):
+        print_rows(node_rows(found), NODE_COLUMNS, style)
+    for sentence in find_troubles(found):
         notice(sentence)
     return Exit.UNHEALTHY if found.unowned or found.leaderless else Exit.OK
 
 
-def node_rows(found: "Survey") -> list[dict[str, Any]]:
+def node_rows(found: "BackendSurvey") -> list[dict[str, Any]]:
     return [
         {
             "node": node.node,
@@ -71,7 +73,7 @@ def node_rows(found: "Survey") -> list[dict[str, Any]]:
     ]
 
 
-def shard_rows(found: "Survey") -> list[dict[str, Any]]:
+def shard_rows(found: "BackendSurvey") -> list[dict[str, Any]]:
     return [
         {
             "shard": shard.number,
@@ -83,7 +85,7 @@ def shard_rows(found: "Survey") -> list[dict[str, Any]]:
     ]
 
 
-def document(found: "Survey") -> dict[str, Any]:
+def status_document(found: "BackendSurvey") -> dict[str, Any]:
     return {
         "upstream": {
             "cluster_id": found.cluster_id,
@@ -96,18 +98,19 @@ def document(found: "Survey") -> dict[str, Any]:
     }
 
 
-def troubles(found: "Survey") -> list[str]:
+def find_troubles(found: "BackendSurvey") -> list[str]:
     said = []
     if not found.nodes:
         said.append("no node is there: the nodes' group has no members")
     elif found.unowned:
-        said.append(f"{plural(len(found.unowned), 'shard')} nobody's: {some(found.unowned)}")
+        said.append(f"{plural(len(found.unowned), 'shard')} nobody's: {format_shards(found.unowned)}")
     if found.leaderless:
         said.append(
-            f"{plural(len(found.leaderless), 'shard')} without a leader in {found.topic}: {some(found.leaderless)}"
+            f"{plural(len(found.leaderless), 'shard')} without a leader in {found.topic}: "
+            f"{format_shards(found.leaderless)}"
         )
     return said
 
 
-def some(shards: list[int]) -> str:
+def format_shards(shards: list[int]) -> str:
     return ", ".join(map(str, shards[:10])) + (", ..." if len(shards) > 10 else "")

@@ -14,10 +14,12 @@ ZOOKEEPER = "zookeeper"
 """The type of groups that live in ZooKeeper."""
 
 
-def say_who_else(admin: "Admin", group: "GroupDescription") -> None:
+def warn_of_hidden_members(admin: "Admin", group: "GroupDescription") -> None:
     """On standard error: who is in the group and is not shown, or has nothing to show."""
     if group.members and group.protocol_type != ZOOKEEPER:
-        warn_of_both(each.group_id for each in admin.list_groups(types=[ZOOKEEPER]) if each.group_id == group.group_id)
+        warn_of_mixed_groups(
+            each.group_id for each in admin.list_groups(types=[ZOOKEEPER]) if each.group_id == group.group_id
+        )
     idle = [member.member_id for member in group.members if not member.topics]
     if idle and group.protocol_type == ZOOKEEPER:
         notice(
@@ -26,13 +28,13 @@ def say_who_else(admin: "Admin", group: "GroupDescription") -> None:
         )
 
 
-def say_who_is_listed_twice(groups: "Iterable[GroupListing]") -> None:
+def warn_of_duplicate_groups(groups: "Iterable[GroupListing]") -> None:
     """A group with members on both sides has a line for each."""
     lines = Counter(group.group_id for group in groups)
-    warn_of_both(group_id for group_id, count in lines.items() if count > 1)
+    warn_of_mixed_groups(group_id for group_id, count in lines.items() if count > 1)
 
 
-def warn_of_both(group_ids: Iterable[str]) -> None:
+def warn_of_mixed_groups(group_ids: Iterable[str]) -> None:
     """Consumers of the ZooKeeper era and a coordinator's members know nothing of each other, even under one name."""
     for group_id in group_ids:
         notice(

@@ -2,11 +2,15 @@
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.groups.which import chosen_partitions, group_argument, reason_option
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
+from muster.coordinator.cli.groups.which import group_argument, reason_option, resolve_partitions
 
-COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("PARTITION", "partition"), Column("STATUS", "status")]
+DELETION_COLUMNS = [
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("STATUS", "status"),
+]
 
 
 @click.command()
@@ -18,7 +22,7 @@ def delete(bootstrap: str, overrides: dict[str, str], reason: str, groups: tuple
 
     `muster groups history` goes on telling who deleted a group, when, and what positions it had.
     """
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         admin.delete_groups(groups, reason)
     named = ", ".join(f"'{group}'" for group in groups)
     notice(f"Deletion of requested consumer groups ({named}) was successful.")
@@ -34,9 +38,9 @@ def delete_offsets(
     bootstrap: str, overrides: dict[str, str], style: str, topics: tuple[str, ...], reason: str, group: str
 ) -> None:
     """Forget the positions of GROUP in topics that none of its members is subscribed to."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         admin.describe_group(group)
-        partitions = chosen_partitions(admin, topics)
+        partitions = resolve_partitions(admin, topics)
         admin.delete_offsets(group, partitions, reason)
     rows = [{"topic": topic, "partition": number, "status": "Successful"} for topic, number in partitions]
-    show(rows, COLUMNS, style)
+    print_rows(rows, DELETION_COLUMNS, style)

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
-from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
+from muster.coordinator.cli.groups.both import ZOOKEEPER, warn_of_hidden_members
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.controls import control_lines
 from muster.coordinator.views.groups import offset_row, planner_words, progress_words, state_row
@@ -63,35 +63,35 @@ def describe(bootstrap: str, overrides: dict[str, str], style: str, state_only: 
 
     From a node that samples its groups also where that leads (on standard error; with --state -o wide in columns).
     """
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
-        say_who_else(admin, found)
+        warn_of_hidden_members(admin, found)
         holds = admin.group_holds(group)
         for line in (*hold_lines(holds), *control_lines(found.controls)):
             notice(line)
         if state_only:
-            say_who_plans(found)
+            print_planner(found)
             if admin.zookeeper_away():
-                say_what_is_old(found)
-            show_state(state_row(found, holds), style)
+                warn_of_stale_positions(found)
+            print_state(state_row(found, holds), style)
             return
-        lags, away = lags_of(admin, found)
-    say_what_stands_out(found)
+        lags, away = fetch_lags(admin, found)
+    print_highlights(found)
     owners = {member.member_id: member for member in found.members}
     known = not (away and found.protocol_type == ZOOKEEPER)
     rows = [offset_row(group, lag, owners.get(lag.owner), known=known) for lag in lags]
-    show(rows, OFFSET_COLUMNS, style)
+    print_rows(rows, OFFSET_COLUMNS, style)
 
 
-def show_state(row: Mapping[str, object], style: str) -> None:
+def print_state(row: Mapping[str, object], style: str) -> None:
     """What is held of it and tried on it has no column: as text it is said in sentences, beside the table."""
     if style in ("json", "yaml"):
-        show_document([row], style)
+        print_document([row], style)
     else:
-        show([row], STATE_COLUMNS, style)
+        print_rows([row], STATE_COLUMNS, style)
 
 
-def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionLag"], bool]:
+def fetch_lags(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionLag"], bool]:
     """The group's lags, and whether ZooKeeper is away: then without what is kept there, and that is said."""
     from muster.coordinator.client.errors import Refused
 
@@ -102,11 +102,11 @@ def lags_of(admin: "Admin", group: "GroupDescription") -> tuple[list["PartitionL
             # It may have fallen silent meanwhile: the node notices after a while.
             if error.code != NOT_AVAILABLE or not admin.zookeeper_away():
                 raise
-    say_what_is_old(group)
+    warn_of_stale_positions(group)
     return admin.group_lag(group.group_id, include_zookeeper=False), True
 
 
-def say_what_is_old(group: "GroupDescription") -> None:
+def warn_of_stale_positions(group: "GroupDescription") -> None:
     """On standard error, while ZooKeeper is away."""
     if group.protocol_type == ZOOKEEPER:
         notice(
@@ -117,7 +117,7 @@ def say_what_is_old(group: "GroupDescription") -> None:
         notice("Warning: ZooKeeper is out of the node's reach. Positions that are kept there are left out.")
 
 
-def say_what_stands_out(group: "GroupDescription") -> None:
+def print_highlights(group: "GroupDescription") -> None:
     """On standard error, in the words that people search for."""
     if not group.members:
         notice(f"Consumer group '{group.group_id}' has no active members.")
@@ -125,7 +125,7 @@ def say_what_stands_out(group: "GroupDescription") -> None:
         notice(f"Consumer group '{group.group_id}': {progress_words(group.progress)}.")
         if group.progress.health != WELL:
             notice(f"Warning: Consumer group '{group.group_id}' is not well: {group.progress.reason}.")
-    say_who_plans(group)
+    print_planner(group)
     if group.state in REBALANCING:
         names = Names(member.member_id for member in group.members)
         waits = ", ".join(names[member] for member in group.waiting_for) or "nobody in particular"
@@ -133,7 +133,7 @@ def say_what_stands_out(group: "GroupDescription") -> None:
         notice(f"Warning: Consumer group '{group.group_id}' is rebalancing. It waits for {waits}{until}.")
 
 
-def say_who_plans(group: "GroupDescription") -> None:
+def print_planner(group: "GroupDescription") -> None:
     """On standard error, where an operator has a word in it."""
     if group.assignor_is_set:
         notice(f"Consumer group '{group.group_id}' is planned by {planner_words(group)}.")

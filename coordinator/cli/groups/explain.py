@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, console, notice, show, show_document
+from muster.coordinator.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, console, notice, print_document, print_rows
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.words import moment
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 
 PEOPLE = ("table", "wide")
-COLUMNS = [
+REBALANCE_COLUMNS = [
     Column("#", "number"),
     Column("GENERATION", "generation"),
     Column("STARTED", "started"),
@@ -49,31 +49,31 @@ def explain(
     Cause, who set it off, how long each phase took and for whom, which partitions moved, how long each had no owner.
     In a cluster, where its coordinator moved from one node to another stands among them.
     """
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         most = 0 if generation else limit
         if style in PEOPLE:
-            from muster.coordinator.cli.groups.story import recorded
+            from muster.coordinator.cli.groups.story import fetch_rebalances
 
-            entries = recorded(admin, group, most, generation or 0)
+            entries = fetch_rebalances(admin, group, most, generation or 0)
         else:
             entries = admin.explain(group, most, generation or 0, snapshots)[::-1]
         stalls = [] if generation else admin.stalls(group, most)[::-1]
         moves = [] if generation else admin.moves(group, most)[::-1]
     if style in ("json", "yaml"):
-        from muster.coordinator.views.ledger import document
+        from muster.coordinator.views.ledger import entry_document
 
-        show_document([document(entry) for entry in entries], style)
+        print_document([entry_document(entry) for entry in entries], style)
     elif style == "csv":
-        show_rows(entries, style)
+        print_rebalances(entries, style)
     elif not entries:
         notice(
             f"The ledger has nothing about group '{group}'" + (f" in generation {generation}." if generation else ".")
         )
     else:
-        from muster.coordinator.cli.groups.story import tell
+        from muster.coordinator.cli.groups.story import print_story
 
-        tell(console(), entries, moves, full=style == "wide")
-    show_stalls(stalls)
+        print_story(console(), entries, moves, full=style == "wide")
+    print_stalls(stalls)
 
 
 @click.command()
@@ -83,22 +83,22 @@ def explain(
 @group_argument
 def history(bootstrap: str, overrides: dict[str, str], style: str, limit: int, group: str) -> None:
     """One line per rebalance of GROUP, oldest first."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         entries = admin.explain(group, limit)[::-1]
         stalls = admin.stalls(group, limit)[::-1]
-    show_rows(entries, style)
-    show_stalls(stalls)
+    print_rebalances(entries, style)
+    print_stalls(stalls)
 
 
-def show_stalls(stalls: "list[NodeStall]") -> None:
+def print_stalls(stalls: "list[NodeStall]") -> None:
     """On standard error: beside the rebalances, and none of them."""
     for stall in stalls:
         seconds = f"{stall.stalled_ms / 1000:.1f} s"
         notice(f"{moment(stall.ended_at_ms)}: the node stood still for {seconds}; nobody was expired for it")
 
 
-def show_rows(entries: "list[Rebalance]", style: str) -> None:
+def print_rebalances(entries: "list[Rebalance]", style: str) -> None:
     from muster.coordinator.views.ledger import names_of, rebalance_row
 
     names = names_of(entries, full=style != "table")
-    show([rebalance_row(entry, names) for entry in entries], COLUMNS, style)
+    print_rows([rebalance_row(entry, names) for entry in entries], REBALANCE_COLUMNS, style)

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.coordinator.cli.common.errors import Unhealthy
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_is_listed_twice
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
+from muster.coordinator.cli.groups.both import ZOOKEEPER, warn_of_duplicate_groups
 from muster.coordinator.views.groups import group_row
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
-COLUMNS = [
+GROUP_COLUMNS = [
     Column("GROUP", "group", style="cyan"),
     Column("TYPE", "type"),
     Column("STATE", "state"),
@@ -29,7 +29,7 @@ STATES = (
 )
 
 
-def missing_of(admin: "Admin") -> list[str]:
+def describe_missing_groups(admin: "Admin") -> list[str]:
     """Sentences on groups that the node cannot load, for those who may ask how it is (DESCRIBE on the cluster)."""
     from muster.coordinator.client.errors import AuthorizationError
 
@@ -48,13 +48,13 @@ def list_(bootstrap: str, overrides: dict[str, str], style: str, states: tuple[s
 
     HEALTH is OK, WARN or ERR by Burrow's rules, where the node samples its groups (docs/observe.md).
     """
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         untold: list[str] = []
         found = admin.list_groups(states, missing=untold.append)
-        missing = missing_of(admin) + untold
-        say_who_is_listed_twice(found)
+        missing = describe_missing_groups(admin) + untold
+        warn_of_duplicate_groups(found)
         if any(group.group_type == ZOOKEEPER for group in found) and admin.zookeeper_away():
             notice("Warning: ZooKeeper is out of the node's reach. Groups there are shown as they were last seen.")
-    show([group_row(group) for group in found], COLUMNS, style)
+    print_rows([group_row(group) for group in found], GROUP_COLUMNS, style)
     if missing:
         raise Unhealthy("\n".join(f"groups are missing in this list: {sentence}" for sentence in missing))

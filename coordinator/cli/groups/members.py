@@ -2,14 +2,14 @@
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, show
-from muster.coordinator.cli.groups.both import ZOOKEEPER, say_who_else
-from muster.coordinator.cli.groups.describe import say_what_is_old, say_what_stands_out
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, print_rows
+from muster.coordinator.cli.groups.both import ZOOKEEPER, warn_of_hidden_members
+from muster.coordinator.cli.groups.describe import print_highlights, warn_of_stale_positions
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.groups import member_row
 
-COLUMNS = [
+MEMBER_COLUMNS = [
     Column("GROUP", "group"),
     Column("CONSUMER-ID", "consumer_id", style="cyan"),
     Column("GROUP-INSTANCE-ID", "group_instance_id"),
@@ -27,10 +27,10 @@ COLUMNS = [
 @group_argument
 def members(bootstrap: str, overrides: dict[str, str], style: str, group: str) -> None:
     """Show the members of GROUP; wide adds what each owns, and what its client runs."""
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
-        say_who_else(admin, found)
+        warn_of_hidden_members(admin, found)
         if found.protocol_type == ZOOKEEPER and admin.zookeeper_away():
-            say_what_is_old(found)
-    say_what_stands_out(found)
-    show([member_row(found.group_id, member) for member in found.members], COLUMNS, style)
+            warn_of_stale_positions(found)
+    print_highlights(found)
+    print_rows([member_row(found.group_id, member) for member in found.members], MEMBER_COLUMNS, style)

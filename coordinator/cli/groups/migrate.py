@@ -6,13 +6,13 @@ from typing import Literal, cast
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.cli.groups.which import group_argument
 from muster.coordinator.views.words import plural
 
 DEFAULT_ZOOKEEPER = "127.0.0.1:2181"
-COLUMNS = [
+MIGRATION_COLUMNS = [
     Column("GROUP", "group"),
     Column("TOPIC", "topic", style="cyan"),
     Column("PARTITION", "partition"),
@@ -56,7 +56,7 @@ def migrate_offsets(
     from muster.coordinator.client.errors import GroupNotEmpty
 
     store = cast(Literal["kafka", "zookeeper"], to)
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         try:
             moved = admin.migrate_offsets(group, store, zookeeper, dry_run)
         except GroupNotEmpty as error:
@@ -75,4 +75,4 @@ def migrate_offsets(
         notice("Nothing was changed; leave out --dry-run to do it.")
     else:
         notice(f"{plural(len(rows), 'position')} copied to {to}.")
-    show(rows, COLUMNS, style)
+    print_rows(rows, MIGRATION_COLUMNS, style)

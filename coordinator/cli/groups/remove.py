@@ -3,11 +3,11 @@
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.cli.groups.which import group_argument
 
-COLUMNS = [
+REMOVAL_COLUMNS = [
     Column("GROUP", "group"),
     Column("CONSUMER-ID", "consumer_id", style="cyan"),
     Column("GROUP-INSTANCE-ID", "group_instance_id"),
@@ -38,7 +38,7 @@ def remove_members(
     """Remove members of GROUP; their partitions go to the others. One that still runs hears of it, and joins again."""
     if everyone == bool(members or instances):
         raise click.UsageError("who shall go is not said, or said twice; expected --member, --instance or --all")
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.describe_group(group)
         going = [m for m in found.members if everyone or m.member_id in members or m.group_instance_id in instances]
         known = {m.member_id for m in going} | {m.group_instance_id for m in going}
@@ -62,4 +62,4 @@ def remove_members(
         }
         for m in going
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, REMOVAL_COLUMNS, style)

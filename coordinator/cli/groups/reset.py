@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.groups.which import chosen_partitions, group_argument, reason_option
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
+from muster.coordinator.cli.groups.which import group_argument, reason_option, resolve_partitions
 from muster.coordinator.views.positions import GRAMMAR, Position, parse_position, target_of
 
 if TYPE_CHECKING:
     from muster.coordinator.client import Admin
 
 EARLIEST, LATEST = -2, -1
-COLUMNS = [
+RESET_COLUMNS = [
     Column("GROUP", "group"),
     Column("TOPIC", "topic", style="cyan"),
     Column("PARTITION", "partition"),
@@ -65,14 +65,14 @@ def reset_offsets(
 ) -> None:
     """Move the positions of GROUP, which must have no members."""
     if position.kind == "time":
-        notice(f"Looking for the first records at or after {with_zone(position.value)}.")
+        notice(f"Looking for the first records at or after {format_with_zone(position.value)}.")
     if bool(topics) == all_topics:
         raise click.UsageError("which partitions is not said, or said twice; expected --topic or --all-topics")
-    with admin_of(bootstrap, overrides) as admin:
-        must_be_inactive(admin, group)
+    with connect_admin(bootstrap, overrides) as admin:
+        require_inactive(admin, group)
         current = {(tp.topic, tp.partition): at.offset for tp, at in admin.group_offsets(group).items()}
-        chosen = sorted(current) if all_topics else chosen_partitions(admin, topics)
-        target = targets(admin, dict.fromkeys(chosen, position), current)
+        chosen = sorted(current) if all_topics else resolve_partitions(admin, topics)
+        target = find_targets(admin, dict.fromkeys(chosen, position), current)
         if execute and target:
             admin.alter_offsets(group, target, reason)
     if not execute:
@@ -81,10 +81,10 @@ def reset_offsets(
         {"group": group, "topic": tp[0], "partition": tp[1], "new_offset": offset, "current_offset": current.get(tp)}
         for tp, offset in target.items()
     ]
-    show(rows, COLUMNS, style)
+    print_rows(rows, RESET_COLUMNS, style)
 
 
-def with_zone(epoch_ms: int) -> str:
+def format_with_zone(epoch_ms: int) -> str:
     """A moment as people read it here, and how far that is from UTC."""
     try:
         return datetime.fromtimestamp(epoch_ms / 1000, UTC).astimezone().isoformat(" ", "milliseconds")
@@ -92,7 +92,7 @@ def with_zone(epoch_ms: int) -> str:
         return f"{epoch_ms} ms since 1970"
 
 
-def must_be_inactive(admin: "Admin", group: str) -> None:
+def require_inactive(admin: "Admin", group: str) -> None:
     from muster.coordinator.client.errors import GroupNotFound
 
     try:
@@ -108,13 +108,13 @@ def must_be_inactive(admin: "Admin", group: str) -> None:
         )
 
 
-def targets(
+def find_targets(
     admin: "Admin", wanted: Mapping[TopicPartition, Position], current: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
     """The new offset of each partition, held within what the log has, with a warning."""
-    starts = offsets_at(admin, dict.fromkeys(wanted, EARLIEST))
-    ends = offsets_at(admin, dict.fromkeys(wanted, LATEST))
-    times = offsets_at(admin, {tp: position.value for tp, position in wanted.items() if position.kind == "time"})
+    starts = fetch_offsets_at(admin, dict.fromkeys(wanted, EARLIEST))
+    ends = fetch_offsets_at(admin, dict.fromkeys(wanted, LATEST))
+    times = fetch_offsets_at(admin, {tp: position.value for tp, position in wanted.items() if position.kind == "time"})
     result: dict[TopicPartition, int] = {}
     for tp, position in wanted.items():
         found = target_of(position, current.get(tp), starts[tp], ends[tp], times.get(tp, -1))
@@ -128,7 +128,7 @@ def targets(
     return result
 
 
-def offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def fetch_offsets_at(admin: "Admin", times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     if not times:
         return {}
     return {(tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(times).items()}

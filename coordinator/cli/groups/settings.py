@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from muster.coordinator.cli.common.options import admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.options import client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.cli.groups.which import group_argument
 
 if TYPE_CHECKING:
     from muster.coordinator.client.described import GroupSettings
 
-COLUMNS = [
+GROUP_SETTING_COLUMNS = [
     Column("GROUP", "group"),
     Column("VERSION", "version"),
     Column("SETTING", "setting", style="cyan"),
@@ -41,10 +41,14 @@ def settings(bootstrap: str, overrides: dict[str, str], style: str, group: str) 
     """Show what is set for GROUP, at which version, and what holds of all else; wide says what each is."""
     from muster.coordinator.views.settings import group_setting_rows
 
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         found = admin.group_settings(group)
-    show(group_setting_rows(group, found.version, found.values, found.defaults, found.suspended), COLUMNS, style)
-    say_what_is_suspended(group, found)
+    print_rows(
+        group_setting_rows(group, found.version, found.values, found.defaults, found.suspended),
+        GROUP_SETTING_COLUMNS,
+        style,
+    )
+    warn_of_suspended_settings(group, found)
     if not found.values:
         notice(f"nothing is set for group {group!r}")
 
@@ -73,8 +77,8 @@ def set_(
             raise click.UsageError(f"{pair!r} is no setting; expected KEY=VALUE")
         if name in wanted:
             raise click.UsageError(f"{name!r} is set twice; set it once")
-        wanted[name] = value_of(name, text)
-    alter(bootstrap, overrides, style, group, set=wanted, **asked)
+        wanted[name] = parse_setting(name, text)
+    alter_settings(bootstrap, overrides, style, group, set=wanted, **asked)
 
 
 @click.command()
@@ -89,23 +93,25 @@ def unset(
     bootstrap: str, overrides: dict[str, str], style: str, group: str, keys: tuple[str, ...], **asked: Any
 ) -> None:
     """Unset something for GROUP: the default counts again."""
-    alter(bootstrap, overrides, style, group, unset=keys, **asked)
+    alter_settings(bootstrap, overrides, style, group, unset=keys, **asked)
 
 
-def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **asked: Any) -> None:
+def alter_settings(bootstrap: str, overrides: dict[str, str], style: str, group: str, **asked: Any) -> None:
     """Prints what is set then, and says on stderr what has changed, or would."""
     from muster.coordinator.views.settings import group_setting_rows
 
     version, dry_run = asked.pop("version"), asked.pop("dry_run")
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         before = admin.group_settings(group)
         found = admin.alter_group_settings(group, expected_version=version, validate_only=dry_run, **asked)
-    show(
-        group_setting_rows(group, found.version, found.values, {}, found.suspended), [*COLUMNS[:4], COLUMNS[-1]], style
+    print_rows(
+        group_setting_rows(group, found.version, found.values, {}, found.suspended),
+        [*GROUP_SETTING_COLUMNS[:4], GROUP_SETTING_COLUMNS[-1]],
+        style,
     )
-    say_what_is_suspended(group, found)
+    warn_of_suspended_settings(group, found)
     for name in sorted(before.values.keys() | found.values.keys()):
-        if (old := shown(before, name)) != (new := shown(found, name)):
+        if (old := format_setting(before, name)) != (new := format_setting(found, name)):
             notice(f"{name} {'would change' if dry_run else 'changed'}: {old} -> {new}")
     if before.values == found.values:
         notice("nothing changes" if dry_run else "nothing has changed")
@@ -115,20 +121,20 @@ def alter(bootstrap: str, overrides: dict[str, str], style: str, group: str, **a
         notice("Nothing was changed; leave out --dry-run to do it.")
 
 
-def say_what_is_suspended(group: str, found: "GroupSettings") -> None:
+def warn_of_suspended_settings(group: str, found: "GroupSettings") -> None:
     """On standard error: it is set, and counts for nothing."""
     if found.suspended:
         notice(f"Warning: assignor of group {group!r} is suspended until it is set again: {found.suspended}.")
 
 
-def shown(settings: "GroupSettings", name: str) -> str:
+def format_setting(settings: "GroupSettings", name: str) -> str:
     """A value, or what holds without one."""
     if name in settings.values:
         return json.dumps(settings.values[name], sort_keys=True)
     return f"unset (default {json.dumps(settings.defaults[name])})" if name in settings.defaults else "unset"
 
 
-def value_of(name: str, text: str) -> Any:
+def parse_setting(name: str, text: str) -> Any:
     """As the setting has it; of one that only the node knows, JSON or else text."""
     from muster.coordinator.core.control.settings.table import SETTINGS
 

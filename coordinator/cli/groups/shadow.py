@@ -4,12 +4,12 @@ from typing import Any
 
 import click
 
-from muster.coordinator.cli.common.options import COUNT, admin_of, client_options, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.options import COUNT, client_options, connect_admin, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.cli.groups.which import group_argument
 
 PEOPLE = ("table", "wide")
-COLUMNS = [
+SHADOW_COLUMNS = [
     Column("#", "number"),
     Column("ASSIGNOR", "assignor", style="cyan"),
     Column("MOVES", "moves"),
@@ -40,15 +40,15 @@ def shadow(bootstrap: str, overrides: dict[str, str], style: str, limit: int, gr
 
       muster groups set orders 'shadow.assignors=lag-sticky,uniform'
     """
-    from muster.coordinator.views.shadows import compared
+    from muster.coordinator.views.shadows import compare_shadows
 
-    with admin_of(bootstrap, overrides) as admin:
-        rows = compared(admin.explain(group)[::-1], limit)
+    with connect_admin(bootstrap, overrides) as admin:
+        rows = compare_shadows(admin.explain(group)[::-1], limit)
         shadows = admin.group_settings(group).values.get("shadow.assignors") if not rows else None
     if style in ("json", "yaml"):
-        show_document(rows, style)
+        print_document(rows, style)
         return
-    show([for_people(row) if style in PEOPLE else dict(row) for row in rows], COLUMNS, style)
+    print_rows([readable_row(row) if style in PEOPLE else dict(row) for row in rows], SHADOW_COLUMNS, style)
     if not rows:
         notice(
             f"no decision for group '{group}' has been shadowed yet; the next one will be"
@@ -57,7 +57,7 @@ def shadow(bootstrap: str, overrides: dict[str, str], style: str, limit: int, gr
         )
 
 
-def for_people(row: Any) -> dict[str, Any]:
+def readable_row(row: Any) -> dict[str, Any]:
     from muster.coordinator.views.words import duration
 
     def ratio(key: str) -> str | None:

@@ -23,7 +23,7 @@ INDENT = 11
 """Columns before what is said: two, the longest label, one."""
 
 OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow", "failed": "red"}
-MADE_THERE = ("remote", "setting", "central")
+SERVER_SIDE_WORDS = ("remote", "setting", "central")
 """Sources of a snapshot from which the coordinator itself made the plan, of a classic group and of a central one."""
 PHASE_WORDS = {
     "join": "last to join",
@@ -35,7 +35,7 @@ PHASE_WORDS = {
 }
 
 
-def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:
+def fetch_rebalances(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:
     """The last rebalances, oldest first, with snapshots; these are fetched one by one, because they may be large."""
     entries = admin.explain(group, limit, generation)[::-1]
     for entry in entries:
@@ -47,7 +47,7 @@ def recorded(admin: "Admin", group: str, limit: int = 0, generation: int = 0) ->
     return entries
 
 
-def tell(
+def print_story(
     out: Console,
     entries: Sequence[ledger_pb2.Rebalance],
     moves: Sequence[ledger_pb2.CoordinatorMove] = (),
@@ -58,25 +58,25 @@ def tell(
     wrapped below their beginning."""
     names = names_of(entries, full=full)
     width = out.width - INDENT if out.is_terminal else None
-    for number, entry in enumerate(in_order(entries, moves)):
+    for number, entry in enumerate(merge_by_time(entries, moves)):
         if number:
             out.print()
         if isinstance(entry, ledger_pb2.CoordinatorMove):
             out.print(move_line(entry), soft_wrap=True)
             continue
-        for line in told(entry, names, out, width):
+        for line in story_lines(entry, names, out, width):
             out.print(line, soft_wrap=True)
 
 
-def in_order(
+def merge_by_time(
     entries: Sequence[ledger_pb2.Rebalance], moves: Sequence[ledger_pb2.CoordinatorMove]
 ) -> Iterator[ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove]:
     """Both as they are given, oldest first, put together by time. That is of the clock of the node that told it: where
     clocks are apart, what came after an entry or a move is not told before it all the same."""
-    return merge(entries, moves, key=when)
+    return merge(entries, moves, key=entry_time)
 
 
-def when(entry: ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove) -> int:
+def entry_time(entry: ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove) -> int:
     return entry.serving_ms if isinstance(entry, ledger_pb2.CoordinatorMove) else entry.started_at_ms
 
 
@@ -92,16 +92,16 @@ def move_line(move: ledger_pb2.CoordinatorMove) -> Text:
     )
 
 
-def told(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: int | None = None) -> Iterator[Text]:
+def story_lines(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: int | None = None) -> Iterator[Text]:
     """The lines of one rebalance, wrapped to `width` if one is given."""
-    yield heading(entry)
-    for label, texts in sections(entry, names):
+    yield story_heading(entry)
+    for label, texts in story_sections(entry, names):
         lines = [line for text in texts for line in (text.wrap(out, width) if width else [text])]
         for at, line in enumerate(lines):
             yield Text.assemble((f"  {label if at == 0 else '':<{INDENT - 3}} ", "dim"), line)
 
 
-def heading(entry: ledger_pb2.Rebalance) -> Text:
+def story_heading(entry: ledger_pb2.Rebalance) -> Text:
     outcome = outcome_word(entry)
     return Text.assemble(
         (f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}", "bold"),
@@ -112,7 +112,7 @@ def heading(entry: ledger_pb2.Rebalance) -> Text:
     )
 
 
-def sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, Sequence[Text]]]:
+def story_sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, Sequence[Text]]]:
     yield "cause", [cause_line(entry, names)]
     if entry.detail:
         yield "why", [Text(names.in_text(entry.detail))]
@@ -154,7 +154,7 @@ def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
     snapshot = snapshot_of(entry)
     named = snapshot.get("assignor")
     # The protocol is what the members agreed on; a coordinator that was asked to plan may use another assignor.
-    remote = entry.snapshot_source in MADE_THERE and isinstance(named, str) and named
+    remote = entry.snapshot_source in SERVER_SIDE_WORDS and isinstance(named, str) and named
     yield Text(f"{named} (on the coordinator)" if remote else entry.protocol_name)
     if (stale := snapshot.get("stale")) and isinstance(stale, dict):
         yield Text(stale_line(stale, known="lags" in snapshot), style="yellow")
@@ -198,7 +198,7 @@ def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
         yield Text.assemble(
             (f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
             f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}",
-            f"   {unowned(moves)}" if target else "",
+            f"   {unowned_text(moves)}" if target else "",
             (f"   {names.in_text(why)}" if why else "", "dim"),
         )
 
@@ -215,7 +215,7 @@ def position_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
         yield Text(f"and {entry.more_positions} more, which the ledger has no room for", style="dim")
 
 
-def unowned(moves: Sequence[ledger_pb2.PartitionMove]) -> str:
+def unowned_text(moves: Sequence[ledger_pb2.PartitionMove]) -> str:
     """How long these partitions had no owner, at least and at most."""
     known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
     if not known:

@@ -18,7 +18,7 @@ def group_argument(function: Function) -> Function:
     """GROUP, or --group GROUP for fingers used to Kafka's tool, as `group`."""
     # Eager, so that it is known when the argument is looked at.
     option = click.option("--group", "group_option", metavar="GROUP", is_eager=True, help="The same as the argument.")
-    argument = click.argument("group", metavar="GROUP", required=False, callback=one_group)
+    argument = click.argument("group", metavar="GROUP", required=False, callback=choose_group)
     return option(argument(function))
 
 
@@ -27,7 +27,7 @@ reason_option = click.option(
 )
 
 
-def one_group(ctx: click.Context, param: click.Parameter, argument: str | None) -> str:
+def choose_group(ctx: click.Context, param: click.Parameter, argument: str | None) -> str:
     """The one group that was named, either way."""
     option = ctx.params.pop("group_option", None)
     if argument is not None and option is not None and argument != option:
@@ -39,7 +39,7 @@ def one_group(ctx: click.Context, param: click.Parameter, argument: str | None) 
     return str(named)
 
 
-def chosen_partitions(admin: "Admin", words: Iterable[str]) -> list[tuple[str, int]]:
+def resolve_partitions(admin: "Admin", words: Iterable[str]) -> list[tuple[str, int]]:
     """Every partition that TOPIC or TOPIC:0,1,2 names, each once. Raises UnknownTopic and UsageError."""
     chosen: dict[tuple[str, int], None] = {}
     for word in words:

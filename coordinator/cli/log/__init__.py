@@ -2,15 +2,17 @@
 
 import click
 
-from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import LazyCommand, LazyGroup
 
-COMMANDS = {
-    "dump": Lazy("muster.coordinator.cli.log.dump:dump", "Print log files batch by batch."),
-    "verify": Lazy("muster.coordinator.cli.log.verify:verify", "Walk a data directory and check everything."),
-    "recover": Lazy("muster.coordinator.cli.log.recover:recover", "Cut damaged logs off where the damage begins."),
+LOG_COMMANDS = {
+    "dump": LazyCommand("muster.coordinator.cli.log.dump:dump", "Print log files batch by batch."),
+    "verify": LazyCommand("muster.coordinator.cli.log.verify:verify", "Walk a data directory and check everything."),
+    "recover": LazyCommand(
+        "muster.coordinator.cli.log.recover:recover", "Cut damaged logs off where the damage begins."
+    ),
 }
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
+@click.group(cls=LazyGroup, lazy=LOG_COMMANDS)
 def log() -> None:
     """Look at log files and data directories. The node need not run."""

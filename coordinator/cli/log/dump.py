@@ -50,7 +50,7 @@ def dump(
     for path in files:
         try:
             for row in dump_file(path, records=records):
-                click.echo(json.dumps(row, ensure_ascii=False) if as_json else in_words(row))
+                click.echo(json.dumps(row, ensure_ascii=False) if as_json else format_row(row))
                 if is_damaged(row):
                     worst = Exit.FAILURE
         except OSError as error:
@@ -65,30 +65,30 @@ def dump_shard(
     """A shard of the state topic, with owners, voids and markers."""
     import asyncio
 
-    from muster.coordinator.cli.engine.asking import settings_of
-    from muster.coordinator.engine.configured import reach_of
-    from muster.coordinator.engine.dumping import dump
+    from muster.coordinator.cli.engine.asking import load_engine_settings
+    from muster.coordinator.engine.configured import upstream_address_of
+    from muster.coordinator.engine.dumping import dump_shard_log
     from muster.coordinator.engine.upstream.errors import UpstreamError
 
-    settings = settings_of(engine, file, given)
+    settings = load_engine_settings(engine, file, given)
 
     def tell(row: dict[str, Any]) -> None:
-        click.echo(json.dumps(row, ensure_ascii=False) if as_json else in_words(row))
+        click.echo(json.dumps(row, ensure_ascii=False) if as_json else format_row(row))
 
     try:
-        asyncio.run(dump(reach_of(settings), settings.state_topic, shard, tell, records=records))
+        asyncio.run(dump_shard_log(upstream_address_of(settings), settings.state_topic, shard, tell, records=records))
     except UpstreamError as error:
         raise CommandError(str(error), code=Exit.FAILURE) from error
     return Exit.OK
 
 
-def in_words(row: dict[str, Any]) -> str:
+def format_row(row: dict[str, Any]) -> str:
     """The row as `key: value` pairs on one line, its records below."""
     head = " ".join(f"{key}: {value}" for key, value in row.items() if not isinstance(value, list))
     below = next((value for value in row.values() if isinstance(value, list)), ())
-    lines = [head, *(f"| {describe(record)}" for record in below)]
+    lines = [head, *(f"| {describe_record(record)}" for record in below)]
     return "\n".join(lines)
 
 
-def describe(record: dict[str, Any]) -> str:
+def describe_record(record: dict[str, Any]) -> str:
     return " ".join(f"{key}: {value}" for key, value in record.items())

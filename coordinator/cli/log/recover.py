@@ -5,11 +5,11 @@ from dataclasses import asdict
 import click
 
 from muster.coordinator.cli.common.options import output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.cli.log.where import existing_directory
 from muster.coordinator.views.words import plural
 
-COLUMNS = [
+RECOVER_COLUMNS = [
     Column("TOPIC", "topic"),
     Column("PARTITION", "partition"),
     Column("FROM-OFFSET", "first_offset"),
@@ -37,7 +37,7 @@ def recover(style: str, dry_run: bool, yes: bool, data: str) -> None:
 
     cuts = recover_dir(data, dry_run=True)
     if cuts or style not in ("table", "wide"):
-        show([asdict(cut) for cut in cuts], COLUMNS, style)
+        print_rows([asdict(cut) for cut in cuts], RECOVER_COLUMNS, style)
     if not cuts:
         notice("nothing is damaged")
         return

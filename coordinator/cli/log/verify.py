@@ -6,11 +6,11 @@ import click
 
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.common.options import output_option
-from muster.coordinator.cli.common.output import Column, console, notice, show
+from muster.coordinator.cli.common.output import Column, console, notice, print_rows
 from muster.coordinator.cli.log.where import existing_directory
 from muster.coordinator.views.words import plural
 
-COLUMNS = [
+VERIFY_COLUMNS = [
     Column("FILE", "file"),
     Column("POSITION", "position"),
     Column("BYTES", "size"),
@@ -36,7 +36,7 @@ def verify(style: str, data: str) -> int:
         task = bar.add_task("verifying", total=None)
         report = verify_dir(data, lambda done, size, file: bar.update(task, completed=done, total=size))
     if report.findings or style not in ("table", "wide"):
-        show([asdict(finding) for finding in report.findings], COLUMNS, style)
+        print_rows([asdict(finding) for finding in report.findings], VERIFY_COLUMNS, style)
     walked = f"{plural(report.files, 'file')}, {report.batches:,} batches, {report.bytes:,} bytes"
     notice(f"{walked}: {'whole' if report.ok else plural(len(report.findings), 'finding')}")
     return Exit.OK if report.ok else Exit.FAILURE

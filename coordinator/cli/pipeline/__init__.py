@@ -2,20 +2,22 @@
 
 import click
 
-from muster.coordinator.cli.common.lazy import Lazy, LazyGroup
+from muster.coordinator.cli.common.lazy import LazyCommand, LazyGroup
 
-COMMANDS = {
-    "backtest": Lazy("muster.coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."),
-    "export-trace": Lazy(
+PIPELINE_COMMANDS = {
+    "backtest": LazyCommand(
+        "muster.coordinator.cli.pipeline.backtest:backtest", "Try assignors on histories, and rank them."
+    ),
+    "export-trace": LazyCommand(
         "muster.coordinator.cli.pipeline.export:export_trace", "Write a group's history down for a backtest."
     ),
-    "analytics": Lazy(
+    "analytics": LazyCommand(
         "muster.coordinator.cli.pipeline.analytics:analytics",
         "Lag and rebalances of a node's groups, by Spark, as Parquet.",
     ),
 }
 
 
-@click.group(cls=LazyGroup, lazy=COMMANDS)
+@click.group(cls=LazyGroup, lazy=PIPELINE_COMMANDS)
 def pipeline() -> None:
     """Analyse what groups did, and try other assignors on it."""

@@ -5,12 +5,18 @@ from pathlib import Path
 
 import click
 
-from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, output_option, properties
-from muster.coordinator.cli.common.output import Column, notice, show
-from muster.coordinator.cli.pipeline.files import folder_for
-from muster.coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
+from muster.coordinator.cli.common.options import (
+    NumberRange,
+    client_options,
+    client_properties,
+    connect_admin,
+    output_option,
+)
+from muster.coordinator.cli.common.output import Column, notice, print_rows
+from muster.coordinator.cli.pipeline.files import make_folder
+from muster.coordinator.cli.pipeline.spark import check_master, spark_conf_option, spark_session
 
-COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Column("PATH", "path")]
+ANALYTICS_COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Column("PATH", "path")]
 
 
 @click.command()
@@ -19,7 +25,7 @@ COLUMNS = [Column("TABLE", "table", style="cyan"), Column("ROWS", "rows"), Colum
 @click.option("--group", "groups", multiple=True, metavar="GROUP", help="Only this one; may be repeated.")
 @click.option("--every", type=NumberRange(0.1, 86_400), metavar="SECONDS", help="Between two moments of lag.")
 @click.option("--keep", is_flag=True, help="Add to what earlier runs kept in DIR: history outlives compaction.")
-@click.option("--spark", "master", callback=known_master, metavar="MASTER", default="local[2]", show_default=True)
+@click.option("--spark", "master", callback=check_master, metavar="MASTER", default="local[2]", show_default=True)
 @spark_conf_option
 @output_option
 def analytics(
@@ -40,14 +46,14 @@ def analytics(
     records' timestamps tell it. With --keep, what is new since the last run is added to DIR/kept, and the tables
     are made of all of it.
     """
-    folder = folder_for(out)
+    folder = make_folder(out)
     assert folder is not None, "--out is required"
     # Reads Parquet files by itself, so only now, when it is known that there is something to read them with.
     from muster.coordinator.spark.pipelines.analysis import analyse
 
-    options = {name: str(value) for name, value in properties(bootstrap, overrides).items()}
+    options = {name: str(value) for name, value in client_properties(bootstrap, overrides).items()}
     every_ms = None if every is None else int(every * 1000)
-    with admin_of(bootstrap, overrides) as admin:
+    with connect_admin(bootstrap, overrides) as admin:
         # A node that is not there is told at once, and by its own kind of error.
         admin.list_topics()
     with spark_session("muster analytics", master, settings) as spark:
@@ -55,7 +61,7 @@ def analytics(
             spark, options, folder, time.time_ns() // 1_000_000, every_ms=every_ms, groups=groups, keeping=keep
         )
     written = [{"table": name, "rows": rows, "path": str(folder / name)} for name, rows in done.rows.items()]
-    show(written, COLUMNS, style)
+    print_rows(written, ANALYTICS_COLUMNS, style)
     notice(str(folder / "report.html"))
     if done.malformed:
         notice(f"{done.malformed} records could not be read; they are in none of the tables.")

@@ -8,15 +8,15 @@ import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
 from muster.coordinator.cli.common.options import NumberRange, key_values, output_option
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.cli.common.plugins import find_plugins_here
-from muster.coordinator.cli.pipeline.files import folder_for, parquet_table, written
-from muster.coordinator.cli.pipeline.spark import known_master, spark_conf_option, spark_session
+from muster.coordinator.cli.pipeline.files import make_folder, write_parquet, write_text
+from muster.coordinator.cli.pipeline.spark import check_master, spark_conf_option, spark_session
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.spark.pipelines.backtest import Backtest, Row
-    from muster.coordinator.spark.pipelines.ranking import Standing
+    from muster.coordinator.spark.pipelines.backtest import Backtest, BacktestRow
+    from muster.coordinator.spark.pipelines.ranking import CandidateStanding
 
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -90,7 +90,7 @@ RANKING = [
 )
 @click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
 @click.option(
-    "--spark", "master", callback=known_master, metavar="MASTER", help="Replay on this Spark master, such as local[4]."
+    "--spark", "master", callback=check_master, metavar="MASTER", help="Replay on this Spark master, such as local[4]."
 )
 @spark_conf_option
 @click.option(
@@ -121,50 +121,50 @@ def backtest(
         from muster.coordinator.cli.pipeline.suite import balance_suite
 
         return balance_suite(asked["seeds"], each, style)
-    from muster.coordinator.spark.pipelines.ranking import ranked
+    from muster.coordinator.spark.pipelines.ranking import rank_candidates
 
     find_plugins_here()
-    folder = folder_for(out)
-    weighed = weights_of(weights)
+    folder = make_folder(out)
+    weighed = parse_weights(weights)
     if settings and master is None:
         raise click.UsageError("--spark-conf goes with --spark")
-    test = test_of(asked)
-    rows = replayed(test, master, settings)
-    standings = ranked(rows, weighed)
+    test = make_backtest(asked)
+    rows = run_backtest(test, master, settings)
+    standings = rank_candidates(rows, weighed)
     if each:
-        show([rounded(row.flat()) for row in rows], [Column(name, name) for name in rows[0].flat()], style)
+        print_rows([round_row(row.flat()) for row in rows], [Column(name, name) for name in rows[0].flat()], style)
     else:
-        show(ranking_rows(standings), RANKING, style)
+        print_rows(ranking_rows(standings), RANKING, style)
     if folder is not None:
-        save(folder, test, rows, standings, weighed)
-    return verdict(rows)
+        save_results(folder, test, rows, standings, weighed)
+    return print_best(rows)
 
 
-def test_of(asked: dict[str, Any]) -> "Backtest":
+def make_backtest(asked: dict[str, Any]) -> "Backtest":
     from muster.assignors.registry import BUILT_IN
     from muster.coordinator.spark.pipelines.backtest import Backtest
-    from muster.coordinator.spark.pipelines.candidates import candidates
-    from muster.coordinator.spark.pipelines.replaying import HandOver
-    from muster.coordinator.spark.pipelines.trace import read
+    from muster.coordinator.spark.pipelines.candidates import parse_candidates
+    from muster.coordinator.spark.pipelines.replaying import HandoverModel
+    from muster.coordinator.spark.pipelines.trace import read_trace
 
     try:
-        traces = [read(path) for path in asked["traces"]]
+        traces = [read_trace(path) for path in asked["traces"]]
         return Backtest(
-            histories=(*plans(asked, bool(traces)), *traces),
-            candidates=tuple(candidates(asked["words"] or ",".join(BUILT_IN))),
+            histories=(*synthetic_plans(asked, bool(traces)), *traces),
+            candidates=tuple(parse_candidates(asked["words"] or ",".join(BUILT_IN))),
             seeds=tuple(range(asked["seeds"])),
-            model=HandOver(asked["round_ms"]),
+            model=HandoverModel(asked["round_ms"]),
             deadline_ms=round(1000 * asked["deadline"]),
         )
     except ValueError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
 
 
-def plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
+def synthetic_plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
     """What to make up: what was named, else everything under an uneven load, else nothing beside a recorded
     history.
     """
-    from muster.coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS, Plan, named
+    from muster.coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS, SyntheticPlan, check_known
 
     words = list(asked["histories"])
     if (not words and not recorded) or "all" in words:
@@ -177,42 +177,42 @@ def plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
         scenario, slash, load = word.partition("/")
         if not slash:
             raise ValueError(f"{word!r} is no history; expected SCENARIO/LOAD, such as rolling/zipf")
-        named("scenario", scenario, SCENARIOS)
-        named("load", load, LOADS)
-        yield Plan(scenario=scenario, load=load, **shape)
+        check_known("scenario", scenario, SCENARIOS)
+        check_known("load", load, LOADS)
+        yield SyntheticPlan(scenario=scenario, load=load, **shape)
 
 
-def weights_of(given: dict[str, str]) -> dict[str, float]:
+def parse_weights(given: dict[str, str]) -> dict[str, float]:
     from muster.coordinator.spark.pipelines.ranking import EVEN, check_weights
 
     if not given:
         return dict(EVEN)
     try:
-        weights = {word: number(word, value) for word, value in given.items()}
+        weights = {word: parse_number(word, value) for word, value in given.items()}
         check_weights(weights)
     except ValueError as error:
         raise CommandError(f"--weight: {error}", "such as --weight lag=2 --weight moves=1", code=Exit.USAGE) from None
     return weights
 
 
-def number(word: str, value: str) -> float:
+def parse_number(word: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
         raise ValueError(f"{word}={value} has no number; expected CRITERION=NUMBER") from None
 
 
-def replayed(test: "Backtest", master: str | None, settings: dict[str, str]) -> "list[Row]":
+def run_backtest(test: "Backtest", master: str | None, settings: dict[str, str]) -> "list[BacktestRow]":
     """On Spark, or here with a word to whoever watches how far it is."""
     from muster.coordinator.spark.pipelines.backtest import run_here, run_on_spark
 
     if master is None:
-        return list(told(run_here(test), len(test.jobs)))
+        return list(track_progress(run_here(test), len(test.jobs)))
     with spark_session("muster backtest", master, settings) as spark:
         return run_on_spark(test, spark)
 
 
-def told(rows: "Iterable[Row]", count: int) -> "Iterable[Row]":
+def track_progress(rows: "Iterable[BacktestRow]", count: int) -> "Iterable[BacktestRow]":
     import sys
 
     if not sys.stderr.isatty():
@@ -225,9 +225,9 @@ def told(rows: "Iterable[Row]", count: int) -> "Iterable[Row]":
     yield from track(rows, description="replaying", total=count, console=console(stderr=True), transient=True)
 
 
-def ranking_rows(standings: "Sequence[Standing]") -> list[dict[str, Any]]:
+def ranking_rows(standings: "Sequence[CandidateStanding]") -> list[dict[str, Any]]:
     return [
-        rounded(
+        round_row(
             {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
             | dict(one.means)
         )
@@ -235,20 +235,20 @@ def ranking_rows(standings: "Sequence[Standing]") -> list[dict[str, Any]]:
     ]
 
 
-def rounded(row: dict[str, Any]) -> dict[str, Any]:
+def round_row(row: dict[str, Any]) -> dict[str, Any]:
     """For people and for programs alike; the Parquet files hold every digit."""
     return {name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}
 
 
-def save(
+def save_results(
     folder: Path,
     test: "Backtest",
-    rows: "Sequence[Row]",
-    standings: "Sequence[Standing]",
+    rows: "Sequence[BacktestRow]",
+    standings: "Sequence[CandidateStanding]",
     weights: dict[str, float],
 ) -> None:
-    from muster.coordinator.spark.pipelines.backtest import arrow_rows
-    from muster.coordinator.spark.pipelines.backtest_report import report
+    from muster.coordinator.spark.pipelines.backtest import build_arrow_table
+    from muster.coordinator.spark.pipelines.backtest_report import build_backtest_report
 
     ranking = [
         {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
@@ -256,12 +256,12 @@ def save(
         | dict(one.means)
         for one in standings
     ]
-    parquet_table(folder / "replays.parquet", arrow_rows(rows))
-    parquet_table(folder / "ranking.parquet", ranking)
-    written(folder / "report.html", report(test, rows, weights))
+    write_parquet(folder / "replays.parquet", build_arrow_table(rows))
+    write_parquet(folder / "ranking.parquet", ranking)
+    write_text(folder / "report.html", build_backtest_report(test, rows, weights))
 
 
-def verdict(rows: "Sequence[Row]") -> int:
+def print_best(rows: "Sequence[BacktestRow]") -> int:
     failed = [row for row in rows if row.score is None]
     for said in dict.fromkeys(row.error for row in failed):
         notice(said)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, properties
+from muster.coordinator.cli.common.options import NumberRange, client_options, client_properties, connect_admin
 from muster.coordinator.cli.common.output import notice
-from muster.coordinator.cli.replay import documents_in, ledger_of
+from muster.coordinator.cli.replay import fetch_ledger, read_documents
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
-    from muster.coordinator.spark.pipelines.recorded import Entry, Lags
+    from muster.coordinator.spark.pipelines.recorded import RecordedEntry, RecordedLags
 
 
 @click.command("export-trace")
@@ -32,36 +32,40 @@ def export_trace(
     Who was there when comes from the ledger. Lag comes from committed positions and the logs, at each rebalance and
     every so many seconds between; from a --ledger file only what the assignor saw is known.
     """
-    from muster.coordinator.spark.pipelines.recorded import Lags, entries_of, moments_of, trace_of
-    from muster.coordinator.spark.pipelines.trace import write
+    from muster.coordinator.spark.pipelines.recorded import RecordedLags, build_trace, find_lag_moments, read_entries
+    from muster.coordinator.spark.pipelines.trace import write_trace
 
     if (group is None) == (ledger is None):
         raise click.UsageError("name a group with --group, or a file with --ledger; expected exactly one of the two")
-    documents = ledger_of(bootstrap, overrides, group) if group is not None else documents_in(ledger)
+    documents = fetch_ledger(bootstrap, overrides, group) if group is not None else read_documents(ledger)
     try:
-        entries = entries_of(documents)
+        entries = read_entries(documents)
         until_ms = max(entry.ended_at_ms for entry in entries) + int(every * 1000)
         if group is not None:
             until_ms = max(until_ms, time.time_ns() // 1_000_000)
-        times = moments_of(entries, until_ms, int(every * 1000))
-        lags = Lags() if group is None else lags_of(bootstrap, overrides, group, entries, times)
-        trace = trace_of(group or file.name.removesuffix(".gz").removesuffix(".jsonl"), entries, times, lags, until_ms)
+        times = find_lag_moments(entries, until_ms, int(every * 1000))
+        lags = RecordedLags() if group is None else fetch_recorded_lags(bootstrap, overrides, group, entries, times)
+        trace = build_trace(
+            group or file.name.removesuffix(".gz").removesuffix(".jsonl"), entries, times, lags, until_ms
+        )
     except ValueError as error:
         raise CommandError(f"no trace: {error}", code=Exit.USAGE) from None
-    write(trace, file)
+    write_trace(trace, file)
     notice(f"{file}: {plural(trace.decisions, 'rebalance')}, {plural(len(trace.members), 'member')}")
     if not trace.load.any():
         notice("No lag is known of that time: the trace tells counts, moves and unowned time apart, not lag.")
 
 
-def lags_of(bootstrap: str, overrides: dict[str, str], group: str, entries: "list[Entry]", times: list[int]) -> "Lags":
-    from muster.coordinator.spark.pipelines.log_ends import log_ends
-    from muster.coordinator.spark.pipelines.positions import positions
-    from muster.coordinator.spark.pipelines.recorded import Lags, partitions_of
+def fetch_recorded_lags(
+    bootstrap: str, overrides: dict[str, str], group: str, entries: "list[RecordedEntry]", times: list[int]
+) -> "RecordedLags":
+    from muster.coordinator.spark.pipelines.log_ends import find_log_ends
+    from muster.coordinator.spark.pipelines.positions import read_positions
+    from muster.coordinator.spark.pipelines.recorded import RecordedLags, list_partitions
 
-    with admin_of(bootstrap, overrides) as admin:
-        known, malformed = positions(admin, properties(bootstrap, overrides), group)
-        ends = log_ends(admin, partitions_of(entries), times)
+    with connect_admin(bootstrap, overrides) as admin:
+        known, malformed = read_positions(admin, client_properties(bootstrap, overrides), group)
+        ends = find_log_ends(admin, list_partitions(entries), times)
     if malformed:
         notice(f"{plural(malformed, 'record')} of __consumer_offsets could not be read.")
-    return Lags(known, {((end.topic, end.partition), end.at_ms): end.log_end for end in ends})
+    return RecordedLags(known, {((end.topic, end.partition), end.at_ms): end.log_end for end in ends})

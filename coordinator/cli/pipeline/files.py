@@ -12,19 +12,19 @@ from muster.coordinator.cli.common.output import notice
 NO_ARROW = "Parquet files need pyarrow; install it with: pip install 'muster-groups[spark]'"
 
 
-def folder_for(out: Path | None) -> Path | None:
+def make_folder(out: Path | None) -> Path | None:
     """The folder, made; what writes into it is looked for before the work, not after it."""
     if out is None:
         return None
-    from muster.coordinator.spark.pipelines.page import NoPlotting, need_plotting
+    from muster.coordinator.spark.pipelines.page import PlottingNotInstalled, check_plotting
 
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError:
         raise CommandError(NO_ARROW) from None
     try:
-        need_plotting()
-    except NoPlotting as missing:
+        check_plotting()
+    except PlottingNotInstalled as missing:
         raise CommandError(str(missing)) from missing
     made = not out.exists()
     try:
@@ -35,16 +35,16 @@ def folder_for(out: Path | None) -> Path | None:
         ) from None
     if made:
         # Work that fails or is broken off before anything was written leaves nothing behind.
-        click.get_current_context().call_on_close(lambda: removed_if_empty(out))
+        click.get_current_context().call_on_close(lambda: remove_if_empty(out))
     return out
 
 
-def removed_if_empty(folder: Path) -> None:
+def remove_if_empty(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
 
 
-def parquet_table(path: Path, rows: Any) -> None:
+def write_parquet(path: Path, rows: Any) -> None:
     """An Arrow table, or a list of rows with the same keys."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -54,6 +54,6 @@ def parquet_table(path: Path, rows: Any) -> None:
     notice(f"{path}: {table.num_rows:,} rows")
 
 
-def written(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     notice(str(path))

@@ -25,7 +25,7 @@ KNOWN_MASTER = re.compile(
 )
 
 
-def known_master(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+def check_master(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
     """Checks the word before a JVM is started that would print its stack over a wrong one."""
     if given is not None and KNOWN_MASTER.fullmatch(given) is None:
         expected = "local[2], local[*], spark://HOST:PORT, yarn or k8s://URL"
@@ -57,7 +57,7 @@ def spark_session(name: str, master: str, settings: Mapping[str, str]) -> Iterat
         # The gateway's own errors: pyspark may be missing, so they have no name here before they happen.
         if not type(error).__module__.startswith(("py4j", "pyspark")):
             raise
-        raise CommandError(f"Spark does not start on {master!r}: {reason_of(str(error))}") from error
+        raise CommandError(f"Spark does not start on {master!r}: {spark_failure_reason(str(error))}") from error
     try:
         spark.sparkContext.setLogLevel("ERROR")
         from pyspark.errors import PySparkException
@@ -65,18 +65,19 @@ def spark_session(name: str, master: str, settings: Mapping[str, str]) -> Iterat
         try:
             yield spark
         except PySparkException as error:
-            raise CommandError(f"the Spark job failed: {reason_of(str(error))}") from error
+            raise CommandError(f"the Spark job failed: {spark_failure_reason(str(error))}") from error
     finally:
         if before is None:
             spark.stop()
 
 
-def reason_of(text: str) -> str:
+def spark_failure_reason(text: str) -> str:
     """The last thing that Python said, else the first line.
 
-    >>> reason_of("[X] Failed: Traceback...\\n  File a\\nstorage.errors.DiskFull: the disk is full\\n SQLSTATE: 38000")
+    >>> spark_failure_reason("[X] Failed: Traceback...\\n  File a\\nstorage.errors.DiskFull: the disk is full\\n"
+    ... "SQLSTATE: 38000")
     'the disk is full'
-    >>> reason_of("[PATH_NOT_FOUND] no such path\\nmore")
+    >>> spark_failure_reason("[PATH_NOT_FOUND] no such path\\nmore")
     '[PATH_NOT_FOUND] no such path'
     """
     said = PYTHON_ERROR.findall(text)

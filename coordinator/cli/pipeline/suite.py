@@ -1,6 +1,6 @@
 """`muster pipeline backtest --suite balance`: is balance calm?"""
 
-from muster.coordinator.cli.common.output import Column, notice, show
+from muster.coordinator.cli.common.output import Column, notice, print_rows
 from muster.coordinator.views.words import plural
 
 SCORES = [
@@ -17,13 +17,13 @@ GOALS = [Column("GOAL", "goal"), Column("FIGURE", "figure"), Column("MET", "met"
 
 def balance_suite(seeds: int, each: bool, style: str) -> int:
     """Show the goals, or with `each` what every policy made of every trace. 1: a goal is missed."""
-    from muster.coordinator.core.control.balance.rules import Rules
-    from muster.coordinator.lab.balance.suite import goals_of, rows_of
+    from muster.coordinator.core.control.balance.rules import BalanceRules
+    from muster.coordinator.lab.balance.suite import judge_goals, score_policies
 
-    rows = rows_of(seeds, Rules())
-    goals = goals_of(rows)
+    rows = score_policies(seeds, BalanceRules())
+    goals = judge_goals(rows)
     if each:
-        show(
+        print_rows(
             [
                 {
                     "trace": row.trace,
@@ -40,7 +40,7 @@ def balance_suite(seeds: int, each: bool, style: str) -> int:
             style,
         )
     else:
-        show(
+        print_rows(
             [{"goal": goal.goal, "figure": goal.figure, "met": "yes" if goal.met else "missed"} for goal in goals],
             GOALS,
             style,

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy
-from muster.coordinator.cli.common.options import NumberRange, admin_of, client_options, key_values, output_option
-from muster.coordinator.cli.common.output import Column, notice, show, show_document
+from muster.coordinator.cli.common.options import NumberRange, client_options, connect_admin, key_values, output_option
+from muster.coordinator.cli.common.output import Column, notice, print_document, print_rows
 from muster.coordinator.cli.common.plugins import find_plugins_here
-from muster.coordinator.cli.simulate.inputs import change_of, read_file, read_group
+from muster.coordinator.cli.simulate.inputs import make_change, read_group, read_snapshot
 from muster.coordinator.views.words import plural
 
 if TYPE_CHECKING:
     from muster.assignors.api import Snapshot
-    from muster.assignors.tools.what_if import Bounds, Change, Forecast
+    from muster.assignors.tools.what_if import Forecast, ForecastBounds, SnapshotChange
 
 EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -69,63 +69,66 @@ def simulate(bootstrap: str, overrides: dict[str, str], style: str, file: Path |
     if asked["entry"] and not asked["group"]:
         raise click.UsageError("--entry goes with --group")
     if file is not None:
-        snapshot = read_file(file)
+        snapshot = read_snapshot(file)
     else:
-        with admin_of(bootstrap, overrides) as admin:
+        with connect_admin(bootstrap, overrides) as admin:
             snapshot = read_group(admin, asked["group"], asked["entry"], asked["reset"])
     words = asked["compare"] or asked["assignor"] or snapshot.assignor
-    forecasts = foresee(snapshot, words, change_of(asked))
-    tell(forecasts, style, comparing=asked["compare"] is not None)
-    check(forecasts, asked)
+    forecasts = forecast_assignments(snapshot, words, make_change(asked))
+    print_forecasts(forecasts, style, comparing=asked["compare"] is not None)
+    check_forecasts(forecasts, asked)
 
 
-def foresee(snapshot: "Snapshot", words: str, change: "Change") -> "list[Forecast]":
+def forecast_assignments(snapshot: "Snapshot", words: str, change: "SnapshotChange") -> "list[Forecast]":
     from muster.assignors.api import AssignorError
-    from muster.assignors.isolation.pool import decide
+    from muster.assignors.isolation.pool import decide_for_tool
     from muster.assignors.tools.what_if import compare
 
     if not words:
         raise click.UsageError("nothing says which assignor; name one with --assignor or --compare")
     try:
-        return compare(snapshot, words, change, decide)
+        return compare(snapshot, words, change, decide_for_tool)
     except AssignorError:
         raise
     except ValueError as error:
         raise CommandError(str(error), code=Exit.USAGE) from error
 
 
-def tell(forecasts: "list[Forecast]", style: str, *, comparing: bool) -> None:
-    from muster.assignors.tools.what_if import table
+def print_forecasts(forecasts: "list[Forecast]", style: str, *, comparing: bool) -> None:
+    from muster.assignors.tools.what_if import forecast_table
 
     if style in ("json", "yaml"):
-        show_document([forecast.to_dict() for forecast in forecasts], style)
+        print_document([forecast.to_dict() for forecast in forecasts], style)
         return
     if comparing or style == "csv":
-        show(
-            [row | {"UNASSIGNED": str(f.unassigned)} for row, f in zip(table(forecasts), forecasts, strict=True)],
+        print_rows(
+            [
+                row | {"UNASSIGNED": str(f.unassigned)}
+                for row, f in zip(forecast_table(forecasts), forecasts, strict=True)
+            ],
             COMPARISON,
             style,
         )
         return
     for forecast in forecasts:
         found = forecast.to_dict()
-        show(found["members"], MEMBERS, style)
-        show(found["moves"], MOVES, style)
+        print_rows(found["members"], MEMBERS, style)
+        print_rows(found["moves"], MOVES, style)
         notice(
             f"{forecast.assignor}: {plural(len(forecast.moves), 'move')}"
             + (f"; {forecast.note}" if forecast.note else "")
         )
 
 
-def check(forecasts: "list[Forecast]", asked: dict[str, Any]) -> None:
-    broken = [line for forecast in forecasts for line in forecast.breaches(bounds_of(asked))]
+def check_forecasts(forecasts: "list[Forecast]", asked: dict[str, Any]) -> None:
+    broken = [line for forecast in forecasts for line in forecast.breaches(make_bounds(asked))]
     for line in broken:
         notice(line)
     if broken and asked["ci"]:
         raise Unhealthy(f"{plural(len(broken), 'bound')} broken")
 
 
-def bounds_of(asked: dict[str, Any]) -> "Bounds":
-    from muster.assignors.tools.what_if import Bounds
+def make_bounds(asked: dict[str, Any]) -> "ForecastBounds":
+    from muster.assignors.tools.what_if import ForecastBounds
 
-    return Bounds(asked["max_moves"], asked["max_spread"], asked["max_lag_share"])
+    return ForecastBounds(asked["max_moves"], asked["max_spread"], asked["max_lag_share"])

@@ -8,11 +8,11 @@ from muster.coordinator.cli.common.errors import CommandError, Exit
 
 if TYPE_CHECKING:
     from muster.assignors.api import Snapshot
-    from muster.assignors.tools.what_if import Change
+    from muster.assignors.tools.what_if import SnapshotChange
     from muster.coordinator.client import Admin
 
 
-def read_file(file: Path) -> "Snapshot":
+def read_snapshot(file: Path) -> "Snapshot":
     from muster.assignors.api import Snapshot
     from muster.assignors.tools.problem import snapshot_of
 
@@ -53,15 +53,15 @@ def read_group(admin: "Admin", group: str, entry: int | None, reset: str) -> "Sn
     return Snapshot.from_json(recorded[entry].snapshot_json)
 
 
-def change_of(asked: dict[str, Any]) -> "Change":
-    from muster.assignors.tools.what_if import Change
+def make_change(asked: dict[str, Any]) -> "SnapshotChange":
+    from muster.assignors.tools.what_if import SnapshotChange
 
     lags = read_lags(asked["lags"]) if asked["lags"] else None
-    options = {key: parsed(value) for key, value in asked["options"].items()} or None
-    return Change(add=asked["add"], remove=asked["remove"], lags=lags, options=options)
+    options = {key: parse_value(value) for key, value in asked["options"].items()} or None
+    return SnapshotChange(add=asked["add"], remove=asked["remove"], lags=lags, options=options)
 
 
-def parsed(value: str) -> Any:
+def parse_value(value: str) -> Any:
     """Numbers and booleans as such, everything else as text."""
     try:
         return json.loads(value)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from muster.coordinator.cli.top.mapping import group_page
-from muster.coordinator.cli.top.picture import Line, Picture
+from muster.coordinator.cli.top.picture import GroupLine, GroupsPicture
 from muster.coordinator.cli.top.writing import SHORT_STATES, cell, eta, number, rate, state_style
 from muster.coordinator.views.words import harmless
 
@@ -16,53 +16,53 @@ NAME_AT_LEAST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Heading:
+class ColumnHeading:
     """A column: its name, width (0: what is left), how a line is written and sorted in it."""
 
     name: str
     width: int
-    text: Callable[[Line], str]
-    order: Callable[[Line], object]
+    text: Callable[[GroupLine], str]
+    order: Callable[[GroupLine], object]
     right: bool = True
     only_wide: bool = False
 
 
-def last_cause(line: Line) -> str:
-    from muster.coordinator.doctor.words import cause
+def last_cause(line: GroupLine) -> str:
+    from muster.coordinator.doctor.words import cause_name
 
     newest = next(iter(line.group.rebalances), None)
-    return cause(newest).replace("_", " ") if newest is not None else "-"
+    return cause_name(newest).replace("_", " ") if newest is not None else "-"
 
 
 HEADINGS = (
-    Heading("GROUP", 0, lambda line: harmless(line.group.id), lambda line: line.group.id, right=False),
-    Heading("TYPE", 9, lambda line: line.group.type, lambda line: line.group.type, right=False, only_wide=True),
-    Heading("STATE", 10, lambda line: short_state(line), lambda line: line.group.state, right=False),
-    Heading("MEMB", 5, lambda line: str(len(line.group.members)), lambda line: -len(line.group.members)),
-    Heading("LAG", 8, lambda line: number(line.lag), lambda line: -(line.lag or 0)),
-    Heading("TREND", 8, lambda line: rate(line.trend), lambda line: -(line.trend or 0)),
-    Heading("ETA", 7, lambda line: eta(line.eta_s), lambda line: -(line.eta_s or 0)),
-    Heading("REB/H", 5, lambda line: number(line.rebalances), lambda line: -(line.rebalances or 0)),
-    Heading("UNOWNED", 7, lambda line: str(line.unowned or "-"), lambda line: -line.unowned),
-    Heading("ASSIGNOR", 11, lambda line: harmless(line.group.assignor) or "-", lambda line: line.group.assignor,
+    ColumnHeading("GROUP", 0, lambda line: harmless(line.group.id), lambda line: line.group.id, right=False),
+    ColumnHeading("TYPE", 9, lambda line: line.group.type, lambda line: line.group.type, right=False, only_wide=True),
+    ColumnHeading("STATE", 10, lambda line: short_state(line), lambda line: line.group.state, right=False),
+    ColumnHeading("MEMB", 5, lambda line: str(len(line.group.members)), lambda line: -len(line.group.members)),
+    ColumnHeading("LAG", 8, lambda line: number(line.lag), lambda line: -(line.lag or 0)),
+    ColumnHeading("TREND", 8, lambda line: rate(line.trend), lambda line: -(line.trend or 0)),
+    ColumnHeading("ETA", 7, lambda line: eta(line.eta_s), lambda line: -(line.eta_s or 0)),
+    ColumnHeading("REB/H", 5, lambda line: number(line.rebalances), lambda line: -(line.rebalances or 0)),
+    ColumnHeading("UNOWNED", 7, lambda line: str(line.unowned or "-"), lambda line: -line.unowned),
+    ColumnHeading("ASSIGNOR", 11, lambda line: harmless(line.group.assignor) or "-", lambda line: line.group.assignor,
             right=False, only_wide=True),
-    Heading("LAST CAUSE", 15, last_cause, last_cause, right=False, only_wide=True),
+    ColumnHeading("LAST CAUSE", 15, last_cause, last_cause, right=False, only_wide=True),
 )  # fmt: skip
 SORTS = tuple(heading.name for heading in HEADINGS if not heading.only_wide)
 LIST_KEYS = "up/down  enter open  s sort  r reverse  / filter  q quit"
 GROUP_KEYS = "up/down scroll  esc back  q quit"
 
 
-def short_state(line: Line) -> str:
+def short_state(line: GroupLine) -> str:
     return SHORT_STATES.get(line.group.state, line.group.state)
 
 
 @dataclass(slots=True)
-class Board:
+class TopScreen:
     """What is on the screen: sorting, filter, the line under the cursor, the group that is open."""
 
     address: str
-    picture: Picture = field(default_factory=lambda: Picture(0))
+    picture: GroupsPicture = field(default_factory=lambda: GroupsPicture(0))
     sort: str = "LAG"
     reverse: bool = False
     filter: str = ""
@@ -74,7 +74,7 @@ class Board:
     notice: str = "asking the node"
     over: bool = False
 
-    def shown(self) -> list[Line]:
+    def shown(self) -> list[GroupLine]:
         """The lines that pass the filter, in order."""
         wanted = self.filter.lower()
         heading = next(heading for heading in HEADINGS if heading.name == self.sort)
@@ -140,7 +140,7 @@ class Board:
         lines = [self._title(), *middle]
         lines += [Text()] * (height - 2 - len(lines))
         lines += [Text(harmless(self.notice), style="bold yellow"), self._keys()]
-        return [fitted(line, width) for line in lines[:height]]
+        return [fit_width(line, width) for line in lines[:height]]
 
     def on_screen(self, height: int) -> list[str]:
         """The groups that the list shows now, or the one that is open."""
@@ -179,7 +179,7 @@ class Board:
         window = self._window(shown, room - 1)
         return [top, *(self._row(line, headings, widths) for line in window)]
 
-    def _row(self, line: Line, headings: Sequence[Heading], widths: Sequence[int]) -> Text:
+    def _row(self, line: GroupLine, headings: Sequence[ColumnHeading], widths: Sequence[int]) -> Text:
         chosen = line.group.id == (self.cursor or self.shown()[0].group.id)
         row = Text(" ", style="reverse" if chosen else "")
         for heading, width in zip(headings, widths, strict=True):
@@ -187,7 +187,7 @@ class Board:
             row.append(cell(heading.text(line), width, heading.right), style=style).append(" ")
         return row
 
-    def _window(self, lines: Sequence[Line], room: int) -> Sequence[Line]:
+    def _window(self, lines: Sequence[GroupLine], room: int) -> Sequence[GroupLine]:
         """The part of the list around the cursor."""
         names = [line.group.id for line in lines]
         at = names.index(self.cursor) if self.cursor in names else 0
@@ -198,7 +198,7 @@ class Board:
 STEPS = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "k": -1, "j": 1}
 
 
-def style_of(name: str, line: Line) -> str:
+def style_of(name: str, line: GroupLine) -> str:
     if name == "STATE":
         return state_style(line.group.state)
     if name == "UNOWNED" and line.unowned:
@@ -208,7 +208,7 @@ def style_of(name: str, line: Line) -> str:
     return ""
 
 
-def fitted(line: Text, width: int) -> Text:
+def fit_width(line: Text, width: int) -> Text:
     """No longer than the screen is wide."""
     line.truncate(width)
     return line

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import click
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.common.options import NumberRange, client_options, properties, somebody_listens
+from muster.coordinator.cli.common.options import NumberRange, client_options, client_properties, require_listener
 
 PATIENCE_MS = 5_000
 KEY_S = 0.1
@@ -29,52 +29,52 @@ def top(bootstrap: str, overrides: dict[str, str], once: bool, every: float) -> 
     Keys: up and down move, enter opens a group with its assignment map, escape goes back, s sorts, r reverses,
     / filters, q quits.
     """
-    given = properties(bootstrap, overrides, default_api_timeout_ms=PATIENCE_MS)
-    somebody_listens(bootstrap, overrides)
+    given = client_properties(bootstrap, overrides, default_api_timeout_ms=PATIENCE_MS)
+    require_listener(bootstrap, overrides)
     if once:
         print_once(given)
         return None
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise CommandError("this is no terminal", "expected one to draw on", "use muster top --once", code=Exit.USAGE)
-    return watch(bootstrap, given, every)
+    return watch_groups(bootstrap, given, every)
 
 
 def print_once(given: dict[str, object]) -> None:
     from muster.coordinator.cli.common.output import Column, plain_table
     from muster.coordinator.cli.top.board import HEADINGS
-    from muster.coordinator.cli.top.polling import Looker
-    from muster.coordinator.client.aio import Admin
+    from muster.coordinator.cli.top.polling import NodePoller
+    from muster.coordinator.client.aio import AsyncAdmin
     from muster.coordinator.client.calls.loop import shared_loop
 
     async def work() -> list[dict[str, str]]:
-        async with Admin(given) as admin:
-            picture = await Looker(admin).look(None)
+        async with AsyncAdmin(given) as admin:
+            picture = await NodePoller(admin).look(None)
         return [{heading.name: heading.text(line) for heading in HEADINGS} for line in picture.lines]
 
     rows = sorted(shared_loop().run(work()), key=lambda row: row["GROUP"])
     click.echo(plain_table(rows, [Column(heading.name, heading.name) for heading in HEADINGS]), nl=False)
 
 
-def watch(address: str, given: dict[str, object], every_s: float) -> int:
+def watch_groups(address: str, given: dict[str, object], every_s: float) -> int:
     """Draw until `q`. The node is asked in a thread of its own; keys are heard meanwhile."""
     from rich.console import Console, Group
     from rich.live import Live
 
-    from muster.coordinator.cli.top.board import Board
-    from muster.coordinator.cli.top.keys import pressed, unbuffered
+    from muster.coordinator.cli.top.board import TopScreen
+    from muster.coordinator.cli.top.keys import read_keys, unbuffered_input
     from muster.coordinator.client.calls.loop import shared_loop
 
     console = Console(highlight=False, markup=False, emoji=False)
-    board = Board(address)
-    asking = shared_loop().submit(ask(given, board, every_s, lambda: console.size.height))
+    board = TopScreen(address)
+    asking = shared_loop().submit(poll_node(given, board, every_s, lambda: console.size.height))
 
     def page() -> Group:
         return Group(*board.page(console.size.width, console.size.height))
 
     try:
-        with unbuffered() as keyboard, Live(page(), console=console, screen=True, auto_refresh=False) as live:
+        with unbuffered_input() as keyboard, Live(page(), console=console, screen=True, auto_refresh=False) as live:
             while not board.over and not asking.done():
-                for key in pressed(keyboard, KEY_S):
+                for key in read_keys(keyboard, KEY_S):
                     board.press(key)
                 live.update(page(), refresh=True)
     finally:
@@ -84,17 +84,17 @@ def watch(address: str, given: dict[str, object], every_s: float) -> int:
     return Exit.OK
 
 
-async def ask(given: dict[str, object], board: "object", every_s: float, height: Callable[[], int]) -> None:
+async def poll_node(given: dict[str, object], board: "object", every_s: float, height: Callable[[], int]) -> None:
     """Look again and again. While the node is away, its last picture stays, with a line that says since when."""
-    from muster.coordinator.cli.top.board import Board
-    from muster.coordinator.cli.top.polling import Looker
-    from muster.coordinator.client.aio import Admin
+    from muster.coordinator.cli.top.board import TopScreen
+    from muster.coordinator.cli.top.polling import NodePoller
+    from muster.coordinator.client.aio import AsyncAdmin
     from muster.coordinator.client.errors import ClientError
 
-    assert isinstance(board, Board)
+    assert isinstance(board, TopScreen)
     lost_s, back_s = None, None
-    async with Admin(given) as admin:
-        looker = Looker(admin)
+    async with AsyncAdmin(given) as admin:
+        looker = NodePoller(admin)
         while True:
             try:
                 board.picture = await looker.look(board.on_screen(height()) if board.picture.lines else None)

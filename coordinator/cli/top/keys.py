@@ -17,7 +17,7 @@ MOST_BYTES = 64
 
 
 @contextmanager
-def unbuffered() -> Iterator[int]:
+def unbuffered_input() -> Iterator[int]:
     """Standard input as keys; the terminal is as it was afterwards, whatever happens."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
@@ -28,7 +28,7 @@ def unbuffered() -> Iterator[int]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def pressed(descriptor: int, within_s: float) -> list[str]:
+def read_keys(descriptor: int, within_s: float) -> list[str]:
     """The keys that were pressed; none when nobody does within that time. A closed terminal is a `q`."""
     ready, _, _ = select.select([descriptor], [], [], within_s)
     if not ready:

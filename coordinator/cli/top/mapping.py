@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from muster.coordinator.cli.top.picture import Line
+from muster.coordinator.cli.top.picture import GroupLine
 from muster.coordinator.cli.top.writing import cell, eta, number, rate, state_style
-from muster.coordinator.doctor.facts import Member, TopicPartition
-from muster.coordinator.doctor.words import cause, seconds, some
+from muster.coordinator.doctor.facts import ExaminedMember, ExaminedPartition
+from muster.coordinator.doctor.words import cause_name, seconds, some
 from muster.coordinator.views.words import Names, harmless, plural
 
 LEVELS = (
@@ -26,19 +26,19 @@ NAMED = 20
 """Columns for a member's name."""
 
 
-def group_page(line: Line, now_ms: int, width: int) -> list[Text]:
+def group_page(line: GroupLine, now_ms: int, width: int) -> list[Text]:
     """All of it; the screen shows as much as it has room for."""
-    return [*head(line, now_ms), Text(), *assignment_map(line, width)]
+    return [*group_head(line, now_ms), Text(), *assignment_map(line, width)]
 
 
-def head(line: Line, now_ms: int) -> list[Text]:
+def group_head(line: GroupLine, now_ms: int) -> list[Text]:
     group = line.group
     first = Text(harmless(group.id), style="bold").append("  ").append(group.state, style=state_style(group.state))
     first.append(
         f"  {group.type}, generation {group.generation}, {harmless(group.assignor) or 'no assignor'}", style="dim"
     )
     second = Text(
-        f"{plural(len(group.members), 'member')}, {number(line.lag)} behind, {rate(line.trend)}, {to_go(line)}"
+        f"{plural(len(group.members), 'member')}, {number(line.lag)} behind, {rate(line.trend)}, {time_to_go(line)}"
     )
     second.append(f", {number(line.rebalances)} rebalance{'' if line.rebalances == 1 else 's'} in the last hour")
     lines = [first, second]
@@ -52,7 +52,7 @@ def head(line: Line, now_ms: int) -> list[Text]:
     if newest is not None:
         ago = seconds(max(0, now_ms - newest.ended_at_ms) // 1000 * 1000)
         by = f" by {harmless(newest.culprit_client_id or newest.culprit)}" if newest.culprit else ""
-        why = cause(newest).replace("_", " ")
+        why = cause_name(newest).replace("_", " ")
         lines.append(Text(f"last: #{newest.number} {why}{by}, {ago} ago"))
         cost = f"{newest.unowned_partition_seconds:.1f} partition-seconds without an owner"
         lines.append(Text(f"      {len(newest.moves)} moved, {cost}"))
@@ -64,7 +64,7 @@ def head(line: Line, now_ms: int) -> list[Text]:
     return lines
 
 
-def to_go(line: Line) -> str:
+def time_to_go(line: GroupLine) -> str:
     if line.lag == 0:
         return "nothing waits"
     if line.trend is None:
@@ -72,7 +72,7 @@ def to_go(line: Line) -> str:
     return f"gone in {eta(line.eta_s)}" if line.eta_s is not None else "not getting less"
 
 
-def assignment_map(line: Line, width: int) -> list[Text]:
+def assignment_map(line: GroupLine, width: int) -> list[Text]:
     """Members as rows, partitions as columns, topic by topic; several partitions to a column where there are many."""
     group, lines = line.group, []
     owners = group.owners()
@@ -80,30 +80,30 @@ def assignment_map(line: Line, width: int) -> list[Text]:
     for topic in sorted({*group.by_topic(), *(tp.topic for tp in group.positions)}):
         known = [tp.partition for tp in (*group.positions, *owners) if tp.topic == topic]
         count = max(line.partitions.get(topic, 0), max(known, default=-1) + 1)
-        places = [TopicPartition(topic, number) for number in range(count)]
+        places = [ExaminedPartition(topic, number) for number in range(count)]
         step = max(1, -(-count // max(10, width - NAMED - 16)))
         bundled = f", {step} to a column" if step > 1 else ""
         lines.append(Text(harmless(topic), style="bold cyan").append(f"  {count} partitions{bundled}", style="dim"))
         columns = [places[at : at + step] for at in range(0, count, step)]
         free = [tp for tp in places if tp not in owners]
         if free and group.members:
-            lines.append(row("nobody", len(free), columns, set(free), line, loud=True))
+            lines.append(map_row("nobody", len(free), columns, set(free), line, loud=True))
         for member in group.members:
             mine = {tp for tp in member.owned if tp.topic == topic}
             if mine or topic in member.topics:
-                lines.append(row(harmless(names[member.id]), len(mine), columns, mine, line))
+                lines.append(map_row(harmless(names[member.id]), len(mine), columns, mine, line))
         if not group.members:
-            lines.append(row("(no members)", count, columns, set(places), line))
+            lines.append(map_row("(no members)", count, columns, set(places), line))
         lines.append(Text())
-    return [*lines, legend(), *idle(group.members)]
+    return [*lines, map_legend(), *idle_members(group.members)]
 
 
-def row(
+def map_row(
     name: str,
     count: int,
-    columns: Sequence[Sequence[TopicPartition]],
-    mine: set[TopicPartition],
-    line: Line,
+    columns: Sequence[Sequence[ExaminedPartition]],
+    mine: set[ExaminedPartition],
+    line: GroupLine,
     *,
     loud: bool = False,
 ) -> Text:
@@ -112,12 +112,12 @@ def row(
     text.append(f"{count:>5} {number(lag):>7}  ", style="dim")
     for column in columns:
         owned = [tp for tp in column if tp in mine]
-        mark, style = marked(owned, line) if owned else (FREE, "dim")
+        mark, style = mark_by_lag(owned, line) if owned else (FREE, "dim")
         text.append(mark, style=LOUD if loud and owned else style)
     return text
 
 
-def marked(owned: Sequence[TopicPartition], line: Line) -> tuple[str, str]:
+def mark_by_lag(owned: Sequence[ExaminedPartition], line: GroupLine) -> tuple[str, str]:
     """By the largest lag among them."""
     lags = [line.group.positions[tp].lag for tp in owned if tp in line.group.positions]
     if not lags:
@@ -125,7 +125,7 @@ def marked(owned: Sequence[TopicPartition], line: Line) -> tuple[str, str]:
     return next(((mark, style) for most, mark, style in LEVELS if max(lags) <= most), BEYOND)
 
 
-def legend() -> Text:
+def map_legend() -> Text:
     text = Text("lag: ", style="dim")
     for most, mark, style in LEVELS:
         text.append(mark, style=style).append(f" {'none' if most == 0 else 'to ' + number(most)}  ", style="dim")
@@ -137,6 +137,6 @@ def legend() -> Text:
     )
 
 
-def idle(members: Sequence[Member]) -> list[Text]:
+def idle_members(members: Sequence[ExaminedMember]) -> list[Text]:
     without = [harmless(member.name) for member in members if not member.owned]
     return [Text(f"without any partition: {some(without)}", style="yellow")] if without else []

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from muster.coordinator.doctor.facts import Group, TopicPartition
+from muster.coordinator.doctor.facts import ExaminedGroup, ExaminedPartition
 
 KEPT = 60
 """Looks at one group that are kept."""
@@ -14,7 +14,7 @@ HOUR_MS = 3_600_000
 
 
 @dataclass(slots=True)
-class Trail:
+class LagTrail:
     """The lag of one group in its last looks."""
 
     seen: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
@@ -40,10 +40,10 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class GroupLine:
     """One group as the list shows it. None: not known yet."""
 
-    group: Group
+    group: ExaminedGroup
     partitions: Mapping[str, int]
     lag: int | None = None
     trend: float | None = None
@@ -58,19 +58,19 @@ class Line:
             return 0
         owned = self.group.owners()
         return sum(
-            TopicPartition(topic, number) not in owned
+            ExaminedPartition(topic, number) not in owned
             for topic in self.group.by_topic()
             for number in range(self.partitions.get(topic, 0))
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class GroupsPicture:
     """All groups at one moment of the node's clock."""
 
     now_ms: int
-    lines: tuple[Line, ...] = ()
+    lines: tuple[GroupLine, ...] = ()
 
 
-def in_the_last_hour(group: Group, now_ms: int) -> int:
+def rebalances_in_last_hour(group: ExaminedGroup, now_ms: int) -> int:
     return len(group.lately(now_ms, HOUR_MS))

@@ -6,12 +6,12 @@ Everything of one client belongs to the loop it is first used on; use one loop p
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.aio.admin import Admin
-    from muster.coordinator.client.aio.consumer import Consumer
-    from muster.coordinator.client.aio.producer import Producer
-    from muster.coordinator.client.aio.worker import Worker
+    from muster.coordinator.client.aio.admin import AsyncAdmin
+    from muster.coordinator.client.aio.consumer import AsyncConsumer
+    from muster.coordinator.client.aio.producer import AsyncProducer
+    from muster.coordinator.client.aio.worker import AsyncWorker
 
-__all__ = ["Admin", "Consumer", "Producer", "Worker"]
+__all__ = ["AsyncAdmin", "AsyncConsumer", "AsyncProducer", "AsyncWorker"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,4 +19,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"{__name__}.{name.lower()}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{name.removeprefix('Async').lower()}"), name)

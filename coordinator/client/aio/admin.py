@@ -8,16 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from grpc_health.v1 import health_pb2
 
 from muster.assignors.api import JsonValue, Snapshot
-from muster.coordinator.client.aio.accounts import Accounts
-from muster.coordinator.client.aio.acls import Lists
+from muster.coordinator.client.aio.accounts import AccountCalls
+from muster.coordinator.client.aio.acls import AclCalls
 from muster.coordinator.client.aio.cluster import ClusterCalls
-from muster.coordinator.client.aio.control import Control
+from muster.coordinator.client.aio.control import GroupControlCalls
 from muster.coordinator.client.aio.quotas import QuotaCalls
-from muster.coordinator.client.aio.trial import Trial
+from muster.coordinator.client.aio.trial import CanaryCalls
 from muster.coordinator.client.calls import methods
-from muster.coordinator.client.calls.catalog import Catalog
-from muster.coordinator.client.calls.describing import described, settings_of, status_of
-from muster.coordinator.client.calls.everywhere import delete_groups, describe_groups, list_groups, watched
+from muster.coordinator.client.calls.catalog import PartitionCounts
+from muster.coordinator.client.calls.describing import read_group, read_group_settings, read_node_status
+from muster.coordinator.client.calls.everywhere import (
+    delete_all_groups,
+    describe_all_groups,
+    list_all_groups,
+    watch_at_coordinator,
+)
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.consuming.log_calls import delete_records, list_offsets
@@ -31,9 +36,9 @@ from muster.coordinator.client.described import (
     TopicDescription,
 )
 from muster.coordinator.client.errors import Refused, TransportRefused, UnknownTopic, refusal
-from muster.coordinator.client.membership.group_calls import GroupCalls, check, check_group_id
+from muster.coordinator.client.membership.group_calls import GroupCalls, check_code, check_group_id
 from muster.coordinator.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
-from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.classic.subscription import group_by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -48,12 +53,12 @@ class AdminConfig(ClientConfig):
     kind: ClassVar[str] = "admin client"
 
 
-class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
+class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCalls, ClusterCalls):
     """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
         self._transport = Transport(load(AdminConfig, config, properties))
-        self._catalog = Catalog(self._transport, self._transport.config)
+        self._catalog = PartitionCounts(self._transport, self._transport.config)
 
     async def conditions(self) -> list[NodeCondition]:
         """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""
@@ -69,7 +74,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
             if error.status == "UNIMPLEMENTED":
                 return NodeStatus(None, ())
             raise
-        return status_of(answer)
+        return read_node_status(answer)
 
     async def zookeeper_away(self) -> bool:
         """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""
@@ -101,7 +106,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
             name=name, num_partitions=partitions, configs=configs or {}, replication_factor=replication_factor
         )
         answer = await self._transport.call(methods.CREATE_TOPICS, request, doing=f"creating topic {name!r}")
-        result = only(answer.topics)
+        result = check_single_result(answer.topics)
         self._catalog.forget(name)
         return TopicDescription(result.name, result.num_partitions, result.topic_id.hex(), False, dict(configs or {}))
 
@@ -109,7 +114,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         """UnknownTopic for the first that does not exist; the others are deleted."""
         request = pb.DeleteTopicsRequest(topic_names=list(names))
         answer = await self._transport.call(methods.DELETE_TOPICS, request, doing="deleting topics")
-        raise_first(answer.topics)
+        raise_first_refusal(answer.topics)
 
     async def create_partitions(self, name: str, total: int) -> int:
         """Grow a topic to `total` partitions; keys go to other partitions from then on."""
@@ -118,7 +123,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         doing = f"adding partitions to {name!r}"
         answer = await self._transport.call(methods.CREATE_PARTITIONS, request, doing=doing)
         self._catalog.forget(name)
-        return only(answer.results).num_partitions
+        return check_single_result(answer.results).num_partitions
 
     async def list_topics(self, include_internal: bool = False) -> dict[str, int]:
         """Partition counts by name."""
@@ -131,7 +136,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         )
         for topic in metadata.topics:
             if topic.error_code:
-                raise refused(topic.error_code, topic.error_message, name)
+                raise build_topic_refusal(topic.error_code, topic.error_message, name)
             configs = await self.describe_configs(name)
             return TopicDescription(name, len(topic.partitions), topic.topic_id.hex(), topic.is_internal, configs)
         raise UnknownTopic(3, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
@@ -145,7 +150,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         answer = await self._transport.call(methods.ALTER_CONFIGS, request, doing=f"changing settings of {name!r}")
         for result in answer.results:
             if result.error_code:
-                raise refused(result.error_code, result.error_message, name)
+                raise build_topic_refusal(result.error_code, result.error_message, name)
 
     async def describe_configs(self, topic: str) -> dict[str, str]:
         """What holds for a topic, by the dotted names of Kafka's topic configs."""
@@ -160,7 +165,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         answer = await self._transport.retried(methods.DESCRIBE_CONFIGS, request, doing=doing)
         for result in answer.results:
             if result.error_code:
-                raise refused(result.error_code, result.error_message, about)
+                raise build_topic_refusal(result.error_code, result.error_message, about)
         return {entry.name: entry.value for result in answer.results for entry in result.configs}
 
     async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
@@ -182,7 +187,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         the others then.
         """
         request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
-        return sorted(await list_groups(self._transport, request, missing), key=lambda group: group.group_id)
+        return sorted(await list_all_groups(self._transport, request, missing), key=lambda group: group.group_id)
 
     async def describe_group(self, group: str) -> GroupDescription:
         """GroupNotFound when there is none."""
@@ -195,25 +200,25 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
                 doing=f"describing group {group!r}",
                 address=address,
             )
-            check(answer.error_code, "", group)
+            check_code(answer.error_code, "", group)
             found = answer.groups[0]
-            check(found.error_code, found.error_message, group)
+            check_code(found.error_code, found.error_message, group)
             if found.group_state == "Dead":
-                check(GROUP_ID_NOT_FOUND, "there is no such group", group)
-            return described(found, address)
+                check_code(GROUP_ID_NOT_FOUND, "there is no such group", group)
+            return read_group(found, address)
 
         return await calls.patiently(attempt)
 
     async def describe_groups(self, groups: Iterable[str]) -> list[GroupDescription]:
         """Those that are there, in the order given, a hundred by a call."""
-        return await describe_groups(self._transport, list(groups))
+        return await describe_all_groups(self._transport, list(groups))
 
     async def delete_groups(self, groups: Iterable[str], reason: str = "") -> None:
         """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried. The ledger keeps `reason`."""
         names = list(groups)
         for name in names:
             check_group_id(name)
-        await delete_groups(self._transport, names, reason)
+        await delete_all_groups(self._transport, names, reason)
 
     async def remove_members(
         self, group: str, members: Iterable[str] | None = None, instances: Iterable[str] | None = None, reason: str = ""
@@ -227,7 +232,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.REMOVE_MEMBERS, request, f"removing members of {group!r}")
         for result in answer.members:
-            check(result.error_code, result.error_message, result.member_id or result.group_instance_id)
+            check_code(result.error_code, result.error_message, result.member_id or result.group_instance_id)
         return [result.member_id or result.group_instance_id for result in answer.members]
 
     async def group_settings(self, group: str) -> GroupSettings:
@@ -235,7 +240,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         request = group_pb.DescribeGroupSettingsRequest(group_id=group)
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.DESCRIBE_GROUP_SETTINGS, request, f"looking at the settings of {group!r}")
-        return settings_of(answer)
+        return read_group_settings(answer)
 
     async def alter_group_settings(
         self,
@@ -261,7 +266,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         )
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.ALTER_GROUP_SETTINGS, request, f"changing the settings of {group!r}")
-        return settings_of(answer)
+        return read_group_settings(answer)
 
     # Offsets
 
@@ -285,13 +290,13 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
     async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]], reason: str = "") -> None:
         """Forget positions of topics that no member of the group is subscribed to. The ledger keeps the reason."""
         request = group_pb.OffsetDeleteRequest(group_id=group, reason=reason)
-        for topic, numbers in by_topic(list(partitions)).items():
+        for topic, numbers in group_by_topic(list(partitions)).items():
             request.topics.add(name=topic, partition_indexes=numbers)
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.OFFSET_DELETE, request, f"deleting offsets of {group!r}")
         for topic_result in answer.topics:
             for result in topic_result.partitions:
-                check(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
+                check_code(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
 
     async def migrate_offsets(
         self, group: str, to: Literal["kafka", "zookeeper"], zookeeper: str, dry_run: bool = False
@@ -314,7 +319,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         A description that is at hand saves asking for one. Refused when the group keeps positions in a ZooKeeper that
         is away, unless these are left out.
         """
-        owners = owners_of(description) if description is not None else await self._owners(group)
+        owners = find_owners(description) if description is not None else await self._owners(group)
         calls = GroupCalls(self._transport, group, coordinator=description.coordinator if description else None)
         positions = await calls.positions(owners, committed=True, include_zookeeper=include_zookeeper)
         return [
@@ -324,7 +329,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
 
     async def _owners(self, group: str) -> dict[TopicPartition, str]:
         try:
-            return owners_of(await self.describe_group(group))
+            return find_owners(await self.describe_group(group))
         except Refused as error:
             if error.code == GROUP_ID_NOT_FOUND:
                 return {}
@@ -366,7 +371,7 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         async def attempt(address: str) -> group_pb.ExplainGroupResponse:
             doing = f"explaining group {group!r}"
             answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
-            check(answer.error_code, answer.error_message, group)
+            check_code(answer.error_code, answer.error_message, group)
             return answer
 
         return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
@@ -378,14 +383,14 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         async def attempt(address: str) -> Snapshot:
             doing = f"looking at group {group!r}"
             answer = await self._transport.call(methods.SIMULATE_ASSIGNMENT, request, doing=doing, address=address)
-            check(answer.error_code, answer.error_message, group)
+            check_code(answer.error_code, answer.error_message, group)
             return Snapshot.from_json(answer.snapshot_json)
 
         return await GroupCalls(self._transport, group).patiently(attempt)
 
     async def watch(self, group: str) -> AsyncIterator[group_pb.WatchGroupResponse]:
         """Every change of state, generation and plan, as it becomes durable, until the caller stops listening."""
-        async for change in watched(self._transport, GroupCalls(self._transport, group)):
+        async for change in watch_at_coordinator(self._transport, GroupCalls(self._transport, group)):
             yield change
 
     async def close(self) -> None:
@@ -401,20 +406,20 @@ class Admin(Control, Trial, Lists, QuotaCalls, Accounts, ClusterCalls):
         await self.close()
 
 
-def owners_of(group: GroupDescription) -> dict[TopicPartition, str]:
+def find_owners(group: GroupDescription) -> dict[TopicPartition, str]:
     return {tp: member.member_id for member in group.members for tp in member.assignment}
 
 
-def refused(code: pb.ErrorCode, message: str, about: str) -> Refused:
+def build_topic_refusal(code: pb.ErrorCode, message: str, about: str) -> Refused:
     return refusal(code, pb.ErrorCode.Name(code), message, about)
 
 
-def raise_first(results: Iterable[pb.TopicResult]) -> None:
+def raise_first_refusal(results: Iterable[pb.TopicResult]) -> None:
     for result in results:
         if result.error_code:
-            raise refused(result.error_code, result.error_message, result.name)
+            raise build_topic_refusal(result.error_code, result.error_message, result.name)
 
 
-def only(results: Sequence[pb.TopicResult]) -> pb.TopicResult:
-    raise_first(results)
+def check_single_result(results: Sequence[pb.TopicResult]) -> pb.TopicResult:
+    raise_first_refusal(results)
     return results[0]

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 from muster.coordinator.client.callbacks import OnPartitions
 from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.consuming.listener import Listener
-from muster.coordinator.client.consuming.log_calls import end_offsets, list_offsets, start_offsets
-from muster.coordinator.client.consuming.offsets import Offset, offsets_given
-from muster.coordinator.client.consuming.shared import Consuming, left_of
+from muster.coordinator.client.consuming.listener import RebalanceListener
+from muster.coordinator.client.consuming.log_calls import list_end_offsets, list_offsets, list_start_offsets
+from muster.coordinator.client.consuming.offsets import Offset, choose_commit_offsets
+from muster.coordinator.client.consuming.shared import ConsumerCore, seconds_left
 from muster.coordinator.client.membership.seam import Callback
 from muster.coordinator.client.types import (
     FencingToken,
@@ -23,22 +23,22 @@ from muster.coordinator.client.types import (
 )
 
 
-class Consumer:
+class AsyncConsumer:
     """As `muster.coordinator.client.Consumer`; methods that may wait are coroutines, callbacks may be."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
-        self._core = Consuming(load(ConsumerConfig, config, properties))
-        self._listener = Listener()
+        self._core = ConsumerCore(load(ConsumerConfig, config, properties))
+        self._listener = RebalanceListener()
 
     async def subscribe(
         self,
         topics: str | Iterable[str],
-        on_assign: OnPartitions["Consumer"] | None = None,
-        on_revoke: OnPartitions["Consumer"] | None = None,
-        on_lost: OnPartitions["Consumer"] | None = None,
+        on_assign: OnPartitions["AsyncConsumer"] | None = None,
+        on_revoke: OnPartitions["AsyncConsumer"] | None = None,
+        on_lost: OnPartitions["AsyncConsumer"] | None = None,
         *,
         black_list: bool = False,
-        on_prepare: OnPartitions["Consumer"] | None = None,
+        on_prepare: OnPartitions["AsyncConsumer"] | None = None,
     ) -> None:
         """Take part in the group for these topics; one that begins with ^ is a regular expression.
 
@@ -46,7 +46,7 @@ class Consumer:
         every topic that the expressions do not match (group.protocol=zookeeper). `on_prepare` hears of partitions that
         others are still letting go of (group.protocol=consumer): `event.ready()` tells these that they need not wait.
         """
-        self._listener = Listener(on_assign, on_revoke, on_lost, on_prepare)
+        self._listener = RebalanceListener(on_assign, on_revoke, on_lost, on_prepare)
         await self._core.subscribe([topics] if isinstance(topics, str) else list(topics), black_list)
 
     async def unsubscribe(self) -> None:
@@ -71,7 +71,7 @@ class Consumer:
         while True:
             if not core.attention and (message := core.pop()) is not None:
                 return message
-            callback = await core.fill(left_of(deadline))
+            callback = await core.fill(seconds_left(deadline))
             if callback is not None:
                 await self._tell(callback)
             elif not core.fetcher.ready:
@@ -98,7 +98,7 @@ class Consumer:
 
         Waits for the group's word. Raises CommitFailed when the group has gone on without this consumer.
         """
-        await self._core.commits.commit(offsets_given(self._core, message, offsets))
+        await self._core.commits.commit(choose_commit_offsets(self._core, message, offsets))
 
     def store_offsets(
         self, message: Message | None = None, offsets: Mapping[tuple[str, int], int] | None = None
@@ -130,17 +130,17 @@ class Consumer:
     async def get_watermark_offsets(self, partition: tuple[str, int]) -> Watermarks:
         """The first offset there is, and the one the next record will get."""
         tp = TopicPartition(*partition)
-        low = await start_offsets(self._core.transport, [tp])
-        high = await end_offsets(self._core.transport, [tp])
+        low = await list_start_offsets(self._core.transport, [tp])
+        high = await list_end_offsets(self._core.transport, [tp])
         return Watermarks(low[tp], high[tp])
 
     async def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """The first offset there is, for each; owned or not."""
-        return await start_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
+        return await list_start_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
 
     async def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """The offset that the next record will get, for each; owned or not."""
-        return await end_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
+        return await list_end_offsets(self._core.transport, [TopicPartition(*tp) for tp in partitions])
 
     async def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]

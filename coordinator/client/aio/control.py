@@ -5,7 +5,7 @@ from typing import Literal
 
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.described import GroupHolds, Held, HeldDrain, HeldPin, HeldShare
+from muster.coordinator.client.described import GroupHolds, HeldDrain, HeldPin, HoldResult, ReservedShare
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, seen_holds
@@ -13,7 +13,7 @@ from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, seen_holds
 By = Literal["member-id", "client-id", "instance", "host"]
 
 
-class Control:
+class GroupControlCalls:
     """Part of the admin client. Each verb takes what all of them have in common:
 
     `for_ms`: it ends by itself after so long. `expected_version`: only if what is held is at that version (0: nothing
@@ -27,7 +27,7 @@ class Control:
         calls = GroupCalls(self._transport, group)
         request = pb.DescribeHoldsRequest(group_id=group)
         answer = await calls.once(methods.DESCRIBE_HOLDS, request, f"looking at what is held of {group!r}")
-        return described(answer.holds)
+        return read_holds(answer.holds)
 
     async def freeze_group(
         self,
@@ -38,7 +38,7 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """Nobody who lives loses a partition, and newcomers get none, until the group is resumed.
 
         `orphans`: what loses its owner goes to whoever has least ("give"), or stays without one ("keep"); "": the
@@ -56,7 +56,7 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """Members are started anew: what one leaves waits for the next that comes, until `expect` have come back."""
         request = pb.HoldGroupRequest(group_id=group, deploy=pb.Deploy(expect=expect))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
@@ -71,7 +71,7 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """The partitions of whoever is named so move away; he stays a member with nothing, started anew or not."""
         request = pb.HoldGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
@@ -87,7 +87,7 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """The partition belongs to whoever has this instance id, client id or member id, as long as he lives."""
         request = pb.HoldGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition, name=name))
         return await self._hold(request, for_ms, expected_version, validate_only, reason)
@@ -100,7 +100,7 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """End the freeze, or the deploy; "": everything that is held of the group."""
         request = pb.ResumeGroupRequest(group_id=group)
         if what == "freeze":
@@ -118,7 +118,7 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """Whoever is named so gets partitions again."""
         request = pb.ResumeGroupRequest(group_id=group, drain=pb.Drain(by=BY_NAME[by], name=name))
         return await self._resume(request, expected_version, validate_only, reason)
@@ -132,14 +132,14 @@ class Control:
         expected_version: int | None = None,
         validate_only: bool = False,
         reason: str = "",
-    ) -> Held:
+    ) -> HoldResult:
         """The partition stays where it is until a plan moves it."""
         request = pb.ResumeGroupRequest(group_id=group, pin=pb.Pin(topic=topic, partition=partition))
         return await self._resume(request, expected_version, validate_only, reason)
 
     async def _hold(
         self, request: pb.HoldGroupRequest, for_ms: int | None, version: int | None, validate_only: bool, reason: str
-    ) -> Held:
+    ) -> HoldResult:
         if for_ms is not None:
             request.for_ms = for_ms
         if version is not None:
@@ -148,21 +148,21 @@ class Control:
         group = request.group_id
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.HOLD_GROUP, request, f"holding group {group!r}")
-        return Held(answer.sentence, described(answer.holds))
+        return HoldResult(answer.sentence, read_holds(answer.holds))
 
     async def _resume(
         self, request: pb.ResumeGroupRequest, version: int | None, validate_only: bool, reason: str
-    ) -> Held:
+    ) -> HoldResult:
         if version is not None:
             request.expected_version = version
         request.validate_only, request.reason = validate_only, reason
         group = request.group_id
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.RESUME_GROUP, request, f"resuming group {group!r}")
-        return Held(answer.sentence, described(answer.holds))
+        return HoldResult(answer.sentence, read_holds(answer.holds))
 
 
-def described(holds: pb.Holds) -> GroupHolds:
+def read_holds(holds: pb.Holds) -> GroupHolds:
     seen = seen_holds(holds)
     return GroupHolds(
         version=seen.version,
@@ -174,5 +174,5 @@ def described(holds: pb.Holds) -> GroupHolds:
         hold_ms=holds.hold_ms,
         drains=tuple(HeldDrain(*astuple(each)) for each in seen.drains),
         pins=tuple(HeldPin(*astuple(each)) for each in seen.pins),
-        shares=tuple(HeldShare(*astuple(each)) for each in seen.shares),
+        shares=tuple(ReservedShare(*astuple(each)) for each in seen.shares),
     )

@@ -10,20 +10,20 @@ from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import BufferFull, ClientError
 from muster.coordinator.client.producing.accumulator import Headers
-from muster.coordinator.client.producing.shared import ANY, Producing, as_bytes, size_of
+from muster.coordinator.client.producing.shared import ANY, ProducerCore, encode_bytes, measure_record
 from muster.coordinator.client.types import FencingToken, RecordMetadata
 
 LAST_CHANCE_S = 1.0
 """What a producer still tries to deliver when it is left by an error."""
 
 
-class Producer:
+class AsyncProducer:
     """As `muster.coordinator.client.Producer`; waits by suspending the task instead of the thread."""
 
     def __init__(
         self, config: Mapping[str, Any] | None = None, *, fence: FencingToken | None = None, **properties: Any
     ) -> None:
-        self._core = Producing(load(ProducerConfig, config, properties), fence)
+        self._core = ProducerCore(load(ProducerConfig, config, properties), fence)
         self._room = asyncio.Event()
         self._core.accumulator.on_room = self._room.set
 
@@ -44,10 +44,10 @@ class Producer:
         """
         core = self._core
         core.bind(asyncio.get_running_loop())
-        value, key = as_bytes("value", value), as_bytes("key", key)
+        value, key = encode_bytes("value", value), encode_bytes("key", key)
         pairs = tuple(headers.items()) if isinstance(headers, Mapping) else tuple(headers)
         partitions = await core.count(topic)
-        await self._room_for(size_of(value, key, pairs))
+        await self._room_for(measure_record(value, key, pairs))
         core.add(topic, partitions, value, key, partition, timestamp, pairs, on_delivery, 0)
 
     async def send(

@@ -5,8 +5,8 @@ from typing import TypeAlias
 
 from muster.coordinator.client.calls import methods
 from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.membership.group_calls import check
-from muster.coordinator.rpc.v1 import quota_service_pb2 as pb
+from muster.coordinator.client.membership.group_calls import check_code
+from muster.coordinator.rpc.v1 import quota_service_pb2 as quota_pb
 
 Entity: TypeAlias = Mapping[str, str | None]
 """Names by type (user, client-id, ip); None: the default of the type."""
@@ -24,13 +24,13 @@ class QuotaCalls:
 
         `strict`: and no other type.
         """
-        request = pb.DescribeQuotasRequest(strict=strict)
+        request = quota_pb.DescribeQuotasRequest(strict=strict)
         for kind, name in (entity or {}).items():
             request.components.add(type=kind, name=name, is_default=name is None)
         for kind in any_of:
             request.components.add(type=kind)
         answer = await self._transport.retried(methods.DESCRIBE_QUOTAS, request, doing="looking at quotas")
-        check(answer.error_code, answer.error_message)
+        check_code(answer.error_code, answer.error_message)
         return [
             ({part.type: part.name if part.HasField("name") else None for part in entry.entity}, dict(entry.values))
             for entry in answer.entries
@@ -45,11 +45,11 @@ class QuotaCalls:
         validate_only: bool = False,
     ) -> None:
         """Set figures by their names, or take them away. In force on return. Raises Refused."""
-        request = pb.AlterQuotasRequest(validate_only=validate_only)
+        request = quota_pb.AlterQuotasRequest(validate_only=validate_only)
         line = request.entries.add(set=set or {}, unset=unset)
         for kind, name in entity.items():
             line.entity.add(type=kind, name=name)
         answer = await self._transport.call(methods.ALTER_QUOTAS, request, doing="changing quotas")
-        check(answer.error_code, answer.error_message)
+        check_code(answer.error_code, answer.error_message)
         for result in answer.results:
-            check(result.error_code, result.error_message)
+            check_code(result.error_code, result.error_message)

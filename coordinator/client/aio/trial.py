@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from muster.coordinator.client.calls import methods
-from muster.coordinator.client.calls.controls import canary_of
+from muster.coordinator.client.calls.controls import read_canary
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.described import Canary
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 
 
-class Trial:
+class CanaryCalls:
     """Part of the admin client."""
 
     _transport: Transport
@@ -20,7 +20,7 @@ class Trial:
         calls = GroupCalls(self._transport, group)
         request = pb.DescribeCanaryRequest(group_id=group)
         answer = await calls.once(methods.DESCRIBE_CANARY, request, f"looking at the canary of {group!r}")
-        return canary_of(answer.canary) if answer.HasField("canary") else None
+        return read_canary(answer.canary) if answer.HasField("canary") else None
 
     async def start_canary(
         self,
@@ -51,11 +51,11 @@ class Trial:
         )
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.START_CANARY, request, f"starting a canary in {group!r}")
-        return canary_of(answer.canary)
+        return read_canary(answer.canary)
 
     async def end_canary(self, group: str, *, promote: bool, reason: str = "") -> Canary:
         """Promote the candidate, or roll it back. Refused when none runs."""
         request = pb.EndCanaryRequest(group_id=group, promote=promote, reason=reason)
         calls = GroupCalls(self._transport, group)
         answer = await calls.once(methods.END_CANARY, request, f"ending the canary of {group!r}")
-        return canary_of(answer.canary)
+        return read_canary(answer.canary)

@@ -6,29 +6,29 @@ from typing import Any, Self
 
 from muster.coordinator.client.callbacks import OnPartition
 from muster.coordinator.client.config import WorkerConfig, load
-from muster.coordinator.client.consuming.listener import Listener
+from muster.coordinator.client.consuming.listener import RebalanceListener
 from muster.coordinator.client.membership.seam import Callback
 from muster.coordinator.client.types import FencingToken, GroupMetadata, TopicPartition
-from muster.coordinator.client.working import Working
+from muster.coordinator.client.working import WorkerCore
 
 
-class Worker:
+class AsyncWorker:
     """As `muster.coordinator.client.Worker`; callbacks may be coroutines."""
 
     def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
-        self._core = Working(load(WorkerConfig, config, properties))
-        self._listener = Listener()
+        self._core = WorkerCore(load(WorkerConfig, config, properties))
+        self._listener = RebalanceListener()
 
     async def join(
         self,
         topics: Iterable[str] = (),
         resources: Iterable[str] = (),
-        on_gain: OnPartition["Worker"] | None = None,
-        on_lose: OnPartition["Worker"] | None = None,
-        on_prepare: OnPartition["Worker"] | None = None,
+        on_gain: OnPartition["AsyncWorker"] | None = None,
+        on_lose: OnPartition["AsyncWorker"] | None = None,
+        on_prepare: OnPartition["AsyncWorker"] | None = None,
     ) -> None:
         """Take part. Joining again changes the names. `on_prepare` as in `Consumer.subscribe`, for each partition."""
-        self._listener = Listener(on_gain, on_lose, on_prepare=on_prepare)
+        self._listener = RebalanceListener(on_gain, on_lose, on_prepare=on_prepare)
         await self._core.join(tuple(topics), tuple(resources))
 
     async def poll(self, timeout: float | None = None) -> bool:

@@ -11,16 +11,16 @@ from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
     from muster.coordinator.client.config import ClientConfig
-    from muster.coordinator.client.connection import Connection
+    from muster.coordinator.client.connection import ConnectionConfig
 
 UNKNOWN_TOPIC = 3
 MAX_TOPICS = 100_000
 
 
-class Catalog:
+class PartitionCounts:
     """Partition counts by topic, as last heard of. Lives on the transport's loop."""
 
-    def __init__(self, transport: Transport, config: "ClientConfig | Connection") -> None:
+    def __init__(self, transport: Transport, config: "ClientConfig | ConnectionConfig") -> None:
         self._transport = transport
         self._max_age_ms = config.metadata_max_age_ms
         self._known: dict[str, tuple[int, int]] = {}
@@ -86,9 +86,9 @@ class Catalog:
         return counts
 
 
-def matching(patterns: Iterable[re.Pattern[str]], topics: Mapping[str, int]) -> set[str]:
+def match_topics(patterns: Iterable[re.Pattern[str]], topics: Mapping[str, int]) -> set[str]:
     """
-    >>> sorted(matching([re.compile("^a")], {"ab": 1, "b": 1}))
+    >>> sorted(match_topics([re.compile("^a")], {"ab": 1, "b": 1}))
     ['ab']
     """
     return {topic for topic in topics if any(pattern.match(topic) for pattern in patterns)}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 
-class Chores:
+class BackgroundTasks:
     """Tasks of one owner. A bug must not stop commits or checks in silence: `on_failure` hears of it."""
 
     def __init__(self, on_failure: Callable[[Exception], None]) -> None:

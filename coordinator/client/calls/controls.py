@@ -2,24 +2,24 @@
 
 from dataclasses import astuple
 
-from muster.coordinator.client.described import Canary, CanaryGuard, GroupBalance, GroupControls, GroupFence
+from muster.coordinator.client.described import Canary, CanaryGuardStatus, GroupBalance, GroupControls, GroupFence
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.views.controls import seen_controls
 from muster.coordinator.views.trials import STATES
 
 
-def controls_of(group: group_pb.DescribedGroup) -> GroupControls:
+def read_controls(group: group_pb.DescribedGroup) -> GroupControls:
     seen = seen_controls(group)
     return GroupControls(
-        canary_of(group.canary) if group.HasField("canary") else None,
+        read_canary(group.canary) if group.HasField("canary") else None,
         None if seen.balance is None else GroupBalance(*astuple(seen.balance)),
         seen.fences,
         tuple(GroupFence(*astuple(each)) for each in seen.newest_fences),
     )
 
 
-def canary_of(canary: pb.Canary) -> Canary:
+def read_canary(canary: pb.Canary) -> Canary:
     return Canary(
         state=STATES[canary.state],
         assignor=canary.assignor,
@@ -29,7 +29,7 @@ def canary_of(canary: pb.Canary) -> Canary:
         until_ms=canary.until_ms,
         promotes=canary.promotes,
         guards=tuple(
-            CanaryGuard(
+            CanaryGuardStatus(
                 each.guard,
                 each.idle,
                 each.baseline if each.HasField("baseline") else None,

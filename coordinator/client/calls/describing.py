@@ -5,7 +5,7 @@ from dataclasses import astuple
 
 from google.protobuf.message import Message
 
-from muster.coordinator.client.calls.controls import controls_of
+from muster.coordinator.client.calls.controls import read_controls
 from muster.coordinator.client.described import (
     GroupDescription,
     GroupListing,
@@ -16,26 +16,26 @@ from muster.coordinator.client.described import (
     NodeStatus,
 )
 from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.member.classic.subscription import parse_topics
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.views import seen
 
 
-def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
+def read_group(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
     members = tuple(
         MemberDescription(
             m.member_id,
             m.group_instance_id if m.HasField("group_instance_id") else None,
             m.client_id,
             m.client_host,
-            topics_of(m.member_metadata) or tuple(m.subscribed_topic_names),
-            share_of(m.member_assignment),
+            parse_topics(m.member_metadata) or tuple(m.subscribed_topic_names),
+            read_share(m.member_assignment),
             m.client_software,
-            given(m, "session_timeout_ms"),
-            given(m, "rebalance_timeout_ms"),
-            given(m, "heartbeat_interval_ms"),
+            read_optional(m, "session_timeout_ms"),
+            read_optional(m, "rebalance_timeout_ms"),
+            read_optional(m, "heartbeat_interval_ms"),
             tuple(m.offered_assignors),
-            given(m, "last_heard_ms"),
+            read_optional(m, "last_heard_ms"),
             m.refused_commits,
             seen.code_word(m.refused_commit_code) if m.refused_commits else "",
             m.taken_over,
@@ -53,29 +53,29 @@ def described(group: group_pb.DescribedGroup, address: str) -> GroupDescription:
         members,
         tuple(group.waiting_for),
         group.waiting_until_ms,
-        progress_of(group),
+        read_progress(group),
         group.planner.assignor,
         group.planner.by_setting,
         group.planner.kept_out,
-        controls_of(group),
+        read_controls(group),
     )
 
 
-def listing(group: group_pb.ListedGroup) -> GroupListing:
-    return GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type, progress_of(group))
+def read_group_listing(group: group_pb.ListedGroup) -> GroupListing:
+    return GroupListing(group.group_id, group.group_state, group.protocol_type, group.group_type, read_progress(group))
 
 
-def progress_of(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
+def read_progress(group: group_pb.DescribedGroup | group_pb.ListedGroup) -> GroupProgress | None:
     progress = seen.seen_progress(group)
     return None if progress is None else GroupProgress(*astuple(progress))
 
 
-def given(message: Message, name: str) -> int | None:
+def read_optional(message: Message, name: str) -> int | None:
     """An optional number; None where it is absent."""
     return int(getattr(message, name)) if message.HasField(name) else None
 
 
-def status_of(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
+def read_node_status(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
     conditions = tuple(NodeCondition(c.name, c.sentence, c.since_ms, c.count, c.impairs) for c in answer.conditions)
     if not answer.HasField("resources"):
         return NodeStatus(answer.now_ms or None, conditions)
@@ -83,12 +83,12 @@ def status_of(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
     return NodeStatus(
         answer.now_ms,
         conditions,
-        given(has, "open_descriptors"),
-        given(has, "descriptor_limit"),
-        given(has, "resident_bytes"),
-        given(has, "memory_bytes"),
-        given(has, "disk_free_bytes"),
-        given(has, "disk_total_bytes"),
+        read_optional(has, "open_descriptors"),
+        read_optional(has, "descriptor_limit"),
+        read_optional(has, "resident_bytes"),
+        read_optional(has, "memory_bytes"),
+        read_optional(has, "disk_free_bytes"),
+        read_optional(has, "disk_total_bytes"),
         has.loop_late_ms,
         has.stalls,
         has.stalled_ms,
@@ -96,12 +96,12 @@ def status_of(answer: group_pb.DescribeNodeResponse) -> NodeStatus:
     )
 
 
-def share_of(blob: bytes) -> tuple[TopicPartition, ...]:
+def read_share(blob: bytes) -> tuple[TopicPartition, ...]:
     """A share in another protocol's format is shown as none."""
     return tuple(TopicPartition(*place) for place in seen.share_of(blob))
 
 
-def settings_of(
+def read_group_settings(
     answer: group_pb.DescribeGroupSettingsResponse | group_pb.AlterGroupSettingsResponse,
 ) -> GroupSettings:
     values, defaults = (

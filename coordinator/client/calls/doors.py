@@ -14,7 +14,7 @@ PROBE_S = 1.0
 API_VERSIONS, CORRELATION_ID = 18, 0x6D7573
 MAX_ANSWER_BYTES = 1 << 20
 
-KAFKA_S = (
+SPEAKS_KAFKA = (
     "speaks Kafka's protocol and not gRPC: it is a port for Kafka's clients; bootstrap.servers takes a node's gRPC "
     "port here (listeners in its properties, --listen; 9290 unless told otherwise); a broker other than Muster has none"
 )
@@ -24,12 +24,12 @@ NO_GRPC = "takes connections, but what listens there does not speak gRPC; is the
 SPEAKS_TLS = "speaks TLS, and this client does not; set security.protocol=SSL, and the CA in ssl.truststore.location"
 
 
-async def behind(error: Unreachable) -> Unreachable:
+async def diagnose_unreachable(error: Unreachable) -> Unreachable:
     """The same error, or a WrongPort that says what listens there instead of a node that talks plainly."""
     if error.address.startswith("unix:") or not any(sign in error.detail for sign in (*CLOSED_AT_ONCE, NOT_HTTP2)):
         return error
     if await speaks_kafka(error.address):
-        return WrongPort(error, KAFKA_S)
+        return WrongPort(error, SPEAKS_KAFKA)
     if await speaks_tls(error.address):
         return WrongPort(error, SPEAKS_TLS)
     return WrongPort(error, NO_GRPC) if NOT_HTTP2 in error.detail else error

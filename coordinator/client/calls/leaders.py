@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from muster.coordinator.client.calls.methods import METADATA, Method
+from muster.coordinator.client.calls.methods import METADATA, ClientMethod
 from muster.coordinator.client.errors import ClientError, Refused, Unreachable, refusal
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.member.backoff import Backoff
@@ -22,7 +22,7 @@ from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
     from muster.coordinator.client.config import ClientConfig
-    from muster.coordinator.client.connection import Connection
+    from muster.coordinator.client.connection import ConnectionConfig
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
@@ -53,11 +53,11 @@ ONE_NODE: Final = ""
 """The place of every partition where there is one node, or none is known to be another's."""
 
 
-class Transport(Protocol):
+class LeaderTransport(Protocol):
     """What is asked of `transport.Transport`."""
 
     @property
-    def config(self) -> "ClientConfig | Connection": ...
+    def config(self) -> "ClientConfig | ConnectionConfig": ...
 
     def know(self, nodes: list[str]) -> None: ...
 
@@ -65,7 +65,7 @@ class Transport(Protocol):
 
     async def call(
         self,
-        method: Method[Request, Response],
+        method: ClientMethod[Request, Response],
         request: Request,
         *,
         doing: str,
@@ -74,24 +74,24 @@ class Transport(Protocol):
     ) -> Response: ...
 
 
-class Leader(NamedTuple):
+class PartitionLeader(NamedTuple):
     node_id: int
     epoch: int
 
 
-NOBODY: Final = Leader(-1, -1)
+NO_KNOWN_LEADER: Final = PartitionLeader(-1, -1)
 
 
 @dataclass(slots=True)
 class _Topic:
     topic_id: bytes
-    leaders: dict[int, Leader] = field(default_factory=dict)
+    leaders: dict[int, PartitionLeader] = field(default_factory=dict)
 
 
-class Leaders:
+class PartitionLeaders:
     """Lives on the transport's loop. `shared` is False for good where nodes share no cluster."""
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: LeaderTransport) -> None:
         self.shared = False
         self.in_cluster = False
         """A node has said so; the others may not be known yet."""
@@ -119,9 +119,9 @@ class Leaders:
         """HOST:PORT of every node of the cluster; nothing while none is known."""
         return [self._nodes[number] for number in sorted(self._nodes)]
 
-    def leader(self, tp: TopicPartition) -> Leader:
+    def leader(self, tp: TopicPartition) -> PartitionLeader:
         topic = self._topics.get(tp[0])
-        return NOBODY if topic is None else topic.leaders.get(tp[1], NOBODY)
+        return NO_KNOWN_LEADER if topic is None else topic.leaders.get(tp[1], NO_KNOWN_LEADER)
 
     def epoch(self, tp: TopicPartition) -> int:
         """Of the leader that is asked; -1: not known."""
@@ -192,8 +192,8 @@ class Leaders:
             if known is None or known.topic_id != topic.topic_id:
                 known = self._topics[topic.name] = _Topic(topic.topic_id)
             for partition in topic.partitions:
-                before = known.leaders.get(partition.partition_index, NOBODY)
-                after = Leader(partition.leader_id, partition.leader_epoch)
+                before = known.leaders.get(partition.partition_index, NO_KNOWN_LEADER)
+                after = PartitionLeader(partition.leader_id, partition.leader_epoch)
                 if after.epoch >= before.epoch and after != before:
                     known.leaders[partition.partition_index] = after
                     moved = True
@@ -210,7 +210,7 @@ class Leaders:
         for tp in places:
             if instead is not None and instead.leader_epoch > self.epoch(tp) and instead.leader_id in self._nodes:
                 topic = self._topics.setdefault(tp[0], _Topic(b""))
-                topic.leaders[tp[1]] = Leader(instead.leader_id, instead.leader_epoch)
+                topic.leaders[tp[1]] = PartitionLeader(instead.leader_id, instead.leader_epoch)
                 self._doubted.discard(tp)
                 self._tell(moved=True)
             else:
@@ -315,7 +315,7 @@ class Leaders:
 
     async def ask(
         self,
-        method: Method[Request, Response],
+        method: ClientMethod[Request, Response],
         request: Request,
         *,
         doing: str,
@@ -324,7 +324,8 @@ class Leaders:
         timeout_ms: int | None = None,
         parked_ms: int = 0,
     ) -> Response:
-        """One attempt at the leader of `places`, given up once another leads one of them. Raises as `Transport.call`.
+        """One attempt at the leader of `places`, given up once another leads one of them. Raises as
+        `LeaderTransport.call`.
 
         parked_ms: so long it may be silent by right.
         """

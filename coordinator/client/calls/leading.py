@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import TypeAlias
 
 from muster.coordinator.client.calls.leaders import MOVED, NOT_YET, ONE_NODE
-from muster.coordinator.client.calls.transport import Patience, Transport
+from muster.coordinator.client.calls.transport import CallRetry, Transport
 from muster.coordinator.client.errors import Refused, Unreachable
 from muster.coordinator.client.types import TopicPartition
 
@@ -14,13 +14,13 @@ Attempt: TypeAlias = Callable[[str, Collection[TopicPartition], int | None], Awa
 """Asks one node (HOST:PORT, or ONE_NODE) about some partitions, within so many ms; what it refused of them."""
 
 
-async def at_leaders(
+async def call_leaders(
     transport: Transport, places: Iterable[TopicPartition], attempt: Attempt, timeout_ms: int | None = None
 ) -> None:
     """Until every partition is answered by its leader. Raises the first refusal that trying again does not change, or,
     when `timeout_ms` (default.api.timeout.ms) is over, the last one, or Unreachable."""
     leaders = transport.leaders
-    patience = Patience(transport, timeout_ms)
+    patience = CallRetry(transport, timeout_ms)
     left = list(places)
     leaders.doubt_missing(tp[0] for tp in left)
     while left:

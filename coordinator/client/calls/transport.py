@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from muster.coordinator.client.calls.doors import behind
-from muster.coordinator.client.calls.leaders import Leaders
-from muster.coordinator.client.calls.methods import METADATA, Method
+from muster.coordinator.client.calls.doors import diagnose_unreachable
+from muster.coordinator.client.calls.leaders import PartitionLeaders
+from muster.coordinator.client.calls.methods import METADATA, ClientMethod
 from muster.coordinator.client.calls.software import user_agent
 from muster.coordinator.client.errors import (
     AuthenticationError,
@@ -33,13 +33,13 @@ from muster.coordinator.member.backoff import Backoff
 
 if TYPE_CHECKING:
     from muster.coordinator.client.config import ClientConfig
-    from muster.coordinator.client.connection import Connection
+    from muster.coordinator.client.connection import ConnectionConfig
     from muster.coordinator.client.trust.credentials import Credentials, Shown
 
 Request = TypeVar("Request", bound=Message)
 Response = TypeVar("Response")
 
-Heir = Callable[[grpc.aio.Channel], bool]
+SuccessorChannel = Callable[[grpc.aio.Channel], bool]
 """Whether it takes a connection over, and closes it when it has no use for it any more."""
 
 TRANSIENT = frozenset(
@@ -67,7 +67,7 @@ NEVER_CONNECTED = ("failed to connect", "DNS resolution failed", "errors resolvi
 log = logging.getLogger("muster.client")
 
 
-def channel_options(config: "ClientConfig | Connection") -> list[tuple[str, Any]]:
+def channel_options(config: "ClientConfig | ConnectionConfig") -> list[tuple[str, Any]]:
     return [
         ("grpc.primary_user_agent", user_agent()),
         ("grpc.keepalive_time_ms", 10_000),
@@ -87,7 +87,7 @@ def channel_options(config: "ClientConfig | Connection") -> list[tuple[str, Any]
     ]
 
 
-def credentials_of(config: "ClientConfig | Connection") -> "Credentials | None":
+def load_credentials(config: "ClientConfig | ConnectionConfig") -> "Credentials | None":
     """None, and nothing is imported, where a client talks plainly and shows nothing."""
     if config.security is None:
         return None
@@ -104,7 +104,7 @@ def now_ms() -> int:
 class Transport:
     """The calls of one client. `close()` it on the loop that used it."""
 
-    def __init__(self, config: "ClientConfig | Connection") -> None:
+    def __init__(self, config: "ClientConfig | ConnectionConfig") -> None:
         self.config = config
         self._pid = os.getpid()
         self._channels: dict[str, grpc.aio.Channel] = {}
@@ -113,15 +113,15 @@ class Transport:
         self._silent: set[str] = set()
         self._log_node: str | None = None
         self._closed = False
-        self._credentials = credentials_of(config)
+        self._credentials = load_credentials(config)
         self._tls = config.security is not None and config.security.tls
         self._renewing = False
         self._outdated: list[grpc.aio.Channel] = []
         self._given = list(self._servers)
         self._gone: dict[str, int] = {}
         self._closing: set[asyncio.Task[None]] = set()
-        self._lent: dict[grpc.aio.Channel, Heir] = {}
-        self.leaders = Leaders(self)
+        self._lent: dict[grpc.aio.Channel, SuccessorChannel] = {}
+        self.leaders = PartitionLeaders(self)
 
     @property
     def bootstrap(self) -> str:
@@ -172,7 +172,7 @@ class Transport:
 
     async def call(
         self,
-        method: Method[Request, Response],
+        method: ClientMethod[Request, Response],
         request: Request,
         *,
         doing: str,
@@ -189,7 +189,7 @@ class Transport:
         except grpc.aio.AioRpcError as error:
             translated = self.translated(error, target, doing, now_ms() - started_ms)
             if isinstance(translated, Unreachable) and not self._tls:
-                translated = await behind(translated)
+                translated = await diagnose_unreachable(translated)
             raise translated from None
         finally:
             if not call.done():
@@ -201,7 +201,7 @@ class Transport:
 
     async def retried(
         self,
-        method: Method[Request, Response],
+        method: ClientMethod[Request, Response],
         request: Request,
         *,
         doing: str,
@@ -211,7 +211,7 @@ class Transport:
         """Attempts with back-off until `timeout_ms` (default.api.timeout.ms). Only for idempotent calls."""
         if not method.idempotent:
             return await self.call(method, request, doing=doing, address=address, timeout_ms=timeout_ms)
-        patience = Patience(self, timeout_ms)
+        patience = CallRetry(self, timeout_ms)
         while True:
             try:
                 return await self.call(method, request, doing=doing, address=address, timeout_ms=patience.attempt_ms)
@@ -226,7 +226,7 @@ class Transport:
             log.warning("%s; trying again", error.brief)
 
     async def stream(
-        self, method: Method[Request, Response], request: Request, *, doing: str, address: str | None = None
+        self, method: ClientMethod[Request, Response], request: Request, *, doing: str, address: str | None = None
     ) -> AsyncIterator[Response]:
         """The answers of a server stream, until either side ends it."""
         target = address or self._log_node or self.bootstrap
@@ -241,7 +241,7 @@ class Transport:
             call.cancel()
 
     def converse(
-        self, method: Method[Request, Response], address: str
+        self, method: ClientMethod[Request, Response], address: str
     ) -> "grpc.aio.StreamStreamCall[Request, Response]":
         """A stream both ways; whoever asked for it ends it. Errors come as gRPC's: see `translated`."""
         self._usable(method)
@@ -253,7 +253,7 @@ class Transport:
         )
         return make(metadata=self._shown())  # type: ignore[no-any-return]
 
-    def lend(self, address: str, heir: Heir) -> None:
+    def lend(self, address: str, heir: SuccessorChannel) -> None:
         """Others use the connection to this node as well: `heir` is asked before it is closed."""
         self._lent[self._channel(address)] = heir
 
@@ -274,7 +274,7 @@ class Transport:
         for channel in channels:
             await channel.close()
 
-    def _stub(self, address: str, method: Method[Any, Any], streaming: bool = False) -> Callable[..., Any]:
+    def _stub(self, address: str, method: ClientMethod[Any, Any], streaming: bool = False) -> Callable[..., Any]:
         self._usable(method)
         self._renew()
         key = (address, method.path)
@@ -288,7 +288,7 @@ class Transport:
             )
         return self._stubs[key]
 
-    def _usable(self, method: Method[Any, Any]) -> None:
+    def _usable(self, method: ClientMethod[Any, Any]) -> None:
         if self._closed:
             raise IllegalState(f"{method.name}: this client is closed")
         if os.getpid() != self._pid:
@@ -340,15 +340,17 @@ class Transport:
             return TransportRefused(address, doing, status.name, detail)
         if address == self._servers[0] and len(self._servers) > 1:
             self._servers.append(self._servers.pop(0))
-        silence = Unreachable(address, waited_ms, doing, f"{status.name}: {detail}", happened(status, detail, address))
+        silence = Unreachable(
+            address, waited_ms, doing, f"{status.name}: {detail}", describe_outage(status, detail, address)
+        )
         return self._distrust(silence) if self._tls else silence
 
     def _distrust(self, error: Unreachable) -> Unreachable:
         """The same, or what is wrong with a certificate."""
-        from muster.coordinator.client.trust.troubles import CLOSED, CLOSED_ON_US, handshake_trouble
+        from muster.coordinator.client.trust.troubles import CLOSED, CLOSED_ON_US, describe_handshake_failure
 
         self._renew(now=True)
-        if (words := handshake_trouble(error.detail)) is not None:
+        if (words := describe_handshake_failure(error.detail)) is not None:
             return NotTrusted(error, words)
         never_connected = any(sign in error.detail for sign in NEVER_CONNECTED)
         if never_connected and CLOSED in error.detail:
@@ -364,7 +366,7 @@ def is_refusal(error: grpc.aio.AioRpcError) -> bool:
     return too_large or not (broke or status in TRANSIENT)
 
 
-def happened(status: grpc.StatusCode, detail: str, address: str) -> str:
+def describe_outage(status: grpc.StatusCode, detail: str, address: str) -> str:
     """What is known beyond that no answer came; nothing when the node was only silent."""
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
         return ""
@@ -375,7 +377,7 @@ def happened(status: grpc.StatusCode, detail: str, address: str) -> str:
     )
 
 
-class Patience:
+class CallRetry:
     """How long one call goes on trying: back-off between attempts, an end, and a word when it takes long."""
 
     def __init__(self, transport: Transport, timeout_ms: int | None = None) -> None:

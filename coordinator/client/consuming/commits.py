@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
 from muster.coordinator.client.errors import ClientError, CommitFailed, IllegalState, Refused, refusal
 from muster.coordinator.client.membership.seam import OffsetStore
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -20,14 +20,14 @@ EPOCH_CHECK_S, EPOCH_CHECKS = 0.02, 150
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
-class Commits:
+class ConsumerCommits:
     """`identity` says who commits (None: a simple consumer); `on_refused` hears what it means for the membership."""
 
     def __init__(
         self,
         store: OffsetStore | None,
         config: ConsumerConfig,
-        fetcher: Fetcher,
+        fetcher: ConsumerFetcher,
         identity: Callable[[], GroupMetadata | None],
         on_refused: Callable[[Refused, int], None],
     ) -> None:

@@ -14,8 +14,14 @@ from typing import TYPE_CHECKING
 from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.partitions import UNKNOWN_EPOCH, Chunk, PartitionState, Ready, end_of
-from muster.coordinator.client.consuming.polls import Poll
+from muster.coordinator.client.consuming.partitions import (
+    UNKNOWN_EPOCH,
+    ConsumedPartition,
+    FetchedChunk,
+    ReadyRecord,
+    find_batch_end,
+)
+from muster.coordinator.client.consuming.polls import FetchPoll
 from muster.coordinator.client.errors import CorruptRecords, LogTruncated, OffsetOutOfRange, refusal
 from muster.coordinator.client.types import Message, TopicPartition
 from muster.storage.errors import CorruptMessage
@@ -31,12 +37,12 @@ OFFSET_OUT_OF_RANGE = 1
 UNSUPPORTED_VERSION = 35
 
 
-class Fetcher:
+class ConsumerFetcher:
     """Fills `ready` for the partitions it is given. `wake` is called when records or an error came in."""
 
     def __init__(self, transport: Transport, config: ConsumerConfig, wake: Callable[[], None]) -> None:
-        self.states: dict[TopicPartition, PartitionState] = {}
-        self.ready: deque[Ready] = deque()
+        self.states: dict[TopicPartition, ConsumedPartition] = {}
+        self.ready: deque[ReadyRecord] = deque()
         self.failure: Exception | None = None
         self.truncations = 0
         """How often it went back to where a log that lost records parts from what was read."""
@@ -44,7 +50,7 @@ class Fetcher:
         self._config = config
         self._wake_owner = wake
         self._leaders = transport.leaders
-        self._polls: dict[str, Poll | KafkaPoll] = {}
+        self._polls: dict[str, FetchPoll | KafkaPoll] = {}
         self._asked_where = False
         self._ending: set[asyncio.Task[None]] = set()
         self._turn = 0
@@ -58,9 +64,9 @@ class Fetcher:
             self.changed()
 
     def _begin(self, address: str) -> None:
-        self._keep(address, Poll(self, self._transport, self._config, address))
+        self._keep(address, FetchPoll(self, self._transport, self._config, address))
 
-    def _keep(self, address: str, poll: "Poll | KafkaPoll") -> None:
+    def _keep(self, address: str, poll: "FetchPoll | KafkaPoll") -> None:
         self._polls[address] = poll
         poll.task.add_done_callback(self._ended)
 
@@ -115,7 +121,7 @@ class Fetcher:
             self._end(address)
         self._keep(ONE_NODE, KafkaPoll(self, self._config, self._leaders.records))
 
-    def wanted(self, address: str) -> list[PartitionState]:
+    def wanted(self, address: str) -> list[ConsumedPartition]:
         """The partitions that want records from this node."""
         route = self._leaders.route
         return [state for state in self.states.values() if state.fetchable and route(state.tp) == address]
@@ -128,7 +134,7 @@ class Fetcher:
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
-            self.states.setdefault(tp, PartitionState(tp))
+            self.states.setdefault(tp, ConsumedPartition(tp))
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         for tp in partitions:
@@ -148,7 +154,7 @@ class Fetcher:
             if not state.revoking:
                 self._decode(state, limit - len(self.ready))
 
-    def _decode(self, state: PartitionState, limit: int) -> None:
+    def _decode(self, state: ConsumedPartition, limit: int) -> None:
         chunk = state.chunk
         assert chunk is not None
         topic, partition = state.tp
@@ -161,7 +167,7 @@ class Fetcher:
                     self._changed_at(self._leaders.route(state.tp))
                     return
                 message = Message(topic, partition, *record)
-                self.ready.append(Ready(state, state.epoch, message))
+                self.ready.append(ReadyRecord(state, state.epoch, message))
         except CorruptMessage as error:
             state.chunk = None
             self.fail(CorruptRecords(f"{topic}-{partition} cannot be read at offset {state.fetch_offset}: {error}"))
@@ -169,12 +175,12 @@ class Fetcher:
 
     # What the long polls bring
 
-    def unreachable(self, wanted: list[PartitionState]) -> None:
+    def unreachable(self, wanted: list[ConsumedPartition]) -> None:
         """The node that these were asked of did not answer."""
         if self._leaders.shared:
             self._leaders.doubt([state.tp for state in wanted])
 
-    def take_in(self, wanted: list[PartitionState], answer: pb.FetchResponse) -> bool:
+    def take_in(self, wanted: list[ConsumedPartition], answer: pb.FetchResponse) -> bool:
         """Whether all went well; otherwise the next fetch should wait a little."""
         asked = {state.tp: (state, state.epoch) for state in wanted}
         well = answer.error_code == 0
@@ -186,7 +192,7 @@ class Fetcher:
         self._wake_owner()
         return well
 
-    def _take_partition(self, state: PartitionState, result: pb.FetchPartitionResult) -> bool:
+    def _take_partition(self, state: ConsumedPartition, result: pb.FetchPartitionResult) -> bool:
         code = result.error_code
         if code == OFFSET_OUT_OF_RANGE:
             self.out_of_range(state)
@@ -213,10 +219,12 @@ class Fetcher:
             data, offset = memoryview(result.records), state.fetch_offset
             if self._leaders.shared and state.history is None:
                 state.begin(offset, UNKNOWN_EPOCH)
-            state.chunk = Chunk(decode_records(data, offset), end_of(data, offset, state.history), len(result.records))
+            state.chunk = FetchedChunk(
+                decode_records(data, offset), find_batch_end(data, offset, state.history), len(result.records)
+            )
         return True
 
-    def _truncated(self, state: PartitionState, parted: pb.EpochEndOffset) -> None:
+    def _truncated(self, state: ConsumedPartition, parted: pb.EpochEndOffset) -> None:
         """CL-K5, KIP-320: what was read last is not in the log of who leads now."""
         before = state.fetch_offset or 0
         where = min(parted.end_offset, before)
@@ -236,7 +244,7 @@ class Fetcher:
         if state.stored is not None and state.stored > where:
             state.stored = where
 
-    def out_of_range(self, state: PartitionState) -> None:
+    def out_of_range(self, state: ConsumedPartition) -> None:
         if self._config.auto_offset_reset == "none":
             self.fail(
                 OffsetOutOfRange(

@@ -12,7 +12,7 @@ OnChange = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class RebalanceListener:
     """`on_lost` falls back to `on_revoke`: whoever does not tell them apart gives up in both cases."""
 
     on_assign: OnChange | None = None

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Mapping
 
 from muster.coordinator.client.calls.leaders import ONE_NODE
-from muster.coordinator.client.calls.leading import Refusals, at_leaders
+from muster.coordinator.client.calls.leading import Refusals, call_leaders
 from muster.coordinator.client.calls.methods import DELETE_RECORDS, LIST_OFFSETS
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import refusal
 from muster.coordinator.client.types import OffsetAndTimestamp, TopicPartition
-from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.classic.subscription import group_by_topic
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 LATEST = -1
@@ -55,7 +55,7 @@ async def list_offsets(
                     found[key] = OffsetAndTimestamp(result.offset, result.timestamp)
         return refused
 
-    await at_leaders(transport, times, attempt, timeout_ms)
+    await call_leaders(transport, times, attempt, timeout_ms)
     return found
 
 
@@ -65,7 +65,7 @@ async def delete_records(transport: Transport, before: Mapping[TopicPartition, i
 
     async def attempt(address: str, places: Collection[TopicPartition], patience_ms: int | None) -> Refusals:
         request = pb.DeleteRecordsRequest()
-        for topic, numbers in by_topic(places).items():
+        for topic, numbers in group_by_topic(places).items():
             line = request.topics.add(name=topic)
             for number in numbers:
                 line.partitions.add(partition_index=number, offset=before[TopicPartition(topic, number)])
@@ -83,15 +83,15 @@ async def delete_records(transport: Transport, before: Mapping[TopicPartition, i
                     marks[key] = result.low_watermark
         return refused
 
-    await at_leaders(transport, before, attempt)
+    await call_leaders(transport, before, attempt)
     return marks
 
 
-async def end_offsets(transport: Transport, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+async def list_end_offsets(transport: Transport, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     found = await list_offsets(transport, dict.fromkeys(partitions, LATEST))
     return {tp: at.offset for tp, at in found.items()}
 
 
-async def start_offsets(transport: Transport, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+async def list_start_offsets(transport: Transport, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     found = await list_offsets(transport, dict.fromkeys(partitions, EARLIEST))
     return {tp: at.offset for tp, at in found.items()}

@@ -15,7 +15,7 @@ REMEMBERED_EPOCHS: Final = 32
 
 
 @dataclass(slots=True)
-class Chunk:
+class FetchedChunk:
     """Fetched bytes, decoded piece by piece. `next_offset` is where to go on once they are used up."""
 
     records: Iterator[Record]
@@ -24,7 +24,7 @@ class Chunk:
 
 
 @dataclass(slots=True)
-class History:
+class LeaderEpochHistory:
     """Under which leader epochs the records before an offset were written, as far as they were read."""
 
     _since: list[int] = field(default_factory=list)
@@ -35,7 +35,7 @@ class History:
     def before(self, offset: int) -> int:
         """The epoch of the record before this offset; UNKNOWN_EPOCH where it was not read.
 
-        >>> history = History()
+        >>> history = LeaderEpochHistory()
         >>> history.read(10, 12, 3)
         >>> history.read(12, 20, 5)
         >>> [history.before(offset) for offset in (10, 11, 12, 13, 20, 21)]
@@ -61,7 +61,7 @@ class History:
 
 
 @dataclass(slots=True, eq=False)
-class PartitionState:
+class ConsumedPartition:
     """Where one owned partition stands. `epoch` changes whenever records fetched before are void."""
 
     tp: TopicPartition
@@ -76,10 +76,10 @@ class PartitionState:
     reset: bool = False
     """The log does not hold the committed offset: go where auto.offset.reset says instead."""
     epoch: int = 0
-    chunk: Chunk | None = None
+    chunk: FetchedChunk | None = None
     high_watermark: int = -1
     log_start: int = -1
-    history: History | None = None
+    history: LeaderEpochHistory | None = None
     """Of leader epochs; None where one node has everything, and nobody asks."""
 
     def move_to(self, offset: int | None) -> None:
@@ -93,7 +93,7 @@ class PartitionState:
 
     def begin(self, offset: int | None, leader_epoch: int) -> None:
         """Nothing is known of the records before but the epoch of the last."""
-        self.history = History()
+        self.history = LeaderEpochHistory()
         if offset is not None:
             self.history.begin(offset, leader_epoch)
 
@@ -105,15 +105,15 @@ class PartitionState:
         return self.fetch_offset is not None and self.chunk is None and not (self.paused or self.revoking or self.stuck)
 
 
-class Ready(NamedTuple):
+class ReadyRecord(NamedTuple):
     """A record on its way to the application, void when the partition moved to another epoch."""
 
-    state: PartitionState
+    state: ConsumedPartition
     epoch: int
     message: Message
 
 
-def end_of(data: memoryview, offset: int, history: History | None = None) -> int:
+def find_batch_end(data: memoryview, offset: int, history: LeaderEpochHistory | None = None) -> int:
     """The offset after the last whole batch: records may be missing at its end (compaction), it still counts."""
     end = offset
     try:

@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol
 
 from muster.coordinator.client.calls.methods import FETCH
-from muster.coordinator.client.consuming.partitions import PartitionState
+from muster.coordinator.client.consuming.partitions import ConsumedPartition
 from muster.coordinator.client.errors import TransportRefused, Unreachable
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from muster.coordinator.client.config import ConsumerConfig
 
 
-class Wishes(Protocol):
+class FetchWishes(Protocol):
     """What is asked of `fetcher.Fetcher`."""
 
     @property
     def full(self) -> bool: ...
 
-    def wanted(self, address: str) -> list[PartitionState]: ...
+    def wanted(self, address: str) -> list[ConsumedPartition]: ...
 
-    def take_in(self, wanted: list[PartitionState], answer: pb.FetchResponse) -> bool: ...
+    def take_in(self, wanted: list[ConsumedPartition], answer: pb.FetchResponse) -> bool: ...
 
-    def unreachable(self, wanted: list[PartitionState]) -> None: ...
+    def unreachable(self, wanted: list[ConsumedPartition]) -> None: ...
 
     def fail(self, error: Exception) -> None: ...
 
 
-class Poll:
+class FetchPoll:
     """One call after the other. `address`: the node's, or ONE_NODE."""
 
-    def __init__(self, fetcher: Wishes, transport: "Transport", config: "ConsumerConfig", address: str) -> None:
+    def __init__(self, fetcher: FetchWishes, transport: "Transport", config: "ConsumerConfig", address: str) -> None:
         self.address = address
         self._fetcher = fetcher
         self._transport = transport
@@ -72,7 +72,7 @@ class Poll:
             if answer is not None and not fetcher.take_in(wanted, answer):
                 await asyncio.sleep(backoff.next_ms() / 1000)
 
-    async def _fetch(self, wanted: list[PartitionState]) -> pb.FetchResponse | None:
+    async def _fetch(self, wanted: list[ConsumedPartition]) -> pb.FetchResponse | None:
         """None when the wishes changed while waiting: the call is given up and made anew."""
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         call = asyncio.create_task(
@@ -97,7 +97,7 @@ class Poll:
                 call.cancel()
                 await asyncio.gather(call, return_exceptions=True)
 
-    def _request(self, wanted: list[PartitionState]) -> pb.FetchRequest:
+    def _request(self, wanted: list[ConsumedPartition]) -> pb.FetchRequest:
         config, leaders = self._config, self._transport.leaders
         request = pb.FetchRequest(
             max_wait_ms=config.fetch_max_wait_ms, min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
 from muster.coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
-from muster.coordinator.client.consuming.partitions import UNKNOWN_EPOCH, PartitionState
+from muster.coordinator.client.consuming.partitions import UNKNOWN_EPOCH, ConsumedPartition
 from muster.coordinator.client.errors import ClientError, NoOffset, Refused
 from muster.coordinator.client.membership.seam import OffsetStore
 from muster.coordinator.client.types import TopicPartition
@@ -16,7 +16,7 @@ from muster.coordinator.client.types import TopicPartition
 log = logging.getLogger("muster.client")
 
 
-class Positions:
+class PositionResolver:
     """Finds positions in the background; `on_failure` hears of what only the application can decide."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Positions:
         transport: Transport,
         store: OffsetStore | None,
         config: ConsumerConfig,
-        fetcher: Fetcher,
+        fetcher: ConsumerFetcher,
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._transport = transport
@@ -39,7 +39,7 @@ class Positions:
         if self._unplaced() and (self._resolving is None or self._resolving.done()):
             self._resolving = asyncio.create_task(self._resolve())
 
-    def _unplaced(self) -> list[PartitionState]:
+    def _unplaced(self) -> list[ConsumedPartition]:
         return [s for s in self._fetcher.states.values() if s.fetch_offset is None and not s.stuck and not s.revoking]
 
     async def _resolve(self) -> None:
@@ -61,7 +61,7 @@ class Positions:
                 await asyncio.sleep(backoff.next_ms() / 1000)
         self._fetcher.changed()
 
-    async def _find_positions(self, missing: Sequence[PartitionState]) -> None:
+    async def _find_positions(self, missing: Sequence[ConsumedPartition]) -> None:
         epochs = {state.tp: state.epoch for state in missing}
         found: dict[TopicPartition, int] = {}
         written: dict[TopicPartition, int] = {}

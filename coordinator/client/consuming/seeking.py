@@ -4,24 +4,24 @@ from collections.abc import Callable, Iterable
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.fetcher import Fetcher
-from muster.coordinator.client.consuming.log_calls import end_offsets, start_offsets
-from muster.coordinator.client.consuming.partitions import PartitionState
-from muster.coordinator.client.consuming.positions import Positions
+from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
+from muster.coordinator.client.consuming.log_calls import list_end_offsets, list_start_offsets
+from muster.coordinator.client.consuming.partitions import ConsumedPartition
+from muster.coordinator.client.consuming.positions import PositionResolver
 from muster.coordinator.client.errors import IllegalState, NoOffset
 from muster.coordinator.client.types import TopicPartition
 
 
-class Seeking:
+class PositionControl:
     """`handed` are the partitions with records handed over and not yet done; `wake` says that more may be ready."""
 
     def __init__(
         self,
         transport: Transport,
         config: ConsumerConfig,
-        fetcher: Fetcher,
-        positions: Positions,
-        handed: dict[TopicPartition, PartitionState],
+        fetcher: ConsumerFetcher,
+        positions: PositionResolver,
+        handed: dict[TopicPartition, ConsumedPartition],
         wake: Callable[[], None],
         raise_failure: Callable[[], None],
     ) -> None:
@@ -33,7 +33,7 @@ class Seeking:
         self._wake = wake
         self._raise_failure = raise_failure
 
-    def state_of(self, tp: TopicPartition) -> PartitionState:
+    def state_of(self, tp: TopicPartition) -> ConsumedPartition:
         state = self._fetcher.states.get(TopicPartition(*tp))
         if state is None:
             owned = ", ".join(f"{topic}-{number}" for topic, number in sorted(self._fetcher.states)) or "nothing"
@@ -58,11 +58,11 @@ class Seeking:
     async def seek_to_edge(self, partitions: Iterable[TopicPartition], *, end: bool) -> None:
         wanted = [TopicPartition(*tp) for tp in partitions] or sorted(self._fetcher.states)
         states = [self.state_of(tp) for tp in wanted]
-        found = await (end_offsets if end else start_offsets)(self._transport, wanted)
+        found = await (list_end_offsets if end else list_start_offsets)(self._transport, wanted)
         for state in states:
             self._move(state, found[state.tp])
 
-    def _move(self, state: PartitionState, offset: int) -> None:
+    def _move(self, state: ConsumedPartition, offset: int) -> None:
         state.move_to(offset)
         self._handed.pop(state.tp, None)
         state.stored = offset if self._config.enable_auto_offset_store else state.stored

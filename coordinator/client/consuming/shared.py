@@ -9,19 +9,19 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from muster.coordinator.client.calls.catalog import Catalog
-from muster.coordinator.client.calls.chores import Chores
+from muster.coordinator.client.calls.catalog import PartitionCounts
+from muster.coordinator.client.calls.chores import BackgroundTasks
 from muster.coordinator.client.calls.transport import Transport, now_ms
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.consuming.commits import Commits
-from muster.coordinator.client.consuming.fetcher import Fetcher
-from muster.coordinator.client.consuming.partitions import PartitionState
-from muster.coordinator.client.consuming.positions import Positions
-from muster.coordinator.client.consuming.seeking import Seeking
-from muster.coordinator.client.consuming.subscribed import Subscribed
+from muster.coordinator.client.consuming.commits import ConsumerCommits
+from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
+from muster.coordinator.client.consuming.partitions import ConsumedPartition
+from muster.coordinator.client.consuming.positions import PositionResolver
+from muster.coordinator.client.consuming.seeking import PositionControl
+from muster.coordinator.client.consuming.subscribed import TopicSubscription
 from muster.coordinator.client.errors import ClientError, IllegalState, Refused, UnknownTopic
-from muster.coordinator.client.membership.joining import joining
-from muster.coordinator.client.membership.seam import Callback, Interest, Membership, leaving
+from muster.coordinator.client.membership.joining import choose_joining
+from muster.coordinator.client.membership.seam import Callback, GroupMembership, Interest, parse_leave_policy
 from muster.coordinator.client.types import FencingToken, GroupMetadata, Message, OffsetAndMetadata, TopicPartition
 from muster.coordinator.member import events as ev
 
@@ -32,7 +32,7 @@ CLOSE_PATIENCE_MS = 5_000
 """How long the last commit of a closing consumer may take; a node that is gone must not keep a process from ending."""
 
 
-class Consuming:
+class ConsumerCore:
     """One consumer, without the face that applications see."""
 
     def __init__(self, config: ConsumerConfig) -> None:
@@ -40,23 +40,23 @@ class Consuming:
         self.attention = False
         """Something other than records waits: a callback or an error. Looked at before every record."""
         self.transport = Transport(config)
-        self.catalog = Catalog(self.transport, config)
-        self.joining = joining(config, self.transport, self.catalog, lambda: self.commits)
-        self.driver: Membership | None = None
+        self.catalog = PartitionCounts(self.transport, config)
+        self.joining = choose_joining(config, self.transport, self.catalog, lambda: self.commits)
+        self.driver: GroupMembership | None = None
         self.assigned: set[TopicPartition] = set()
         self.gained: dict[TopicPartition, int] = {}
         self.failure: Exception | None = None
         self.last_poll_ms = now_ms()
         self.polling = 0
         self._wakeup = asyncio.Event()
-        self.fetcher = Fetcher(self.transport, config, self.wake)
-        self._handed: dict[TopicPartition, PartitionState] = {}
-        self._chores = Chores(self._found_out)
-        self._subscribed = Subscribed(self.catalog, config, self.joining.resolves_patterns)
+        self.fetcher = ConsumerFetcher(self.transport, config, self.wake)
+        self._handed: dict[TopicPartition, ConsumedPartition] = {}
+        self._chores = BackgroundTasks(self._found_out)
+        self._subscribed = TopicSubscription(self.catalog, config, self.joining.resolves_patterns)
         store = self.joining.store
-        self.positions = Positions(self.transport, store, config, self.fetcher, self._found_out)
-        self.commits = Commits(store, config, self.fetcher, self._identity, self._commit_refused)
-        self.seeking = Seeking(
+        self.positions = PositionResolver(self.transport, store, config, self.fetcher, self._found_out)
+        self.commits = ConsumerCommits(store, config, self.fetcher, self._identity, self._commit_refused)
+        self.seeking = PositionControl(
             self.transport, config, self.fetcher, self.positions, self._handed, self.wake, self._raise_failure
         )
         self._expired = False
@@ -98,7 +98,7 @@ class Consuming:
         interest = await self._subscribed.interest()
         self._chores.start(self._subscribed.tell_what_is_missing())
         if self.driver is not None:
-            self.driver.send(changed(interest))
+            self.driver.send(subscription_changed(interest))
             return
         self.fetcher.start()
         self.last_poll_ms = now_ms()
@@ -279,7 +279,7 @@ class Consuming:
         self.last_poll_ms = now_ms()
         if self._expired and self.driver is not None:
             self._expired = False
-            self.driver.send(ev.Polled())
+            self.driver.send(ev.PollResumed())
 
     # Commits
 
@@ -316,9 +316,9 @@ class Consuming:
             await asyncio.sleep(self.config.metadata_max_age_ms / 1000)
             try:
                 if self._subscribed.looks_for_topics:
-                    self.driver.send(changed(await self._subscribed.interest()))
+                    self.driver.send(subscription_changed(await self._subscribed.interest()))
                 if self.driver.watches_topics:
-                    self.driver.send(ev.TopicsChanged(await self.catalog.fetch_all()))
+                    self.driver.send(ev.PartitionCountsChanged(await self.catalog.fetch_all()))
             except ClientError as error:
                 log.warning("%s", error)
 
@@ -336,7 +336,7 @@ class Consuming:
     # The end
 
     async def begin_close(self, leave: bool | str, *, handed_over_is_done: bool) -> None:
-        how = leaving(leave)
+        how = parse_leave_policy(leave)
         self._patience_ms = CLOSE_PATIENCE_MS
         if handed_over_is_done:
             self._count_as_done()
@@ -372,10 +372,10 @@ class Consuming:
             raise IllegalState("this consumer is closed")
 
 
-def changed(interest: Interest) -> ev.SubscriptionChanged:
+def subscription_changed(interest: Interest) -> ev.SubscriptionChanged:
     return ev.SubscriptionChanged(interest.topics, interest.regex, interest.black_list)
 
 
-def left_of(deadline: float | None) -> float | None:
+def seconds_left(deadline: float | None) -> float | None:
     """Seconds until a deadline of the steady clock; 0 when it has passed."""
     return None if deadline is None else max(0.0, deadline - time.monotonic())

@@ -4,24 +4,24 @@ import logging
 import re
 from collections.abc import Iterable, Sequence
 
-from muster.coordinator.client.calls.catalog import Catalog, matching
+from muster.coordinator.client.calls.catalog import PartitionCounts, match_topics
 from muster.coordinator.client.config import ConsumerConfig
 from muster.coordinator.client.errors import ClientError, IllegalState
 from muster.coordinator.client.membership.seam import Interest
-from muster.coordinator.client.zookeeper_config import ZNODE_NAME, names_a_znode
-from muster.coordinator.member.zookeeper.assign import compiled as compiled_re2
+from muster.coordinator.client.zookeeper_config import ZNODE_NAME, is_znode_name
+from muster.coordinator.member.zookeeper.assign import compile_pattern as compiled_re2
 
 MAX_TOPICS = 10_000
 NAMES_SHOWN = 5
-TOLD_OTHERWISE = ("zookeeper", "central")
+WARNED_ELSEWHERE = ("zookeeper", "central")
 
 log = logging.getLogger("muster.client")
 
 
-class Subscribed:
+class TopicSubscription:
     """Names and patterns as they were given last. `resolved_there`: somebody else finds a pattern's topics."""
 
-    def __init__(self, catalog: Catalog, config: ConsumerConfig, resolved_there: bool) -> None:
+    def __init__(self, catalog: PartitionCounts, config: ConsumerConfig, resolved_there: bool) -> None:
         self._catalog = catalog
         self._config = config
         self._resolved_there = resolved_there
@@ -43,7 +43,7 @@ class Subscribed:
         if len(topics) > MAX_TOPICS:
             raise IllegalState(f"{len(topics)} topics are too many; at most {MAX_TOPICS} can be subscribed to")
         names = frozenset(topic for topic in topics if not topic.startswith("^"))
-        patterns = tuple(compiled(topic) for topic in topics if topic.startswith("^"))
+        patterns = tuple(compile_topic_pattern(topic) for topic in topics if topic.startswith("^"))
         if black_list and (names or not patterns or not self._in_zookeeper):
             raise IllegalState(
                 "black_list=True takes patterns that begin with ^ and nothing else, with group.protocol=zookeeper; "
@@ -55,9 +55,9 @@ class Subscribed:
                 f"{', '.join(map(repr, topics))}; give one kind"
             )
         if self._in_zookeeper:
-            if strange := [name for name in topics if name in names and not names_a_znode(name)]:
+            if strange := [name for name in topics if name in names and not is_znode_name(name)]:
                 raise IllegalState(f"a topic is a znode in ZooKeeper, {ZNODE_NAME}; got {strange[0]!r}")
-            check_for_all(patterns)
+            check_shared_patterns(patterns)
         self._names, self._patterns, self._black_list = names, patterns, black_list
 
     def given(self) -> set[str]:
@@ -69,7 +69,7 @@ class Subscribed:
 
         Not where another node than the one that is asked may have the topic, or where the coordinator tells it.
         """
-        if self._config.group_protocol in TOLD_OTHERWISE or not (names := self._names - self._missed):
+        if self._config.group_protocol in WARNED_ELSEWHERE or not (names := self._names - self._missed):
             return
         try:
             missing = sorted(names - (await self._catalog.fetch(names)).keys())
@@ -78,14 +78,14 @@ class Subscribed:
             return
         self._missed.update(missing)
         if missing:
-            log.warning("%s", nothing_to_read(missing))
+            log.warning("%s", describe_missing_topics(missing))
 
     async def interest(self) -> Interest:
         """What it comes to now: names alone where the consumer itself resolves patterns."""
         if not self.looks_for_topics:
             return Interest(tuple(sorted(self._names)), self._regex, self._black_list)
         everything = await self._catalog.fetch_all(include_internal=not self._config.exclude_internal_topics)
-        return Interest(tuple(sorted(self._names | matching(self._patterns, everything))))
+        return Interest(tuple(sorted(self._names | match_topics(self._patterns, everything))))
 
     @property
     def _regex(self) -> str:
@@ -93,9 +93,9 @@ class Subscribed:
         return "|".join(f"(?:{pattern.pattern}).*" for pattern in self._patterns)
 
 
-def nothing_to_read(missing: Sequence[str]) -> str:
+def describe_missing_topics(missing: Sequence[str]) -> str:
     """
-    >>> nothing_to_read(["orders"])
+    >>> describe_missing_topics(["orders"])
     "no such topic: 'orders'; nothing can be read of it before it is created (muster topics create orders)"
     """
     names = ", ".join(map(repr, missing[:NAMES_SHOWN]))
@@ -105,7 +105,7 @@ def nothing_to_read(missing: Sequence[str]) -> str:
     return f"no such topic: {names}{more}; nothing can be read of {them} before {are} created ({create})"
 
 
-def check_for_all(patterns: Iterable[re.Pattern[str]]) -> None:
+def check_shared_patterns(patterns: Iterable[re.Pattern[str]]) -> None:
     """Every consumer of a group in ZooKeeper resolves the patterns of all others, so what one cannot read stops all."""
     for pattern in patterns:
         try:
@@ -114,7 +114,7 @@ def check_for_all(patterns: Iterable[re.Pattern[str]]) -> None:
             raise IllegalState(f"{pattern.pattern!r} is not a regular expression in RE2 syntax: {error}") from None
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_topic_pattern(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern)
     except re.error as error:

@@ -6,7 +6,7 @@ from muster.coordinator.client.calls.methods import HEARTBEAT, JOIN_GROUP, LEAVE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.core.types import Cause
-from muster.coordinator.errors import code_of
+from muster.coordinator.errors import error_code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.types import GroupMember, MemberSettings
@@ -27,7 +27,7 @@ class ClassicCalls:
         self._calls = calls
         self._settings = settings
 
-    async def ask(self, action: Asking) -> ev.Event:
+    async def ask(self, action: Asking) -> ev.ClassicEvent:
         """Raises ClientError when no answer came."""
         match action:
             case act.SendJoin():
@@ -44,51 +44,51 @@ class ClassicCalls:
         )
         await self._calls.say_goodbye(LEAVE_GROUP, request)
 
-    async def _join(self, action: act.SendJoin) -> ev.Event:
+    async def _join(self, action: act.SendJoin) -> ev.ClassicEvent:
         answer = await self._transport.call(
             JOIN_GROUP,
-            join_request(self._settings, action),
+            build_join_request(self._settings, action),
             doing=f"joining group {self._settings.group_id!r}",
             address=await self._calls.coordinator(),
             timeout_ms=self._parked_patience_ms,
         )
-        return join_answered(action.token, answer)
+        return read_join_answer(action.token, answer)
 
     @property
     def _parked_patience_ms(self) -> int:
         config = self._transport.config
         return max(config.request_timeout_ms, self._settings.rebalance_timeout_ms + JOIN_MARGIN_MS)
 
-    async def _sync(self, action: act.SendSync) -> ev.Event:
+    async def _sync(self, action: act.SendSync) -> ev.ClassicEvent:
         answer = await self._transport.call(
             SYNC_GROUP,
-            sync_request(self._settings, action),
+            build_sync_request(self._settings, action),
             doing=f"waiting for a share of group {self._settings.group_id!r}",
             address=await self._calls.coordinator(),
             timeout_ms=self._parked_patience_ms,
         )
-        return ev.SyncAnswered(action.token, code_of(answer.error_code), answer.error_message, answer.assignment)
+        return ev.SyncAnswered(action.token, error_code_of(answer.error_code), answer.error_message, answer.assignment)
 
-    async def _heartbeat(self, action: act.SendHeartbeat) -> ev.Event:
+    async def _heartbeat(self, action: act.SendHeartbeat) -> ev.ClassicEvent:
         answer = await self._transport.call(
             HEARTBEAT,
-            heartbeat_request(self._settings, action),
+            build_heartbeat_request(self._settings, action),
             doing=f"heartbeat to group {self._settings.group_id!r}",
             address=await self._calls.coordinator(),
             timeout_ms=self._transport.leaders.heartbeat_ms(
                 self._settings.session_timeout_ms, self._settings.heartbeat_interval_ms
             ),
         )
-        return ev.HeartbeatAnswered(
+        return ev.ClassicHeartbeatAnswered(
             action.token,
-            code_of(answer.error_code),
+            error_code_of(answer.error_code),
             answer.error_message,
-            cause_of(answer.cause),
+            read_cause(answer.cause),
             answer.cause_detail,
         )
 
 
-def join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroupRequest:
+def build_join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroupRequest:
     return pb.JoinGroupRequest(
         group_id=settings.group_id,
         session_timeout_ms=settings.session_timeout_ms,
@@ -103,7 +103,7 @@ def join_request(settings: MemberSettings, action: act.SendJoin) -> pb.JoinGroup
     )
 
 
-def sync_request(settings: MemberSettings, action: act.SendSync) -> pb.SyncGroupRequest:
+def build_sync_request(settings: MemberSettings, action: act.SendSync) -> pb.SyncGroupRequest:
     return pb.SyncGroupRequest(
         group_id=settings.group_id,
         generation_id=action.generation,
@@ -118,7 +118,7 @@ def sync_request(settings: MemberSettings, action: act.SendSync) -> pb.SyncGroup
     )
 
 
-def heartbeat_request(settings: MemberSettings, action: act.SendHeartbeat) -> pb.HeartbeatRequest:
+def build_heartbeat_request(settings: MemberSettings, action: act.SendHeartbeat) -> pb.HeartbeatRequest:
     return pb.HeartbeatRequest(
         group_id=settings.group_id,
         generation_id=action.generation,
@@ -127,10 +127,10 @@ def heartbeat_request(settings: MemberSettings, action: act.SendHeartbeat) -> pb
     )
 
 
-def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
+def read_join_answer(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
     return ev.JoinAnswered(
         token,
-        code_of(answer.error_code),
+        error_code_of(answer.error_code),
         answer.error_message,
         answer.generation_id,
         answer.protocol_type if answer.HasField("protocol_type") else None,
@@ -138,8 +138,8 @@ def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
         answer.leader,
         answer.skip_assignment,
         answer.member_id,
-        tuple(read_member(member) for member in answer.members),
-        cause_of(answer.cause),
+        tuple(read_group_member(member) for member in answer.members),
+        read_cause(answer.cause),
         answer.cause_detail,
         answer.rebalance_number,
         answer.leader_state,
@@ -147,11 +147,11 @@ def join_answered(token: int, answer: pb.JoinGroupResponse) -> ev.JoinAnswered:
     )
 
 
-def read_member(member: pb.JoinGroupMember) -> GroupMember:
+def read_group_member(member: pb.JoinGroupMember) -> GroupMember:
     instance = member.group_instance_id if member.HasField("group_instance_id") else None
     return GroupMember(member.member_id, instance, member.metadata)
 
 
-def cause_of(number: int) -> Cause:
+def read_cause(number: int) -> Cause:
     """A cause of a newer coordinator is told as none in particular; its detail still says it."""
     return Cause(number) if number in KNOWN_CAUSES else Cause.UNSPECIFIED

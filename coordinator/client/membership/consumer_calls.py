@@ -4,12 +4,12 @@ from collections.abc import Iterable
 
 from muster.coordinator.client.calls.methods import CONSUMER_GROUP_HEARTBEAT
 from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.membership.classic_calls import cause_of
+from muster.coordinator.client.membership.classic_calls import read_cause
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.errors import code_of
+from muster.coordinator.errors import error_code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.classic.subscription import group_by_topic
 from muster.coordinator.member.types import MemberSettings, Partitions, TopicPartition
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
@@ -66,10 +66,10 @@ class ConsumerCalls:
             request.subscribed_topic_names.names.extend(action.topics)
         if action.owned is not None:
             request.topic_partitions.SetInParent()
-            for topic, numbers in by_topic(action.owned).items():
+            for topic, numbers in group_by_topic(action.owned).items():
                 request.topic_partitions.topic_partitions.add(topic_id=self._ids[topic], partitions=numbers)
         if action.ready is not None:
-            for topic, numbers in by_topic(action.ready).items():
+            for topic, numbers in group_by_topic(action.ready).items():
                 request.ready.topic_partitions.add(topic_id=self._ids[topic], partitions=numbers)
         return request
 
@@ -79,12 +79,12 @@ class ConsumerCalls:
             assignment = tuple(sorted(self._read(answer.assignment.topic_partitions)))
         return ev.ConsumerHeartbeatAnswered(
             token,
-            code_of(answer.error_code),
+            error_code_of(answer.error_code),
             answer.error_message,
             answer.member_epoch,
             answer.heartbeat_interval_ms,
             assignment,
-            cause_of(answer.cause),
+            read_cause(answer.cause),
             answer.cause_detail,
             answer.revoke_within_ms,
             self._read(answer.coming.topic_partitions) if answer.HasField("coming") else None,

@@ -14,41 +14,41 @@ from muster.coordinator.client.errors import ClientError, Refused, TransportRefu
 from muster.coordinator.client.membership.classic_calls import ClassicCalls
 from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
 from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
-from muster.coordinator.client.membership.heirs import Heirs
-from muster.coordinator.client.membership.performing import Performing
-from muster.coordinator.client.membership.planner import Plans
-from muster.coordinator.client.membership.pushed import Machine, Pushed
+from muster.coordinator.client.membership.heirs import HandoffReadiness
+from muster.coordinator.client.membership.performing import DriverBase
+from muster.coordinator.client.membership.planner import PlanMaker
+from muster.coordinator.client.membership.pushed import ProtocolMachine, SessionHeartbeats
 from muster.coordinator.client.membership.seam import Callback
-from muster.coordinator.client.membership.telling import callback_of, preparation_of
+from muster.coordinator.client.membership.telling import build_callback, build_preparation
 from muster.coordinator.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.core.types import Cause
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
-from muster.coordinator.member.states import State
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicPart:
+class ClassicParticipation:
     """A member that joins and syncs, and makes the plan when it leads."""
 
     subscriber: Subscriber
-    planner: Plans
+    planner: PlanMaker
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerPart:
+class ConsumerParticipation:
     """A member whose coordinator makes the plan (KIP-848)."""
 
-    wish: Wish
+    wish: RequestedSubscription
 
 
-class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
+class MemberDriver(DriverBase[ev.ClassicEvent | ev.ConsumerEvent]):
     """One member of one group on the running loop. `wake` is called whenever the owner should look."""
 
     def __init__(
@@ -56,31 +56,31 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         transport: Transport,
         calls: GroupCalls,
         config: GroupConfig,
-        part: ClassicPart | ConsumerPart,
+        part: ClassicParticipation | ConsumerParticipation,
         wake: Callable[[], None],
     ) -> None:
-        self.settings = member_settings(config)
+        self.settings = build_member_settings(config)
         super().__init__(self.settings.group_id, wake)
         self._transport = transport
         self._calls = calls
         self._config = config
         self._classic = ClassicCalls(transport, calls, self.settings)
         self._consumer = ConsumerCalls(transport, calls, self.settings, config.client_rack)
-        self._planner: Plans | None = None
-        if isinstance(part, ClassicPart):
-            self.machine: Machine = ClassicMember(self.settings, part.subscriber)
+        self._planner: PlanMaker | None = None
+        if isinstance(part, ClassicParticipation):
+            self.machine: ProtocolMachine = ClassicMemberMachine(self.settings, part.subscriber)
             self._planner = part.planner
             self._protocol = part.subscriber.protocol.value
         else:
-            self.machine = ConsumerMember(self.settings, str(uuid4()), part.wish)
+            self.machine = ConsumerMemberMachine(self.settings, str(uuid4()), part.wish)
             self._protocol = RebalanceProtocol.COOPERATIVE.value
-        self._pushed: Pushed | None = None
+        self._pushed: SessionHeartbeats | None = None
         if config.group_membership == "push":
-            self._pushed = Pushed(transport, calls, self.settings, self._consumer, self.machine, self.send)
+            self._pushed = SessionHeartbeats(transport, calls, self.settings, self._consumer, self.machine, self.send)
         self._plan_task: asyncio.Task[None] | None = None
         self._leave_task: asyncio.Task[None] | None = None
         self._silent_since_ms: int | None = None
-        self._heirs: Heirs | None = None
+        self._heirs: HandoffReadiness | None = None
 
     @property
     def identity(self) -> GroupMetadata:
@@ -94,7 +94,7 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         """Only the leader of a classic group acts on them."""
         return self.machine.is_leader
 
-    def send(self, event: ev.Event | ev.ConsumerEvent) -> None:
+    def send(self, event: ev.ClassicEvent | ev.ConsumerEvent) -> None:
         """Step the machine and start what it asks for."""
         for action in self.machine.step(event, now_ms()):
             self._perform(action)
@@ -106,7 +106,11 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         if not self.callbacks:
             return None
         callback = self.callbacks.popleft()
-        if callback.kind == "revoked" and self.machine.generation < 0 and self.machine.state is not State.CLOSED:
+        if (
+            callback.kind == "revoked"
+            and self.machine.generation < 0
+            and self.machine.state is not MembershipState.CLOSED
+        ):
             lost = replace(callback.event, kind="lost", cause=Cause.MEMBER_FENCED)
             return Callback("lost", callback.partitions, lost, callback.token)
         return callback
@@ -146,17 +150,17 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
                 self._leave_task = asyncio.create_task(self._consumer.leave(action))
             case act.Abandon():
                 self._abandon(action.token)
-            case act.Plan():
+            case act.MakePlan():
                 if self._plan_task is not None:
                     self._plan_task.cancel()
                 self._plan_task = asyncio.create_task(self._plan(action))
-            case act.HeirsReady():
+            case act.HandoffReady():
                 if self._heirs is not None:
                     self._heirs.are_ready(action.partitions)
             case act.Prepare():
                 self._prepare(action)
-            case act.WakeAt():
-                self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING)
+            case act.WakeMemberAt():
+                self._wake_at(action.at_ms, spread=self.machine.state is MembershipState.JOINING)
             case _:
                 self._tell(action)
 
@@ -164,9 +168,9 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         match action:
             case act.Revoke() | act.Lost() | act.Assign():
                 machine, patience_ms = self.machine, self.settings.rebalance_timeout_ms
-                told = callback_of(action, machine.generation, self._protocol, machine.owned, patience_ms)
+                told = build_callback(action, machine.generation, self._protocol, machine.owned, patience_ms)
                 if isinstance(action, act.Revoke):
-                    self._heirs = Heirs(action.partitions)
+                    self._heirs = HandoffReadiness(action.partitions)
                     told = replace(told, event=replace(told.event, heirs=self._heirs))
                 self.callbacks.append(told)
             case act.Fail():
@@ -180,10 +184,10 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         machine, loop = self.machine, asyncio.get_running_loop()
 
         def ready(partitions: tuple[TopicPartition, ...]) -> None:
-            loop.call_soon_threadsafe(self.send, ev.Ready(partitions))
+            loop.call_soon_threadsafe(self.send, ev.PartitionsPrepared(partitions))
 
         self.callbacks.append(
-            preparation_of(action, machine.generation, machine.owned, self.settings.rebalance_timeout_ms, ready)
+            build_preparation(action, machine.generation, machine.owned, self.settings.rebalance_timeout_ms, ready)
         )
         self._wake_owner()
 
@@ -199,7 +203,7 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
             case _:
                 return None
 
-    def _answered(self, answer: ev.Event | ev.ConsumerEvent) -> None:
+    def _answered(self, answer: ev.ClassicEvent | ev.ConsumerEvent) -> None:
         if not isinstance(answer, ev.RequestFailed):
             self._silent_since_ms = None
 
@@ -214,15 +218,15 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
             self.trouble = Unreachable(error.address, waited_ms, f"joining group {self.settings.group_id!r}")
             self._wake_owner()
 
-    async def _find(self, action: act.FindCoordinator) -> ev.Event:
+    async def _find(self, action: act.FindCoordinator) -> ev.ClassicEvent:
         self._calls.forget_coordinator()
         await self._calls.coordinator()
         return ev.CoordinatorFound(action.token)
 
-    async def _plan(self, action: act.Plan) -> None:
+    async def _plan(self, action: act.MakePlan) -> None:
         assert self._planner is not None, "only a classic member plans"
         try:
-            answer: ev.Event = replace(await self._planner.plan(action), question=action.question)
+            answer: ev.ClassicEvent = replace(await self._planner.plan(action), question=action.question)
         except ClientError as error:
             log.warning("the plan for generation %d has to wait: %s", action.generation, error)
             answer = ev.PlanFailed(action.generation, str(error), action.question)
@@ -232,7 +236,7 @@ class MemberDriver(Performing[ev.Event | ev.ConsumerEvent]):
         self.send(answer)
 
 
-def member_settings(config: GroupConfig) -> MemberSettings:
+def build_member_settings(config: GroupConfig) -> MemberSettings:
     assert config.group_id is not None, "a member needs a group; its owner has checked"
     return MemberSettings(
         group_id=config.group_id,

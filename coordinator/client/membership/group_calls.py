@@ -6,11 +6,17 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from muster.coordinator.client.calls.methods import EXPLAIN_GROUP, FIND_COORDINATOR, OFFSET_COMMIT, OFFSET_FETCH, Method
-from muster.coordinator.client.calls.transport import Patience, Transport
+from muster.coordinator.client.calls.methods import (
+    EXPLAIN_GROUP,
+    FIND_COORDINATOR,
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    ClientMethod,
+)
+from muster.coordinator.client.calls.transport import CallRetry, Transport
 from muster.coordinator.client.errors import ClientError, ConfigError, Refused, Unreachable, refusal
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
-from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.classic.subscription import group_by_topic
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.views.seen import lag_of
@@ -31,7 +37,7 @@ MAX_GROUP_ID_CHARS = 4_096
 """What a node accepts as a name."""
 
 
-def check(code: int, message: str, about: str = "") -> None:
+def check_code(code: int, message: str, about: str = "") -> None:
     """Raise the typed refusal of a group code."""
     if code:
         raise refusal(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
@@ -46,7 +52,7 @@ def check_group_id(group_id: str) -> None:
         )
 
 
-class Answer(Protocol):
+class GroupAnswer(Protocol):
     """What the answers about one group have in common."""
 
     @property
@@ -56,7 +62,7 @@ class Answer(Protocol):
     def error_message(self) -> str: ...
 
 
-Answered = TypeVar("Answered", bound=Answer)
+Answered = TypeVar("Answered", bound=GroupAnswer)
 
 
 class GroupPosition(NamedTuple):
@@ -102,7 +108,7 @@ class GroupCalls:
                 FIND_COORDINATOR, request, doing=doing, address=bootstrap, timeout_ms=leaders.look_ms
             )
             leaders.hear(in_cluster=answer.in_cluster)
-            check(answer.error_code, answer.error_message, self.group_id)
+            check_code(answer.error_code, answer.error_message, self.group_id)
             self.members_per_stream = answer.members_per_stream
             self._address = host_and_port(answer.host, answer.port) if answer.host else bootstrap
         return self._address
@@ -110,25 +116,27 @@ class GroupCalls:
     def forget_coordinator(self) -> None:
         self._address = None
 
-    async def _call(self, method: Method[Request, Response], request: Request, doing: str, address: str) -> Response:
+    async def _call(
+        self, method: ClientMethod[Request, Response], request: Request, doing: str, address: str
+    ) -> Response:
         """What is answered as soon as it is durable."""
         patience_ms = self._transport.leaders.answer_ms
         return await self._transport.call(method, request, doing=doing, address=address, timeout_ms=patience_ms)
 
-    async def once(self, method: Method[Request, Answered], request: Request, doing: str) -> Answered:
+    async def once(self, method: ClientMethod[Request, Answered], request: Request, doing: str) -> Answered:
         """A call whose answer says of itself whether it was refused; raises that.
 
         Made again where it was not taken in: by a node that does not coordinate the group (yet), or by one of a cluster
         that cannot be reached, unless what is asked might be done twice.
         """
-        patience = Patience(self._transport)
+        patience = CallRetry(self._transport)
         while True:
             asked = False
             try:
                 address = await self.coordinator()
                 asked = True
                 answer = await self._transport.call(method, request, doing=doing, address=address)
-                check(answer.error_code, answer.error_message, self.group_id)
+                check_code(answer.error_code, answer.error_message, self.group_id)
                 return answer
             except (Refused, Unreachable) as error:
                 self.forget_coordinator()
@@ -140,7 +148,7 @@ class GroupCalls:
                 if not again or not await patience.another_try(error):
                     raise
 
-    async def say_goodbye(self, method: Method[Any, Any], request: Any) -> None:
+    async def say_goodbye(self, method: ClientMethod[Any, Any], request: Any) -> None:
         """Tell the coordinator, not for long, that a member leaves: once, or in a cluster a second time if it moved."""
         doing, patience_ms = f"leaving group {self.group_id!r}", LEAVE_PATIENCE_MS
         for _ in range(2 if self._transport.leaders.shared else 1):
@@ -158,7 +166,7 @@ class GroupCalls:
 
     async def patiently(self, attempt: Callable[[str], Awaitable[T]], timeout_ms: int | None = None) -> T:
         """Repeat `attempt(address)` with back-off while the coordinator moves, loads or cannot be reached."""
-        patience = Patience(self._transport, timeout_ms)
+        patience = CallRetry(self._transport, timeout_ms)
         while True:
             try:
                 return await attempt(await self.coordinator())
@@ -186,7 +194,7 @@ class GroupCalls:
         `include_zookeeper` is for tools: a group that keeps positions in ZooKeeper gets these there, and the ledger
         tells of the change and its `reason`.
         """
-        request = commit_request(self.group_id, offsets, identity)
+        request = build_commit_request(self.group_id, offsets, identity)
         request.include_zookeeper, request.reason = include_zookeeper, reason
 
         async def attempt(address: str) -> None:
@@ -195,8 +203,8 @@ class GroupCalls:
             for topic in answer.topics:
                 for partition in topic.partitions:
                     about = f"{topic.name}-{partition.partition_index}"
-                    check(partition.error_code, partition.error_message, about)
-            check(answer.error_code, answer.error_message, self.group_id)
+                    check_code(partition.error_code, partition.error_message, about)
+            check_code(answer.error_code, answer.error_message, self.group_id)
 
         await self.patiently(attempt, timeout_ms)
 
@@ -213,19 +221,19 @@ class GroupCalls:
             require_stable=True,
             include_zookeeper=include_zookeeper,
         )
-        for topic, numbers in by_topic(partitions or ()).items():
+        for topic, numbers in group_by_topic(partitions or ()).items():
             request.topics.add(name=topic, partition_indexes=numbers)
 
         async def attempt(address: str) -> pb.OffsetFetchResponse:
             doing = f"fetching offsets of group {self.group_id!r}"
             answer = await self._call(OFFSET_FETCH, request, doing, address)
-            check(answer.error_code, answer.error_message, self.group_id)
+            check_code(answer.error_code, answer.error_message, self.group_id)
             for topic in answer.topics:
                 for partition in topic.partitions:
-                    check(partition.error_code, "", f"{topic.name}-{partition.partition_index}")
+                    check_code(partition.error_code, "", f"{topic.name}-{partition.partition_index}")
             return answer
 
-        return offsets_of(await self.patiently(attempt), partitions or ())
+        return read_offsets(await self.patiently(attempt), partitions or ())
 
     async def recall_moves(self) -> dict[TopicPartition, int]:
         """When the ledger last saw each partition change its owner, in epoch milliseconds."""
@@ -234,7 +242,7 @@ class GroupCalls:
         async def attempt(address: str) -> pb.ExplainGroupResponse:
             doing = f"reading the ledger of group {self.group_id!r}"
             answer = await self._transport.call(EXPLAIN_GROUP, request, doing=doing, address=address)
-            check(answer.error_code, answer.error_message, self.group_id)
+            check_code(answer.error_code, answer.error_message, self.group_id)
             return answer
 
         answer = await self.patiently(attempt)
@@ -258,13 +266,13 @@ class GroupCalls:
             include_log_offsets=True,
             include_zookeeper=include_zookeeper,
         )
-        for topic, numbers in by_topic(partitions).items():
+        for topic, numbers in group_by_topic(partitions).items():
             request.topics.add(name=topic, partition_indexes=numbers)
 
         async def attempt(address: str) -> pb.OffsetFetchResponse:
             doing = f"measuring the lag of group {self.group_id!r}"
             answer = await self._call(OFFSET_FETCH, request, doing, address)
-            check(answer.error_code, answer.error_message, self.group_id)
+            check_code(answer.error_code, answer.error_message, self.group_id)
             return answer
 
         answer = await self.patiently(attempt)
@@ -281,7 +289,7 @@ class GroupCalls:
         }
 
 
-def commit_request(
+def build_commit_request(
     group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], identity: GroupMetadata | None
 ) -> pb.OffsetCommitRequest:
     request = pb.OffsetCommitRequest(group_id=group_id)
@@ -290,7 +298,7 @@ def commit_request(
         request.member_id = identity.member_id
         if identity.group_instance_id is not None:
             request.group_instance_id = identity.group_instance_id
-    for topic, numbers in by_topic(offsets).items():
+    for topic, numbers in group_by_topic(offsets).items():
         line = request.topics.add(name=topic)
         for number in numbers:
             offset = offsets[TopicPartition(topic, number)]
@@ -303,7 +311,7 @@ def commit_request(
     return request
 
 
-def offsets_of(
+def read_offsets(
     answer: pb.OffsetFetchResponse, asked: Collection[TopicPartition]
 ) -> dict[TopicPartition, OffsetAndMetadata | None]:
     found: dict[TopicPartition, OffsetAndMetadata | None] = {TopicPartition(*tp): None for tp in asked}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from muster.coordinator.member.types import TopicPartition
 
 
-class Heirs:
+class HandoffReadiness:
     """Of one revocation. Told on the client's loop, waited for in the application's thread."""
 
     def __init__(self, partitions: Iterable[TopicPartition]) -> None:

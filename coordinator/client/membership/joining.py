@@ -3,24 +3,24 @@
 from collections.abc import Callable, Sequence
 
 from muster.assignors.registry import resolve_all
-from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.catalog import PartitionCounts
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
 from muster.coordinator.client.errors import IllegalState
-from muster.coordinator.client.membership.central.driver import Positions
+from muster.coordinator.client.membership.central.driver import ReportedPositions
 from muster.coordinator.client.membership.central.joining import CentralJoining
-from muster.coordinator.client.membership.driver import ClassicPart, ConsumerPart, MemberDriver
+from muster.coordinator.client.membership.driver import ClassicParticipation, ConsumerParticipation, MemberDriver
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.planner import Planner, isolation_of
-from muster.coordinator.client.membership.seam import Interest, Joining, Wake
+from muster.coordinator.client.membership.planner import LeaderPlanner, shared_isolation
+from muster.coordinator.client.membership.seam import GroupJoining, Interest, Wake
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.consumer.machine import Wish
+from muster.coordinator.member.consumer.machine import RequestedSubscription
 
 
-def joining(
-    config: ConsumerConfig, transport: Transport, catalog: Catalog, positions: Callable[[], Positions]
-) -> Joining:
+def choose_joining(
+    config: ConsumerConfig, transport: Transport, catalog: PartitionCounts, positions: Callable[[], ReportedPositions]
+) -> GroupJoining:
     """The way that this consumer's properties ask for. Raises ConfigError for assignors nobody knows.
 
     `positions` tells what the consumer has done; it is asked once there is a membership.
@@ -32,13 +32,13 @@ def joining(
         return ZookeeperJoining(config, transport)
     if config.group_protocol == "central":
         return CentralJoining(config, transport, positions)
-    return Coordinated(config, transport, catalog)
+    return CoordinatedJoining(config, transport, catalog)
 
 
-class Coordinated:
+class CoordinatedJoining:
     """Through the group's coordinator: the members plan (classic), or it does (consumer)."""
 
-    def __init__(self, config: ConsumerConfig, transport: Transport, catalog: Catalog) -> None:
+    def __init__(self, config: ConsumerConfig, transport: Transport, catalog: PartitionCounts) -> None:
         self.store = GroupCalls(transport, config.group_id) if config.group_id is not None else None
         self.resolves_patterns = config.group_protocol == "consumer"
         self.reports_positions = False
@@ -52,20 +52,22 @@ class Coordinated:
 
     def membership(self, interest: Interest, wake: Wake) -> MemberDriver:
         calls = self._calls
-        part: ClassicPart | ConsumerPart
+        part: ClassicParticipation | ConsumerParticipation
         if self._config.group_protocol == "consumer":
-            part = ConsumerPart(Wish(interest.topics, interest.regex, self._config.group_remote_assignor or ""))
+            part = ConsumerParticipation(
+                RequestedSubscription(interest.topics, interest.regex, self._config.group_remote_assignor or "")
+            )
         else:
-            planner = Planner(
+            planner = LeaderPlanner(
                 self._assignors,
                 self._catalog.fetch,
                 self._measure_lags,
                 self._config.partition_assignment_deadline_ms,
                 self._config.partition_assignment_options,
                 calls.recall_moves,
-                isolation_of(self._config.partition_assignment_isolation),
+                shared_isolation(self._config.partition_assignment_isolation),
             )
-            part = ClassicPart(Subscriber(interest.topics, self._assignors, self._config.client_rack), planner)
+            part = ClassicParticipation(Subscriber(interest.topics, self._assignors, self._config.client_rack), planner)
         return MemberDriver(self._transport, calls, self._config, part, wake)
 
     async def close(self) -> None:

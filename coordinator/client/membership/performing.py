@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.errors import AuthenticationError, AuthorizationError, Refused, refusal
 from muster.coordinator.client.membership.seam import Callback, Wake
-from muster.coordinator.errors import code_of
+from muster.coordinator.errors import error_code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 
@@ -22,7 +22,7 @@ BACKOFF_JITTER = 0.2
 EventT = TypeVar("EventT")
 
 
-class Performing(ABC, Generic[EventT]):
+class DriverBase(ABC, Generic[EventT]):
     """One member on the running loop. `wake` is called whenever its owner should look."""
 
     def __init__(self, group_id: str, wake: Wake) -> None:
@@ -38,12 +38,12 @@ class Performing(ABC, Generic[EventT]):
         self._timer: asyncio.TimerHandle | None = None
 
     @abstractmethod
-    def send(self, event: EventT | ev.Told | ev.Revoked | ev.RequestFailed) -> None:
+    def send(self, event: EventT | ev.CommonEvent | ev.Revoked | ev.RequestFailed) -> None:
         """Step the machine and start what it asks for."""
 
     def refused(self, error: Refused, generation: int) -> None:
         """A commit made under `generation` was refused: the group may have gone on without this member."""
-        self.send(ev.CommitRefused(code_of(error.code), error.message, generation))
+        self.send(ev.CommitRefused(error_code_of(error.code), error.message, generation))
 
     def done(self, callback: Callback) -> None:
         """The application has been told."""
@@ -66,7 +66,7 @@ class Performing(ABC, Generic[EventT]):
         delay_ms = max(0, at_ms - now_ms())
         if spread:
             delay_ms = int(delay_ms * (1 + random.uniform(0, BACKOFF_JITTER)))
-        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.send, ev.Tick())
+        self._timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self.send, ev.TimerExpired())
 
     def _ask(self, token: int, work: Coroutine[Any, Any, EventT]) -> None:
         """Start a call; its answer, or why there is none, goes to the machine."""

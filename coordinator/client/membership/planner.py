@@ -27,7 +27,7 @@ from muster.assignors.api import (
 from muster.assignors.builtin.range import RangeAssignor
 from muster.assignors.data.told import FALLBACK, REASON
 from muster.assignors.data.user_data import encode_assignment, member_from_subscription
-from muster.assignors.isolation.pool import Isolation, IsolationLimits, kept_until_exit
+from muster.assignors.isolation.pool import Isolation, IsolationLimits, isolation_until_exit
 from muster.assignors.run import overran, run
 from muster.assignors.shield import is_ours
 from muster.coordinator.client.types import TopicPartition
@@ -53,14 +53,14 @@ RecallMoves = Callable[[], Awaitable[Mapping[TopicPartition, int]]]
 """When partitions last moved, in epoch milliseconds, as far as the ledger knows."""
 
 
-class Plans(Protocol):
+class PlanMaker(Protocol):
     """Whoever makes the plans of a member that leads."""
 
-    async def plan(self, asked: act.Plan) -> ev.Planned: ...
+    async def plan(self, asked: act.MakePlan) -> ev.PlanMade: ...
 
 
 @dataclasses.dataclass(frozen=True)
-class Substitute:
+class SubstituteAssignor:
     """A plan that stands in for the one an assignor failed to make; handed over the way that assignor would."""
 
     name: str
@@ -71,7 +71,7 @@ class Substitute:
         return self.plan
 
 
-class Planner:
+class LeaderPlanner:
     """Makes plans for one member that may lead.
 
     `measure_lags` and `recall_moves` are asked only for assignors that want lags, or to let moved partitions cool down.
@@ -93,37 +93,39 @@ class Planner:
         self._recall_moves = recall_moves
         self._deadline_ms = deadline_ms
         self._options = dict(options or {})
-        self._isolation = isolation or isolation_of("process")
+        self._isolation = isolation or shared_isolation("process")
         self._last_good: Plan = {}
 
-    async def plan(self, asked: act.Plan) -> ev.Planned:
+    async def plan(self, asked: act.MakePlan) -> ev.PlanMade:
         """Raises ClientError when counts or lags cannot be learnt; never because of the assignor."""
         assignor = self._assignors.get(asked.protocol_name)
         heavy = sum(len(member.metadata) for member in asked.members) > INLINE_BYTES
-        members = await off_loop(heavy, partial(read_members, asked))
+        members = await run_off_loop(heavy, partial(read_members, asked))
         counts = await self._count_topics({topic for member in members for topic in member.topics})
         topics = dict(sorted(counts.items()))
         snapshot = Snapshot(topics, members, assignor=asked.protocol_name, options=self._options)
         if assignor is None:
             unknown = AssignorError(asked.protocol_name, "was chosen by the group but is not listed by this leader")
-            assignment, snapshot = self._fall_back(Substitute(asked.protocol_name, EAGER, {}), snapshot, unknown)
+            assignment, snapshot = self._fall_back(
+                SubstituteAssignor(asked.protocol_name, EAGER, {}), snapshot, unknown
+            )
         else:
             if self._measure_lags is not None and wants_lags(assignor):
                 lags = await self._measure_lags([TopicPartition(*tp) for tp in snapshot])
-                snapshot = dataclasses.replace(snapshot, lags=by_number(lags, snapshot.topics))
+                snapshot = dataclasses.replace(snapshot, lags=number_partitions(lags, snapshot.topics))
             if self._recall_moves is not None and wants_moves(assignor):
                 moved = cooldown_options(await self._recall_moves(), time.time_ns() // 1_000_000)
                 snapshot = dataclasses.replace(snapshot, options={**moved, **snapshot.options})
             assignment, snapshot = await self._assign(assignor, snapshot)
         heavy = sum(snapshot.topics.values()) > INLINE_PARTITIONS
-        return await off_loop(heavy, partial(self._written_down, asked.generation, assignment, snapshot))
+        return await run_off_loop(heavy, partial(self._written_down, asked.generation, assignment, snapshot))
 
-    def _written_down(self, generation: int, assignment: Assignment, snapshot: Snapshot) -> ev.Planned:
+    def _written_down(self, generation: int, assignment: Assignment, snapshot: Snapshot) -> ev.PlanMade:
         self._last_good = assignment.to_dict()
         shares = tuple((member, encode_assignment(share)) for member, share in sorted(self._last_good.items()))
         text = snapshot.to_json().encode()
         # What the ledger would not keep need not be sent; the coordinator then says what it could not keep.
-        return ev.Planned(generation, shares, text if len(text) <= MAX_SNAPSHOT_BYTES else b"", dict(snapshot.topics))
+        return ev.PlanMade(generation, shares, text if len(text) <= MAX_SNAPSHOT_BYTES else b"", dict(snapshot.topics))
 
     async def _assign(self, assignor: Assignor, snapshot: Snapshot) -> tuple[Assignment, Snapshot]:
         try:
@@ -147,7 +149,7 @@ class Planner:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Assignment] = loop.create_future()
         threading.Thread(
-            target=run_aside, args=(loop, answer, work, name), name=f"assignor-{name}", daemon=True
+            target=run_in_thread, args=(loop, answer, work, name), name=f"assignor-{name}", daemon=True
         ).start()
         try:
             return await asyncio.wait_for(answer, timeout_s)
@@ -165,25 +167,25 @@ class Planner:
         present = {member.id for member in snapshot.members}
         if present == set(self._last_good):
             try:
-                return run(Substitute("last-good", protocol, self._last_good), snapshot), "last good assignment"
+                return run(SubstituteAssignor("last-good", protocol, self._last_good), snapshot), "last good assignment"
             except AssignorError:
                 # Topics or subscriptions changed since; it would lose partitions.
                 pass
         dealt = run(RangeAssignor(), snapshot, withhold=False).members
-        return run(Substitute("range", protocol, dealt), snapshot), "range"
+        return run(SubstituteAssignor("range", protocol, dealt), snapshot), "range"
 
 
 @lru_cache(maxsize=2)
-def isolation_of(mode: Literal["process", "thread"]) -> Isolation:
+def shared_isolation(mode: Literal["process", "thread"]) -> Isolation:
     """Where the plugins of this process's members run; all members share it."""
-    return kept_until_exit(IsolationLimits(mode, show_output=True))
+    return isolation_until_exit(IsolationLimits(mode, show_output=True))
 
 
 EAGER = RebalanceProtocol.EAGER
 COOPERATIVE = RebalanceProtocol.COOPERATIVE
 
 
-def run_aside(
+def run_in_thread(
     loop: asyncio.AbstractEventLoop, answer: "asyncio.Future[Assignment]", work: Callable[[], Assignment], name: str
 ) -> None:
     """Body of the assignor's thread; nobody may be waiting any more when it is done."""
@@ -205,12 +207,12 @@ def run_aside(
         loop.call_soon_threadsafe(settle, *outcome)
 
 
-async def off_loop(heavy: bool, work: Callable[[], T]) -> T:
+async def run_off_loop(heavy: bool, work: Callable[[], T]) -> T:
     """Do the work here when it is light, in a thread when it would keep the event loop from its heartbeats."""
     return await asyncio.to_thread(work) if heavy else work()
 
 
-def read_members(asked: act.Plan) -> list[Member]:
+def read_members(asked: act.MakePlan) -> list[Member]:
     return [read_member(member, asked.protocol_name) for member in asked.members]
 
 
@@ -241,7 +243,7 @@ def cooldown_options(moved: Mapping[TopicPartition, int], at_ms: int) -> dict[st
     return {"now.ms": at_ms, "moved.at.ms": topics}
 
 
-def by_number(lags: Mapping[TopicPartition, int], topics: Mapping[str, int]) -> dict[str, list[int]]:
+def number_partitions(lags: Mapping[TopicPartition, int], topics: Mapping[str, int]) -> dict[str, list[int]]:
     return {
         topic: [lags.get(TopicPartition(topic, number), 0) for number in range(count)]
         for topic, count in topics.items()

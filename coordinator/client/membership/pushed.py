@@ -7,26 +7,26 @@ from typing import Any, Protocol
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import Unreachable
-from muster.coordinator.client.membership.classic_calls import cause_of
+from muster.coordinator.client.membership.classic_calls import read_cause
 from muster.coordinator.client.membership.consumer_calls import ConsumerCalls
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.session import MemberSession
+from muster.coordinator.client.membership.session import SessionStream
 from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, Cause
-from muster.coordinator.errors import ErrorCode, code_of
+from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import ConsumerMember
-from muster.coordinator.member.states import State
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 log = logging.getLogger("muster.client")
 
 
-class Machine(Protocol):
+class ProtocolMachine(Protocol):
     """What the driver and its owner know of a member, whichever protocol it speaks."""
 
-    state: State
+    state: MembershipState
     member_id: str
     generation: int
     is_leader: bool
@@ -38,7 +38,7 @@ class Machine(Protocol):
     def step(self, event: Any, now_ms: int) -> list[act.Action]: ...
 
 
-class Pushed:
+class SessionHeartbeats:
     """Opens the stream once the member has joined, and turns what comes down into the machine's events."""
 
     def __init__(
@@ -47,8 +47,8 @@ class Pushed:
         calls: GroupCalls,
         settings: MemberSettings,
         consumer: ConsumerCalls,
-        machine: Machine,
-        send: Callable[[ev.Event | ev.ConsumerEvent], None],
+        machine: ProtocolMachine,
+        send: Callable[[ev.ClassicEvent | ev.ConsumerEvent], None],
     ) -> None:
         self._settings = settings
         self._consumer = consumer
@@ -59,7 +59,7 @@ class Pushed:
             transport.config.request_timeout_ms, settings.session_timeout_ms // HEARTBEATS_IN_SESSION
         )
         self._leaders = transport.leaders
-        self._session = MemberSession(
+        self._session = SessionStream(
             transport, calls, settings, opened=self._opened, lost=self._lost, heard=self._heard
         )
         self._generation = -1
@@ -73,12 +73,12 @@ class Pushed:
         """After every step of the machine: whom to follow, and under which generation to listen."""
         machine = self._machine
         self._session.follow(machine.member_id if machine.generation >= 0 else "")
-        if self.is_open and machine.generation != self._generation and not isinstance(machine, ConsumerMember):
+        if self.is_open and machine.generation != self._generation and not isinstance(machine, ConsumerMemberMachine):
             self._listen()
 
     async def heartbeat(
         self, action: act.SendHeartbeat | act.SendConsumerHeartbeat
-    ) -> ev.HeartbeatAnswered | ev.ConsumerHeartbeatAnswered:
+    ) -> ev.ClassicHeartbeatAnswered | ev.ConsumerHeartbeatAnswered:
         """By the open stream. Raises Unreachable when it breaks."""
         if isinstance(action, act.SendConsumerHeartbeat):
             request = pb.SessionRequest(consumer_group_heartbeat=self._consumer.request(action))
@@ -87,8 +87,8 @@ class Pushed:
         request = pb.SessionRequest(heartbeat=self._alive(action.generation))
         answer = await self._session.ask(request, self._patience_ms)
         said = answer.heartbeat
-        return ev.HeartbeatAnswered(
-            action.token, code_of(said.error_code), said.error_message, cause_of(said.cause), said.cause_detail
+        return ev.ClassicHeartbeatAnswered(
+            action.token, error_code_of(said.error_code), said.error_message, read_cause(said.cause), said.cause_detail
         )
 
     @property
@@ -109,7 +109,7 @@ class Pushed:
 
     def _opened(self, heartbeat_interval_ms: int, in_step_ms: int | None) -> None:
         self._send(ev.SessionOpened(heartbeat_interval_ms, in_step_ms))
-        if not isinstance(self._machine, ConsumerMember) and self._machine.generation >= 0:
+        if not isinstance(self._machine, ConsumerMemberMachine) and self._machine.generation >= 0:
             self._listen()
 
     def _lost(self) -> None:
@@ -134,14 +134,14 @@ class Pushed:
     def _heard(self, response: pb.SessionResponse) -> None:
         match response.WhichOneof("event"):
             case "consumer_group_heartbeat":
-                self._send(ev.ConsumerPushed(self._consumer.answered(0, response.consumer_group_heartbeat)))
+                self._send(ev.ConsumerHeartbeatPushed(self._consumer.answered(0, response.consumer_group_heartbeat)))
             case "rebalance":
                 word = response.rebalance
-                code = code_of(word.error_code)
-                self._tell(code, word.error_message, word.generation_id, cause_of(word.cause), word.cause_detail)
+                code = error_code_of(word.error_code)
+                self._tell(code, word.error_message, word.generation_id, read_cause(word.cause), word.cause_detail)
             case "fenced":
                 lost = response.fenced
-                self._tell(code_of(lost.error_code), lost.error_message, lost.generation_id)
+                self._tell(error_code_of(lost.error_code), lost.error_message, lost.generation_id)
             case "drain":
                 self._tell(ErrorCode.NOT_COORDINATOR, response.drain.reason, self._machine.generation)
             case other:
@@ -150,7 +150,7 @@ class Pushed:
     def _tell(
         self, code: ErrorCode, message: str, generation: int, cause: Cause = Cause.UNSPECIFIED, detail: str = ""
     ) -> None:
-        if isinstance(self._machine, ConsumerMember):
-            self._send(ev.ConsumerPushed(ev.ConsumerHeartbeatAnswered(0, code, message)))
+        if isinstance(self._machine, ConsumerMemberMachine):
+            self._send(ev.ConsumerHeartbeatPushed(ev.ConsumerHeartbeatAnswered(0, code, message)))
         else:
-            self._send(ev.Pushed(code, message, generation, cause, detail))
+            self._send(ev.HeartbeatPushed(code, message, generation, cause, detail))

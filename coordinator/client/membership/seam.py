@@ -11,7 +11,7 @@ from typing import Protocol
 from muster.coordinator.client.errors import Refused
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, RebalanceEvent, TopicPartition
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import Leaving
+from muster.coordinator.member.types import LeavePolicy
 
 Wake = Callable[[], None]
 
@@ -38,7 +38,7 @@ class Interest:
     black_list: bool = False
 
 
-class Membership(Protocol):
+class GroupMembership(Protocol):
     """One member of one group, on the running loop. It calls `wake` whenever its owner should look."""
 
     callbacks: deque[Callback]
@@ -55,7 +55,7 @@ class Membership(Protocol):
     def watches_topics(self) -> bool:
         """Whether it acts on `TopicsChanged` right now."""
 
-    def send(self, event: ev.Told) -> None:
+    def send(self, event: ev.CommonEvent) -> None:
         """Tell the member something: it starts, its subscription changed, it closes."""
 
     def refused(self, error: Refused, generation: int) -> None:
@@ -89,7 +89,7 @@ class OffsetStore(Protocol):
         """None where nothing is committed."""
 
 
-class Joining(Protocol):
+class GroupJoining(Protocol):
     """How one `group.protocol` brings a consumer into its group."""
 
     @property
@@ -107,18 +107,18 @@ class Joining(Protocol):
     async def open(self) -> None:
         """Before the first contact with anything; again is harmless."""
 
-    def membership(self, interest: Interest, wake: Wake) -> Membership: ...
+    def membership(self, interest: Interest, wake: Wake) -> GroupMembership: ...
 
     async def close(self) -> None:
         """After the membership has ended."""
 
 
-def leaving(leave: bool | str) -> Leaving:
+def parse_leave_policy(leave: bool | str) -> LeavePolicy:
     """`close(leave=...)`: True as usual (static members stay), False or "remain" stays, "leave" leaves in any case."""
     if isinstance(leave, bool):
-        return Leaving.DEFAULT if leave else Leaving.REMAIN
+        return LeavePolicy.DEFAULT if leave else LeavePolicy.REMAIN
     try:
-        return Leaving(leave)
+        return LeavePolicy(leave)
     except ValueError:
-        known = ", ".join(repr(way.value) for way in Leaving)
+        known = ", ".join(repr(way.value) for way in LeavePolicy)
         raise ValueError(f"leave={leave!r} is not known; use True, False, or one of {known}") from None

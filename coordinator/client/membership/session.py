@@ -13,7 +13,7 @@ import grpc
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import ClientError, TransportRefused, Unreachable
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.streams import Line, Seat, streams
+from muster.coordinator.client.membership.streams import SessionCall, StreamPlace, shared_streams
 from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -30,7 +30,7 @@ class NotShared(Exception):
     """The node knows streams of one member only, or takes what is on one from none of its members."""
 
 
-class MemberSession:
+class SessionStream:
     """Keeps one stream open for the member it follows.
 
     `opened` is called when heartbeats can go up, with the milliseconds between two of them (0: nothing is said of it),
@@ -56,7 +56,7 @@ class MemberSession:
         self._heard = heard
         self._member_id = ""
         self._task: asyncio.Task[None] | None = None
-        self._call: Line | None = None
+        self._call: SessionCall | None = None
         self._writing = asyncio.Lock()
         self._waiting: dict[int, asyncio.Future[pb.SessionResponse]] = {}
         self._last_number = 0
@@ -148,7 +148,7 @@ class MemberSession:
     async def _converse(self, member_id: str) -> None:
         """One stream, from hello to its end."""
         address = await self._calls.coordinator()
-        call = streams().line(self._transport, address, self._calls.members_per_stream)
+        call = shared_streams().line(self._transport, address, self._calls.members_per_stream)
         hello = pb.SessionHello(
             group_id=self._settings.group_id,
             member_id=member_id,
@@ -159,7 +159,7 @@ class MemberSession:
             async for response in call:
                 self._take(response, call)
         except grpc.aio.AioRpcError as error:
-            if isinstance(call, Seat) and call.refused:
+            if isinstance(call, StreamPlace) and call.refused:
                 raise NotShared from None
             raise self._transport.translated(error, address, f"session of {self._settings.group_id!r}", 0) from None
         except asyncio.InvalidStateError:
@@ -178,17 +178,19 @@ class MemberSession:
 
     def _break_off(self) -> None:
         """An answer is missing: whatever carries the stream may be dead, and nobody else is to come on it."""
-        if isinstance(self._call, Seat):
+        if isinstance(self._call, StreamPlace):
             self._call.distrust()
         if self._call is not None:
             self._call.cancel()
 
-    def _take(self, response: pb.SessionResponse, call: Line) -> None:
+    def _take(self, response: pb.SessionResponse, call: SessionCall) -> None:
         self._acknowledged = response.sequence_number
         if response.HasField("welcome"):
             self._backoff.reset()
             self._call = call
-            self._opened(response.welcome.heartbeat_interval_ms, call.in_step_ms if isinstance(call, Seat) else None)
+            self._opened(
+                response.welcome.heartbeat_interval_ms, call.in_step_ms if isinstance(call, StreamPlace) else None
+            )
         elif not response.request_number:
             self._heard(response)
         elif (future := self._waiting.get(response.request_number)) is not None and not future.done():

@@ -1,6 +1,6 @@
 """Session streams that members of one process share: one for each node, and for each identity that they show.
 
-To a member its `Seat` looks like a stream of its own. The connection is that of the client that came first; when
+To a member its `StreamPlace` looks like a stream of its own. The connection is that of the client that came first; when
 that client is closed before the others, the stream keeps the connection until the last of them has gone. Everything
 belongs to one event loop: members that run on different loops share nothing.
 """
@@ -26,7 +26,7 @@ MOST_FRAME_BYTES: Final = 1 << 20
 """What members say at the same moment goes as one frame, up to this; a larger message goes alone."""
 
 STATUSES: Final = {code.value[0]: code for code in grpc.StatusCode}
-WHO: Final = frozenset({grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED})
+IDENTITY_REFUSALS: Final = frozenset({grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED})
 """About the identity that all on a stream show, and so the same on streams of their own."""
 
 log = logging.getLogger("muster.client")
@@ -34,7 +34,7 @@ log = logging.getLogger("muster.client")
 SharedCall: TypeAlias = "grpc.aio.StreamStreamCall[pb.SharedSessionRequest, pb.SharedSessionResponse]"
 
 
-class Line(Protocol):
+class SessionCall(Protocol):
     """A member's stream, shared or its own. Iterated, it raises AioRpcError where it ends with an error."""
 
     def __aiter__(self) -> AsyncIterator[pb.SessionResponse]: ...
@@ -51,14 +51,14 @@ class Line(Protocol):
     def done(self) -> bool: ...
 
 
-class Streams:
+class SharedStreams:
     """The shared streams of one event loop."""
 
     def __init__(self) -> None:
-        self._open: dict[Hashable, SharedStream] = {}
+        self._open: dict[Hashable, SharedSessionStream] = {}
         self._without: dict[Hashable, float] = {}
 
-    def line(self, transport: Transport, address: str, members: int) -> Line:
+    def line(self, transport: Transport, address: str, members: int) -> SessionCall:
         """A stream for one member. `members`: how many one stream may carry, as the node has told; 0: its own only."""
         key = (address, transport.config.security, transport.config.receive_message_max_bytes)
         now_s = asyncio.get_running_loop().time()
@@ -68,11 +68,11 @@ class Streams:
         stream = self._open.get(key)
         if stream is None or not stream.takes:
             call: SharedCall = transport.converse(SHARED_SESSION, address)
-            stream = self._open[key] = SharedStream(call, members, self, key)
+            stream = self._open[key] = SharedSessionStream(call, members, self, key)
             transport.lend(address, stream.inherit)
         return stream.enter()
 
-    def ended(self, key: Hashable, stream: "SharedStream", *, refused: bool) -> None:
+    def ended(self, key: Hashable, stream: "SharedSessionStream", *, refused: bool) -> None:
         """`refused`: as a whole, so that nobody knows whom of its members that was about."""
         if self._open.get(key) is stream:
             del self._open[key]
@@ -80,23 +80,23 @@ class Streams:
             self._without[key] = asyncio.get_running_loop().time() + FORGET_S
 
 
-STREAMS: "WeakKeyDictionary[asyncio.AbstractEventLoop, Streams]" = WeakKeyDictionary()
+STREAMS: "WeakKeyDictionary[asyncio.AbstractEventLoop, SharedStreams]" = WeakKeyDictionary()
 
 
-def streams() -> Streams:
+def shared_streams() -> SharedStreams:
     """Those of the running loop."""
-    return STREAMS.setdefault(asyncio.get_running_loop(), Streams())
+    return STREAMS.setdefault(asyncio.get_running_loop(), SharedStreams())
 
 
-class SharedStream:
+class SharedSessionStream:
     """One stream to one node."""
 
-    def __init__(self, call: SharedCall, most: int, streams: Streams, key: Hashable) -> None:
+    def __init__(self, call: SharedCall, most: int, streams: SharedStreams, key: Hashable) -> None:
         self._call = call
         self._most = most
         self._streams = streams
         self._key = key
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, StreamPlace] = {}
         self._last_number = -1
         self._closing = False
         self._unwritten: deque[pb.MemberRequest] = deque()
@@ -110,9 +110,9 @@ class SharedStream:
         """Whether there is room for one member more."""
         return not self._closing and len(self._seats) < self._most
 
-    def enter(self) -> "Seat":
+    def enter(self) -> "StreamPlace":
         self._last_number += 1
-        seat = self._seats[self._last_number] = Seat(self, self._last_number)
+        seat = self._seats[self._last_number] = StreamPlace(self, self._last_number)
         return seat
 
     def inherit(self, channel: grpc.aio.Channel) -> bool:
@@ -128,7 +128,7 @@ class SharedStream:
         if self._writing is None:
             self._writing = asyncio.create_task(self._write())
 
-    def leave(self, seat: "Seat") -> None:
+    def leave(self, seat: "StreamPlace") -> None:
         """In good order: the node says that it has heard it, and ends the stream after the last one."""
         self._closing |= len(self._seats) == 1
         self.say(pb.MemberRequest(member=seat.number, leaves=pb.MemberLeaves()))
@@ -137,7 +137,7 @@ class SharedStream:
         """Somebody was not answered on it: nobody else comes on it."""
         self._closing = True
 
-    def break_off(self, seat: "Seat") -> None:
+    def break_off(self, seat: "StreamPlace") -> None:
         """The member has given its session up; with the last one the stream goes."""
         del self._seats[seat.number]
         if self._seats:
@@ -173,10 +173,10 @@ class SharedStream:
         except grpc.aio.AioRpcError as failed:
             error = failed
         except (asyncio.CancelledError, asyncio.InvalidStateError):
-            error = broken(grpc.StatusCode.CANCELLED, "the stream was broken off")
+            error = build_rpc_error(grpc.StatusCode.CANCELLED, "the stream was broken off")
         finally:
             self._closing = True
-            refused = error is not None and is_refused(error)
+            refused = error is not None and is_stream_refused(error)
             if refused and error is not None and error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 log.warning("a session stream of %d members was refused: %s", len(self._seats), error.details())
             self._streams.ended(self._key, self, refused=refused)
@@ -196,13 +196,13 @@ class SharedStream:
             return
         del self._seats[heard.member]
         status = STATUSES.get(heard.ended.status, grpc.StatusCode.UNKNOWN)
-        seat.end(None if status is grpc.StatusCode.OK else broken(status, heard.ended.message))
+        seat.end(None if status is grpc.StatusCode.OK else build_rpc_error(status, heard.ended.message))
 
 
-class Seat:
-    """One member's place on a shared stream: a `Line`."""
+class StreamPlace:
+    """One member's place on a shared stream: a `SessionCall`."""
 
-    def __init__(self, stream: SharedStream, number: int) -> None:
+    def __init__(self, stream: SharedSessionStream, number: int) -> None:
         self.number = number
         self.refused = False
         """With all others: on a stream of its own it hears whether that is about itself."""
@@ -241,7 +241,7 @@ class Seat:
         if self._ended:
             return False
         self._stream.break_off(self)
-        self.end(broken(grpc.StatusCode.CANCELLED, "the member broke its session off"))
+        self.end(build_rpc_error(grpc.StatusCode.CANCELLED, "the member broke its session off"))
         return True
 
     def distrust(self) -> None:
@@ -261,12 +261,12 @@ class Seat:
         self._news.set()
 
 
-def broken(status: grpc.StatusCode, why: str) -> grpc.aio.AioRpcError:
+def build_rpc_error(status: grpc.StatusCode, why: str) -> grpc.aio.AioRpcError:
     return grpc.aio.AioRpcError(status, grpc.aio.Metadata(), grpc.aio.Metadata(), why)
 
 
-def is_refused(error: grpc.aio.AioRpcError) -> bool:
+def is_stream_refused(error: grpc.aio.AioRpcError) -> bool:
     """Whether a stream was refused as a whole, or may have been: with INTERNAL gRPC also tells of a frame that it finds
     too large to be sent."""
     refused = is_refusal(error) or error.code() is grpc.StatusCode.INTERNAL
-    return refused and error.code() not in WHO
+    return refused and error.code() not in IDENTITY_REFUSALS

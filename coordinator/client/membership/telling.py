@@ -12,7 +12,7 @@ from muster.coordinator.member.types import TopicPartition as Pair
 KINDS: dict[type, str] = {act.Revoke: "revoked", act.Lost: "lost", act.Assign: "assigned"}
 
 
-def callback_of(
+def build_callback(
     action: act.Revoke | act.Lost | act.Assign, generation: int, protocol: str, owned: set[Pair], patience_ms: int
 ) -> Callback:
     """`owned` is everything owned once it has been told; `patience_ms` is how long the group waits after an Assign."""
@@ -32,7 +32,7 @@ def callback_of(
     return Callback(event.kind, tuple(TopicPartition(*tp) for tp in told), event, token)
 
 
-def preparation_of(
+def build_preparation(
     action: act.Prepare,
     generation: int,
     owned: set[Pair],

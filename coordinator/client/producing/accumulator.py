@@ -10,7 +10,7 @@ from typing import TypeAlias
 from muster.coordinator.client.callbacks import OnDelivery
 from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import BufferFull
-from muster.coordinator.client.producing.numbering import Ownership
+from muster.coordinator.client.producing.numbering import NumberedOwnership
 from muster.coordinator.client.types import TopicPartition
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -35,7 +35,7 @@ class PendingBatch:
     closed: bool = False
     encoded: bytes | None = None
     """As it goes over the wire, once it has been sent."""
-    ownership: Ownership | None = None
+    ownership: NumberedOwnership | None = None
     """Under which it was numbered, if it was."""
 
     def halves(self) -> "tuple[PendingBatch, PendingBatch]":

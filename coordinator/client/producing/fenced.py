@@ -12,10 +12,10 @@ from muster.coordinator.client.calls.methods import CLAIM_FENCE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import Refused, Unreachable, refusal
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.producing.numbering import Count, Ownership
+from muster.coordinator.client.producing.numbering import NumberedOwnership, SequenceCount
 from muster.coordinator.client.types import FencingToken, TopicPartition
-from muster.coordinator.errors import code_of
-from muster.coordinator.rpc.v1 import fence_service_pb2 as pb
+from muster.coordinator.errors import error_code_of
+from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
 
 FENCED = 47
 """INVALID_PRODUCER_EPOCH."""
@@ -23,13 +23,13 @@ LOST_COUNT = frozenset({45, 59})
 """OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: the log and the producer do not agree on what was written."""
 
 
-class Fence(Count):
+class ProducerFence(SequenceCount):
     """One token's ownership, and how many records were written under it to each log. Lives on the sender's loop."""
 
     def __init__(self, token: FencingToken, transport: Transport) -> None:
         super().__init__()
         self.token = token
-        self.ownership: Ownership | None = None
+        self.ownership: NumberedOwnership | None = None
         self._transport = transport
         self._calls = GroupCalls(transport, token.group)
         self._claimed: set[TopicPartition] = set()
@@ -55,7 +55,7 @@ class Fence(Count):
 
         await self._calls.patiently(attempt)
 
-    def ownership_of(self, place: TopicPartition) -> Ownership | None:
+    def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
         """One for all logs."""
         return self.ownership
 
@@ -67,7 +67,7 @@ class Fence(Count):
 
     async def _ask(self, places: Sequence[TopicPartition]) -> None:
         token, held = self.token, self.ownership
-        request = pb.ClaimFenceRequest(
+        request = fence_pb.ClaimFenceRequest(
             group_id=token.group,
             member_id=token.member_id,
             topic=token.topic,
@@ -75,7 +75,7 @@ class Fence(Count):
             generation_id=token.generation,
             producer_id=None if held is None else held.producer_id,
             producer_epoch=None if held is None else held.epoch,
-            logs=[pb.FencedLog(topic=topic, partition=partition) for topic, partition in places],
+            logs=[fence_pb.FencedLog(topic=topic, partition=partition) for topic, partition in places],
         )
         about = f"claiming {token.topic}-{token.partition} of group {token.group!r}"
         try:
@@ -83,10 +83,12 @@ class Fence(Count):
                 CLAIM_FENCE, request, doing=about, address=await self._calls.coordinator()
             )
             if answer.error_code:
-                raise refusal(code_of(answer.error_code), code_of(answer.error_code).name, answer.error_message)
+                raise refusal(
+                    error_code_of(answer.error_code), error_code_of(answer.error_code).name, answer.error_message
+                )
         except (Refused, Unreachable) as error:
             if not isinstance(error, Refused) or error.retriable:
                 self._calls.forget_coordinator()
             raise
-        self.ownership = Ownership(answer.producer_id, answer.producer_epoch)
+        self.ownership = NumberedOwnership(answer.producer_id, answer.producer_epoch)
         self._claimed.update(places)

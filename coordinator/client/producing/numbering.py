@@ -17,20 +17,20 @@ from muster.storage.rpc.v1 import broker_service_pb2 as pb
 MAX_SEQUENCE: Final = 0x7FFFFFFF
 
 
-class Ownership(NamedTuple):
+class NumberedOwnership(NamedTuple):
     """Under which id a batch is numbered, and in how many-th life of it."""
 
     producer_id: int
     epoch: int
 
 
-class Numbers(Protocol):
+class BatchNumbers(Protocol):
     """Who numbers batches: a producer for itself, or the fence of a partition's owner."""
 
     async def claim(self, places: Sequence[TopicPartition]) -> None:
         """Before batches go to these. Raises Unreachable, or a retriable Refused, when it is to be tried again."""
 
-    def ownership_of(self, place: TopicPartition) -> Ownership | None:
+    def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
         """What the next batch for this log is numbered under; None before it is claimed."""
 
     def next_sequence(self, place: TopicPartition) -> int:
@@ -42,7 +42,7 @@ class Numbers(Protocol):
         """Nobody knows whether a batch was written: what comes next is counted anew."""
 
 
-class Count:
+class SequenceCount:
     """How many records were written to each log under the id that counts there."""
 
     def __init__(self) -> None:
@@ -55,14 +55,14 @@ class Count:
         self._written[place] = (self._written.get(place, 0) + records) & MAX_SEQUENCE
 
 
-class Numbering(Count):
+class ProducerNumbering(SequenceCount):
     """One producer's ids. Lives on the sender's loop."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__()
         self._transport = transport
-        self._current: Ownership | None = None
-        self._of: dict[TopicPartition, Ownership] = {}
+        self._current: NumberedOwnership | None = None
+        self._of: dict[TopicPartition, NumberedOwnership] = {}
         self._turn = asyncio.Lock()
 
     async def claim(self, places: Iterable[TopicPartition]) -> None:
@@ -73,7 +73,7 @@ class Numbering(Count):
                         self._current = await self._ask()
                     self._of[place] = self._current
 
-    def ownership_of(self, place: TopicPartition) -> Ownership | None:
+    def ownership_of(self, place: TopicPartition) -> NumberedOwnership | None:
         return self._of.get(place)
 
     def doubt(self, place: TopicPartition) -> None:
@@ -81,7 +81,7 @@ class Numbering(Count):
             self._current = None
         self._written.pop(place, None)
 
-    async def _ask(self) -> Ownership:
+    async def _ask(self) -> NumberedOwnership:
         answer = await self._transport.call(
             INIT_PRODUCER_ID,
             pb.InitProducerIdRequest(),
@@ -90,4 +90,4 @@ class Numbering(Count):
         )
         if answer.error_code:
             raise refusal(answer.error_code, pb.ErrorCode.Name(answer.error_code), answer.error_message)
-        return Ownership(answer.producer_id, answer.producer_epoch)
+        return NumberedOwnership(answer.producer_id, answer.producer_epoch)

@@ -24,10 +24,10 @@ def murmur2(data: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
-def partition_for(key: bytes, partitions: int) -> int:
+def choose_partition(key: bytes, partitions: int) -> int:
     """Kafka's toPositive(murmur2(key)) % partitions.
 
-    >>> partition_for(b"21", 1000)
+    >>> choose_partition(b"21", 1000)
     340
     """
     return (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -23,7 +23,7 @@ from muster.coordinator.client.errors import (
 )
 from muster.coordinator.client.producing.accumulator import Accumulator, PendingBatch, steady_ms
 from muster.coordinator.client.producing.fenced import FENCED, LOST_COUNT
-from muster.coordinator.client.producing.numbering import Numbering, Numbers
+from muster.coordinator.client.producing.numbering import BatchNumbers, ProducerNumbering
 from muster.coordinator.client.types import RecordMetadata, TopicPartition
 from muster.storage.records.batch import encode_batch
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -39,11 +39,15 @@ TOO_LARGE = frozenset({10, 18})
 ACKS = {"all": -1, "1": 1, "0": 0}
 
 
-class Sender:
+class BatchSender:
     """Up to max.in.flight requests at a time; a partition is in one of them at most, so its order is kept."""
 
     def __init__(
-        self, transport: Transport, config: ProducerConfig, accumulator: Accumulator, numbers: Numbers | None = None
+        self,
+        transport: Transport,
+        config: ProducerConfig,
+        accumulator: Accumulator,
+        numbers: BatchNumbers | None = None,
     ) -> None:
         self.failed = 0
         self.first_failure: Exception | None = None
@@ -105,7 +109,7 @@ class Sender:
             if at.total() >= limit:
                 return None
             batches, next_ms = self._accumulator.take(self._busy)
-            for group in in_requests(batches, self._config.max_request_size):
+            for group in split_into_requests(batches, self._config.max_request_size):
                 self._dispatch(group, ONE_NODE)
             return next_ms
         route = self._leaders.route
@@ -114,7 +118,7 @@ class Sender:
         for batch in batches:
             by_leader.setdefault(route(batch.tp), []).append(batch)
         for address, lot in by_leader.items():
-            for group in in_requests(lot, self._config.max_request_size):
+            for group in split_into_requests(lot, self._config.max_request_size):
                 self._dispatch(group, address)
         return next_ms
 
@@ -161,7 +165,7 @@ class Sender:
         finally:
             self._busy.difference_update(lines)
 
-    def _put_back(self, line: deque[PendingBatch], outcome: "Outcome") -> None:
+    def _put_back(self, line: deque[PendingBatch], outcome: "SendOutcome") -> None:
         """What is left of a partition's line once its first batch has been tried."""
         batch = line.popleft()
         if batch in outcome.too_large:
@@ -190,7 +194,7 @@ class Sender:
             return reason.after(steady_ms() - batch.created_ms)
         return reason or ClientError("delivery.timeout.ms passed")
 
-    async def _attempt(self, batches: list[PendingBatch]) -> "Outcome":
+    async def _attempt(self, batches: list[PendingBatch]) -> "SendOutcome":
         if self._leaders.records:
             return await self._write_elsewhere(batches)
         if (numbers := self._counting()) is not None:
@@ -202,7 +206,7 @@ class Sender:
             return await self._send(batches, *by_leader)
         self._leaders.look(unknown)
         lots = [([batch for batch in batches if batch.tp in set(led)], at) for at, led in by_leader.items()]
-        outcome = Outcome([batch for batch in batches if batch.tp in set(unknown)])
+        outcome = SendOutcome([batch for batch in batches if batch.tp in set(unknown)])
         if unknown:
             outcome.reason = self._leaders.why_not(unknown[0])
         for part in await asyncio.gather(*(self._send(lot, address) for lot, address in lots)):
@@ -211,13 +215,13 @@ class Sender:
             outcome.reason = part.reason or outcome.reason
         return outcome
 
-    def _counting(self) -> Numbers | None:
+    def _counting(self) -> BatchNumbers | None:
         """Who numbers the batches; of itself a producer does so in a cluster only, where records outlive a node."""
         numbers = self._numbers
-        by_default = isinstance(numbers, Numbering) and self._config.enable_idempotence is None
+        by_default = isinstance(numbers, ProducerNumbering) and self._config.enable_idempotence is None
         return None if by_default and not self._leaders.shared else numbers
 
-    async def _send(self, batches: list[PendingBatch], address: str) -> "Outcome":
+    async def _send(self, batches: list[PendingBatch], address: str) -> "SendOutcome":
         request = pb.ProduceRequest(acks=ACKS[self._config.acks], timeout_ms=self._config.request_timeout_ms)
         lines: dict[str, pb.ProduceTopic] = {}
         for batch in batches:
@@ -236,11 +240,11 @@ class Sender:
             self._transport.announce(error)
             if self._leaders.shared:
                 self._leaders.doubt(places)
-            return Outcome(again=batches, reason=error)
+            return SendOutcome(again=batches, reason=error)
         except TransportRefused as error:
             for batch in batches:
                 self._settle(batch, error)
-            return Outcome()
+            return SendOutcome()
         return self._settled_by(batches, answer)
 
     def _encoded(self, batch: PendingBatch) -> bytes:
@@ -255,26 +259,26 @@ class Sender:
             batch.records, codec=codec, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
         )
 
-    async def _claimed(self, batches: list[PendingBatch], numbers: Numbers) -> "Outcome | None":
+    async def _claimed(self, batches: list[PendingBatch], numbers: BatchNumbers) -> "SendOutcome | None":
         """Claim the logs that these go to; what came of the batches where that was not to be had."""
         try:
             await numbers.claim([batch.tp for batch in batches])
         except Unreachable as error:
             self._transport.announce(error)
-            return Outcome(again=batches, reason=error)
+            return SendOutcome(again=batches, reason=error)
         except (Refused, TransportRefused) as error:
             if isinstance(error, Refused) and error.retriable:
-                return Outcome(again=batches, reason=error)
+                return SendOutcome(again=batches, reason=error)
             for batch in batches:
                 self._settle(batch, error)
-            return Outcome()
+            return SendOutcome()
         for batch in batches:
             if batch.ownership != numbers.ownership_of(batch.tp):
                 batch.encoded = None
         return None
 
-    def _settled_by(self, batches: list[PendingBatch], answer: pb.ProduceResponse) -> "Outcome":
-        outcome = Outcome()
+    def _settled_by(self, batches: list[PendingBatch], answer: pb.ProduceResponse) -> "SendOutcome":
+        outcome = SendOutcome()
         self._look_for_others(answer)
         if self._config.acks == "0":
             for batch in batches:
@@ -290,7 +294,7 @@ class Sender:
                 if numbers is not None and batch.ownership == numbers.ownership_of(batch.tp) is not None:
                     numbers.wrote(batch.tp, len(batch.records))
                 self._settle(batch, None, result.base_offset, result.log_append_time_ms)
-            elif (error := refused(batch, result)).retriable or self._counts_anew(batch, result.error_code):
+            elif (error := build_batch_refusal(batch, result)).retriable or self._counts_anew(batch, result.error_code):
                 outcome.again.append(batch)
                 outcome.reason = error
             elif result.error_code in TOO_LARGE and len(batch.records) > 1:
@@ -308,7 +312,7 @@ class Sender:
                     led = result.current_leader if result.HasField("current_leader") else None
                     self._leaders.doubt([TopicPartition(topic.name, result.index)], led)
 
-    async def _write_elsewhere(self, batches: list[PendingBatch]) -> "Outcome":
+    async def _write_elsewhere(self, batches: list[PendingBatch]) -> "SendOutcome":
         """The nodes have no records: these go to somebody's Kafka."""
         if self._writer is None:
             from muster.coordinator.client.upstream.writing import KafkaWriter
@@ -318,7 +322,7 @@ class Sender:
             except ClientError as error:
                 for batch in batches:
                     self._settle(batch, error)
-                return Outcome()
+                return SendOutcome()
         for batch, told in zip(batches, await self._writer.write(batches), strict=True):
             errors = [each.error for each in told if each.error is not None]
             self.failed += len(errors)
@@ -327,7 +331,7 @@ class Sender:
                 each = told[index]
                 self._tell(batch, index, listener, each.error, each.offset, each.time_ms)
             self._accumulator.settled(batch)
-        return Outcome()
+        return SendOutcome()
 
     def _settle(self, batch: PendingBatch, error: Exception | None, base_offset: int = -1, time_ms: int = -1) -> None:
         if error is not None:
@@ -357,7 +361,7 @@ class Sender:
 
 
 @dataclass(slots=True)
-class Outcome:
+class SendOutcome:
     """Of one attempt: the batches to send again and why, and those that have to be split first."""
 
     again: list[PendingBatch] = field(default_factory=list)
@@ -365,7 +369,7 @@ class Outcome:
     reason: Exception | None = None
 
 
-def refused(batch: PendingBatch, result: pb.ProducePartitionResult) -> Refused:
+def build_batch_refusal(batch: PendingBatch, result: pb.ProducePartitionResult) -> Refused:
     about = f"{batch.tp.topic}-{batch.tp.partition}"
     name = pb.ErrorCode.Name(result.error_code)
     message = result.error_message
@@ -374,7 +378,7 @@ def refused(batch: PendingBatch, result: pb.ProducePartitionResult) -> Refused:
     return refusal(result.error_code, name, message, about)
 
 
-def in_requests(batches: Sequence[PendingBatch], limit: int) -> list[list[PendingBatch]]:
+def split_into_requests(batches: Sequence[PendingBatch], limit: int) -> list[list[PendingBatch]]:
     """Batches grouped so that no request is much larger than `limit` bytes."""
     groups: list[list[PendingBatch]] = []
     size = 0
@@ -387,7 +391,7 @@ def in_requests(batches: Sequence[PendingBatch], limit: int) -> list[list[Pendin
     return groups
 
 
-def too_large(size: int, limit: int) -> MessageTooLarge:
+def build_too_large(size: int, limit: int) -> MessageTooLarge:
     return MessageTooLarge(
         10,
         "MESSAGE_TOO_LARGE",

@@ -5,22 +5,22 @@ import time
 from collections.abc import Iterable
 
 from muster.coordinator.client.callbacks import OnDelivery
-from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.catalog import PartitionCounts
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ProducerConfig
 from muster.coordinator.client.errors import ConfigError, DeliveryFailed, IllegalState, UnknownTopic
 from muster.coordinator.client.producing.accumulator import RECORD_OVERHEAD, Accumulator, Headers
-from muster.coordinator.client.producing.fenced import Fence
-from muster.coordinator.client.producing.numbering import Numbering
-from muster.coordinator.client.producing.partitioner import partition_for
-from muster.coordinator.client.producing.sender import Sender, too_large
+from muster.coordinator.client.producing.fenced import ProducerFence
+from muster.coordinator.client.producing.numbering import ProducerNumbering
+from muster.coordinator.client.producing.partitioner import choose_partition
+from muster.coordinator.client.producing.sender import BatchSender, build_too_large
 from muster.coordinator.client.types import FencingToken, TopicPartition
 
 MAX_HEADERS = 1_000
 ANY = -1
 
 
-class Producing:
+class ProducerCore:
     """One producer, without the face that applications see. `bind` it to the loop that sends."""
 
     def __init__(self, config: ProducerConfig, fence: FencingToken | None = None) -> None:
@@ -28,10 +28,12 @@ class Producing:
             raise ConfigError("acks=0 hears of no refusal, and a fence is there to refuse; use acks=all")
         self.config = config
         self.transport = Transport(config)
-        self.catalog = Catalog(self.transport, config)
+        self.catalog = PartitionCounts(self.transport, config)
         self.accumulator = Accumulator(config, self._wake)
-        self.fence = None if fence is None else Fence(fence, self.transport)
-        self.sender = Sender(self.transport, config, self.accumulator, self.fence or numbering(config, self.transport))
+        self.fence = None if fence is None else ProducerFence(fence, self.transport)
+        self.sender = BatchSender(
+            self.transport, config, self.accumulator, self.fence or choose_numbering(config, self.transport)
+        )
         self.closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -74,14 +76,14 @@ class Producing:
         """Hand a record to the sender; raises at once what can be known at once."""
         if self.closed:
             raise IllegalState("this producer is closed")
-        size = size_of(value, key, headers)
+        size = measure_record(value, key, headers)
         if size > self.config.max_request_size:
-            raise too_large(size, self.config.max_request_size)
+            raise build_too_large(size, self.config.max_request_size)
         if partition == ANY:
             if key is None:
                 partition = self.accumulator.sticky_partition(topic, partitions)
             else:
-                partition = partition_for(key, partitions)
+                partition = choose_partition(key, partitions)
         elif not 0 <= partition < partitions:
             last = partitions - 1
             raise UnknownTopic(
@@ -101,12 +103,12 @@ class Producing:
         await self.transport.close()
 
 
-def numbering(config: ProducerConfig, transport: Transport) -> Numbering | None:
+def choose_numbering(config: ProducerConfig, transport: Transport) -> ProducerNumbering | None:
     """None where the producer is not to be idempotent."""
-    return Numbering(transport) if config.numbers_batches else None
+    return ProducerNumbering(transport) if config.numbers_batches else None
 
 
-def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:
+def measure_record(value: bytes | None, key: bytes | None, headers: Headers) -> int:
     if len(headers) > MAX_HEADERS:
         raise IllegalState(f"{len(headers)} headers are too many; at most {MAX_HEADERS} fit a record")
     size = RECORD_OVERHEAD + (len(value) if value else 0) + (len(key) if key else 0)
@@ -115,10 +117,10 @@ def size_of(value: bytes | None, key: bytes | None, headers: Headers) -> int:
     return size
 
 
-def as_bytes(what: str, given: bytes | str | None) -> bytes | None:
+def encode_bytes(what: str, given: bytes | str | None) -> bytes | None:
     """Text is sent as UTF-8; anything else that is not bytes is refused.
 
-    >>> as_bytes("key", "é")
+    >>> encode_bytes("key", "é")
     b'\\xc3\\xa9'
     """
     if given is None or isinstance(given, bytes):

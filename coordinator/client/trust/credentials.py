@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from muster.coordinator.client.connection import Trust
+from muster.coordinator.client.connection import SecurityConfig
 from muster.coordinator.client.errors import ConfigError
-from muster.coordinator.client.security_config import checked_token
-from muster.coordinator.client.trust.pem import Material, material_of
+from muster.coordinator.client.security_config import check_token
+from muster.coordinator.client.trust.pem import ClientTlsMaterial, load_tls_material
 
 if TYPE_CHECKING:
     from grpc.aio import Channel
@@ -26,7 +26,7 @@ Shown = tuple[tuple[str, str], ...]
 Options = Sequence[tuple[str, Any]]
 
 
-class Watched:
+class WatchedFiles:
     """Whether files are other ones than before: a link that points elsewhere counts (Kubernetes swaps one)."""
 
     def __init__(self, paths: Sequence[str | None]) -> None:
@@ -49,12 +49,12 @@ class Watched:
 class Credentials:
     """Of one client. Raises ConfigError for files that cannot be read when they are first needed."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: SecurityConfig) -> None:
         self._trust = trust
-        self._token_file = Watched([trust.token_file])
-        self._pem_files = Watched([trust.ca_file, trust.own_file])
+        self._token_file = WatchedFiles([trust.token_file])
+        self._pem_files = WatchedFiles([trust.ca_file, trust.own_file])
         self._shown: Shown | None = None
-        self._material: Material | None = None
+        self._material: ClientTlsMaterial | None = None
 
     def metadata(self) -> Shown | None:
         """What goes with a call."""
@@ -75,7 +75,7 @@ class Credentials:
         if not self._trust.tls or not self._pem_files.changed(now=now):
             return False
         try:
-            fresh = material_of(self._trust)
+            fresh = load_tls_material(self._trust)
         except ConfigError:
             return False
         before, self._material = self._material, fresh
@@ -101,10 +101,10 @@ class Credentials:
     def _allowed(self, address: str) -> grpc.ChannelCredentials | None:
         if self._trust.tls:
             if self._material is None:
-                self._material = material_of(self._trust)
+                self._material = load_tls_material(self._trust)
             authorities, chain, key = self._material
             return grpc.ssl_channel_credentials(authorities, key, chain)
-        if not (self._trust.insecure_token or is_near(address)):
+        if not (self._trust.insecure_token or is_local_address(address)):
             raise ConfigError(
                 f"a token would go to {address} for everybody on the way to read; set security.protocol=SSL, or "
                 "allow.insecure.token=true where something else encrypts what is sent"
@@ -118,7 +118,7 @@ class Credentials:
     def _show(self, *, first: bool) -> None:
         """A file that is being written, or is gone for a moment, changes nothing."""
         try:
-            token = self._trust.token if self._trust.token_file is None else token_in(self._trust.token_file)
+            token = self._trust.token if self._trust.token_file is None else read_token_file(self._trust.token_file)
         except ConfigError:
             if first:
                 raise
@@ -149,11 +149,11 @@ class _Details(grpc.ClientCallDetails):
         self.compression = given.compression
 
 
-def token_in(path: str) -> str:
+def read_token_file(path: str) -> str:
     """The token that a file holds. Raises ConfigError."""
     try:
         with open(path, "rb") as file:
-            return checked_token(file.read(MAX_TOKEN_FILE_BYTES).decode())
+            return check_token(file.read(MAX_TOKEN_FILE_BYTES).decode())
     except OSError as error:
         raise ConfigError(
             f"token.file={path!r} cannot be read: {error.strerror}; expected a file with a token"
@@ -164,10 +164,11 @@ def token_in(path: str) -> str:
         raise ConfigError(f"token.file={path!r}: {error}") from None
 
 
-def is_near(address: str) -> bool:
+def is_local_address(address: str) -> bool:
     """Whether what is sent there stays on this machine.
 
-    >>> [is_near(at) for at in ("127.0.0.1:9290", "[::1]:9290", "localhost:1", "unix:/x", "10.0.0.1:9290", "node:9290")]
+    >>> [is_local_address(at) for at in ("127.0.0.1:9290", "[::1]:9290", "localhost:1", "unix:/x", "10.0.0.1:9290",
+    ... "node:9290")]
     [True, True, True, True, False, False]
     """
     if address.startswith("unix:"):

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from muster.coordinator.client.connection import Trust
+from muster.coordinator.client.connection import SecurityConfig
 from muster.coordinator.client.errors import ConfigError
 
 MAX_PEM_BYTES = 1 << 20
@@ -13,7 +13,7 @@ PKCS8, ENCRYPTED = "PRIVATE KEY", "ENCRYPTED PRIVATE KEY"
 LINE = 64
 
 
-class Material(NamedTuple):
+class ClientTlsMaterial(NamedTuple):
     """What a TLS connection is made of, as PEM; None: nothing is shown, or gRPC's own CAs are trusted."""
 
     authorities: bytes | None
@@ -21,31 +21,31 @@ class Material(NamedTuple):
     key: bytes | None
 
 
-def material_of(trust: Trust) -> Material:
+def load_tls_material(trust: SecurityConfig) -> ClientTlsMaterial:
     """Read what is in files. Raises ConfigError, which names the property and what was expected."""
     authorities = None
     if trust.ca_file is not None:
-        authorities = certificates_in(_text_of("ssl.truststore.location", trust.ca_file), "ssl.truststore.location")
+        authorities = parse_certificates(_text_of("ssl.truststore.location", trust.ca_file), "ssl.truststore.location")
     elif trust.ca_pem is not None:
-        authorities = certificates_in(trust.ca_pem, "ssl.truststore.certificates")
+        authorities = parse_certificates(trust.ca_pem, "ssl.truststore.certificates")
     if trust.own_file is not None:
         name = "ssl.keystore.location"
         text = _text_of(name, trust.own_file)
-        return Material(authorities, certificates_in(text, name), key_in(text, name, trust.key_password))
+        return ClientTlsMaterial(authorities, parse_certificates(text, name), parse_key(text, name, trust.key_password))
     if trust.own_pem is not None and trust.key_pem is not None:
-        chain = certificates_in(trust.own_pem, "ssl.keystore.certificate.chain")
-        return Material(authorities, chain, key_in(trust.key_pem, "ssl.keystore.key", trust.key_password))
-    return Material(authorities, None, None)
+        chain = parse_certificates(trust.own_pem, "ssl.keystore.certificate.chain")
+        return ClientTlsMaterial(authorities, chain, parse_key(trust.key_pem, "ssl.keystore.key", trust.key_password))
+    return ClientTlsMaterial(authorities, None, None)
 
 
-def certificates_in(text: str, name: str) -> bytes:
+def parse_certificates(text: str, name: str) -> bytes:
     blocks = [block for label, block in _blocks(text) if label in CERTIFICATES]
     if not blocks:
         raise ConfigError(f"{name} has no certificate; expected PEM: -----BEGIN CERTIFICATE----- ...")
     return b"".join(blocks)
 
 
-def key_in(text: str, name: str, password: str | None) -> bytes:
+def parse_key(text: str, name: str, password: str | None) -> bytes:
     """The one key; decrypted, where it is not plain."""
     found = [(label, block) for label, block in _blocks(text) if label.endswith("PRIVATE KEY")]
     if len(found) != 1:

@@ -45,10 +45,10 @@ CLOSED_ON_US = (
 )
 
 
-def handshake_trouble(detail: str) -> str | None:
+def describe_handshake_failure(detail: str) -> str | None:
     """What is wrong with certificates, as a predicate of the address; None where it is something else.
 
-    >>> handshake_trouble("SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER")
+    >>> describe_handshake_failure("SSL routines:OPENSSL_internal:WRONG_VERSION_NUMBER")
     'does not speak TLS; is it a plaintext port (security.protocol=PLAINTEXT), or the wrong one?'
     """
     return next((words for sign, words in HANDSHAKE if sign in detail), None)

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from muster.coordinator.client.consuming.partitions import Chunk, PartitionState
+from muster.coordinator.client.consuming.partitions import ConsumedPartition, FetchedChunk
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.client.upstream.settings import library, reading
+from muster.coordinator.client.upstream.settings import consumer_properties, load_confluent_kafka
 from muster.storage.types import Record
 
 if TYPE_CHECKING:
@@ -28,23 +28,23 @@ PATIENCE_S: Final = 0.1
 """How long a portion waits for a first record; what changed meanwhile is done after that."""
 
 
-class Wishes(Protocol):
+class KafkaPollWishes(Protocol):
     """What is asked of `fetcher.Fetcher`."""
 
     @property
-    def states(self) -> dict[TopicPartition, PartitionState]: ...
+    def states(self) -> dict[TopicPartition, ConsumedPartition]: ...
 
     @property
     def full(self) -> bool: ...
 
-    def out_of_range(self, state: PartitionState) -> None: ...
+    def out_of_range(self, state: ConsumedPartition) -> None: ...
 
     def filled(self) -> None: ...
 
     def fail(self, error: Exception) -> None: ...
 
 
-class Change(NamedTuple):
+class KafkaPollChange(NamedTuple):
     """leave, take: what is read no more, and from which offset what is read now."""
 
     leave: list[TopicPartition]
@@ -54,7 +54,7 @@ class Change(NamedTuple):
 class KafkaPoll:
     """`task` ends with `stop`."""
 
-    def __init__(self, fetcher: Wishes, config: "ConsumerConfig", bootstrap: str) -> None:
+    def __init__(self, fetcher: KafkaPollWishes, config: "ConsumerConfig", bootstrap: str) -> None:
         self._fetcher = fetcher
         self._config = config
         self._bootstrap = bootstrap
@@ -62,7 +62,7 @@ class KafkaPoll:
         self._thread = ThreadPoolExecutor(1, "muster-records")
         self._reads: dict[TopicPartition, int] = {}
         """The epoch of each partition's state under which it is read."""
-        self._waiting: dict[TopicPartition, deque[Chunk]] = {}
+        self._waiting: dict[TopicPartition, deque[FetchedChunk]] = {}
         self._consumer: Any = None
         self._kafka: Any = None
         self.task = asyncio.create_task(self._run())
@@ -80,8 +80,8 @@ class KafkaPoll:
 
     async def _run(self) -> None:
         try:
-            self._kafka = library(self._bootstrap)
-            made = {**reading(self._config, self._bootstrap), "error_cb": self._troubled}
+            self._kafka = load_confluent_kafka(self._bootstrap)
+            made = {**consumer_properties(self._config, self._bootstrap), "error_cb": self._troubled}
             self._consumer = self._kafka.Consumer(made, logger=log)
         except (ClientError, ValueError) as error:
             self._fetcher.fail(error)
@@ -103,9 +103,9 @@ class KafkaPoll:
 
     # -- on the loop --------------------------------------------------------------------------------------------------
 
-    def _look(self) -> Change:
+    def _look(self) -> KafkaPollChange:
         """What is to be read by now, against what is."""
-        wanted = {state.tp: state for state in self._fetcher.states.values() if is_read(state)}
+        wanted = {state.tp: state for state in self._fetcher.states.values() if is_record(state)}
         leave = [tp for tp, epoch in self._reads.items() if tp not in wanted or wanted[tp].epoch != epoch]
         for tp in leave:
             del self._reads[tp]
@@ -115,7 +115,7 @@ class KafkaPoll:
             if tp not in self._reads and state.fetch_offset is not None:
                 self._reads[tp] = state.epoch
                 take.append((tp, state.fetch_offset))
-        return Change(leave, take)
+        return KafkaPollChange(leave, take)
 
     def _is_full(self) -> bool:
         held = sum(chunk.size for chunks in self._waiting.values() for chunk in chunks)
@@ -138,10 +138,10 @@ class KafkaPoll:
             if (error := message.error()) is not None:
                 self._refused(tp, error)
             elif tp in self._reads:
-                by_partition.setdefault(tp, []).append(record_of(message))
+                by_partition.setdefault(tp, []).append(convert_record(message))
         for tp, records in by_partition.items():
             size = sum(len(record.value or b"") + len(record.key or b"") for record in records)
-            chunk = Chunk(iter(records), records[-1].offset + 1, size)
+            chunk = FetchedChunk(iter(records), records[-1].offset + 1, size)
             self._waiting.setdefault(tp, deque()).append(chunk)
 
     def _refused(self, tp: TopicPartition, error: Any) -> None:
@@ -154,7 +154,7 @@ class KafkaPoll:
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _portion(self, change: Change) -> list[Any]:
+    def _portion(self, change: KafkaPollChange) -> list[Any]:
         made = self._kafka.TopicPartition
         if change.leave:
             self._consumer.incremental_unassign([made(*tp) for tp in change.leave])
@@ -168,11 +168,11 @@ class KafkaPoll:
         log.warning("records of Kafka at %s: %s", self._bootstrap, error.str())
 
 
-def is_read(state: PartitionState) -> bool:
+def is_record(state: ConsumedPartition) -> bool:
     return state.fetch_offset is not None and not (state.paused or state.revoking or state.stuck)
 
 
-def record_of(message: Any) -> Record:
+def convert_record(message: Any) -> Record:
     kind, time_ms = message.timestamp()
     headers = tuple((name, value) for name, value in message.headers() or ())
     return Record(message.offset(), time_ms if kind else -1, message.key(), message.value(), headers)

@@ -24,7 +24,7 @@ NAMES: Final = {
 }
 
 
-def library(bootstrap: str) -> Any:
+def load_confluent_kafka(bootstrap: str) -> Any:
     """Raises ClientError where it is not installed."""
     try:
         import confluent_kafka
@@ -33,7 +33,7 @@ def library(bootstrap: str) -> Any:
     return confluent_kafka
 
 
-def way_in(config: "RecordsProperties", bootstrap: str) -> dict[str, Any]:
+def connection_properties(config: "RecordsProperties", bootstrap: str) -> dict[str, Any]:
     given = {name: getattr(config, field) for field, name in NAMES.items()}
     return {
         "bootstrap.servers": config.records_bootstrap_servers or bootstrap,
@@ -41,10 +41,10 @@ def way_in(config: "RecordsProperties", bootstrap: str) -> dict[str, Any]:
     }
 
 
-def reading(config: "ConsumerConfig", bootstrap: str) -> dict[str, Any]:
+def consumer_properties(config: "ConsumerConfig", bootstrap: str) -> dict[str, Any]:
     """Positions are Muster's: nothing is committed there, and no group of that name ever has a member."""
     return {
-        **way_in(config, bootstrap),
+        **connection_properties(config, bootstrap),
         "client.id": config.client_id or "muster",
         "group.id": config.group_id or "muster",
         "enable.auto.commit": False,
@@ -58,10 +58,10 @@ def reading(config: "ConsumerConfig", bootstrap: str) -> dict[str, Any]:
     }
 
 
-def writing(config: "ProducerConfig", bootstrap: str) -> dict[str, Any]:
+def producer_properties(config: "ProducerConfig", bootstrap: str) -> dict[str, Any]:
     """Batches are made before: it waits for no company."""
     return {
-        **way_in(config, bootstrap),
+        **connection_properties(config, bootstrap),
         "client.id": config.client_id or "muster",
         "acks": config.acks,
         "enable.idempotence": config.numbers_batches,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from muster.coordinator.client.errors import ClientError
-from muster.coordinator.client.upstream.settings import library, writing
+from muster.coordinator.client.upstream.settings import load_confluent_kafka, producer_properties
 
 if TYPE_CHECKING:
     from muster.coordinator.client.config import ProducerConfig
@@ -19,7 +19,7 @@ log = logging.getLogger("muster.client")
 ROOM_S: Final = 0.05
 
 
-class Delivered(NamedTuple):
+class KafkaDelivery(NamedTuple):
     """What became of one record; offset and time -1: not told."""
 
     error: Exception | None = None
@@ -31,16 +31,16 @@ class KafkaWriter:
     """Made where a node has said that it has no records. Raises ClientError where confluent-kafka is not installed."""
 
     def __init__(self, config: "ProducerConfig", bootstrap: str) -> None:
-        kafka = library(bootstrap)
+        kafka = load_confluent_kafka(bootstrap)
         try:
-            self._producer: Any = kafka.Producer(writing(config, bootstrap), logger=log)
+            self._producer: Any = kafka.Producer(producer_properties(config, bootstrap), logger=log)
         except kafka.KafkaException as error:
             raise ClientError(f"confluent-kafka refuses its settings (records.*): {error}") from error
         self._kafka = kafka
         self._patience_s = config.delivery_timeout_ms / 1000
         self._thread = ThreadPoolExecutor(1, "muster-records")
 
-    async def write(self, batches: Sequence["PendingBatch"]) -> list[list[Delivered]]:
+    async def write(self, batches: Sequence["PendingBatch"]) -> list[list[KafkaDelivery]]:
         """For each batch what became of each of its records, once all of them are settled."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batches)
 
@@ -49,8 +49,8 @@ class KafkaWriter:
         self._producer.purge()
         self._thread.shutdown(wait=False)
 
-    def _write(self, batches: Sequence["PendingBatch"]) -> list[list[Delivered]]:
-        overdue = Delivered(ClientError("Kafka did not answer within delivery.timeout.ms"))
+    def _write(self, batches: Sequence["PendingBatch"]) -> list[list[KafkaDelivery]]:
+        overdue = KafkaDelivery(ClientError("Kafka did not answer within delivery.timeout.ms"))
         told = [[overdue] * len(batch.records) for batch in batches]
         for batch, results in zip(batches, told, strict=True):
             for number, record in enumerate(batch.records):
@@ -80,8 +80,8 @@ class KafkaWriter:
             self._producer.poll(0)
             return
 
-    def _settled(self, results: list[Delivered], number: int, error: Any, message: Any) -> None:
+    def _settled(self, results: list[KafkaDelivery], number: int, error: Any, message: Any) -> None:
         if error is not None:
-            results[number] = Delivered(ClientError(f"Kafka did not take a record: {error.str()}"))
+            results[number] = KafkaDelivery(ClientError(f"Kafka did not take a record: {error.str()}"))
         else:
-            results[number] = Delivered(None, message.offset(), message.timestamp()[1])
+            results[number] = KafkaDelivery(None, message.offset(), message.timestamp()[1])

@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 
-from muster.coordinator.cluster.controller.elect import Standing, elr_after, revised
+from muster.coordinator.cluster.controller.elect import ReplicaStanding, next_elr, next_state
 from muster.coordinator.cluster.controller.events import IsrItem
-from muster.coordinator.cluster.facts import Node, State
+from muster.coordinator.cluster.facts import ClusterNode, PartitionState
 from muster.coordinator.errors import ErrorCode
 
 
-def check(item: IsrItem, sender: int, state: State, now: Standing, live: Mapping[int, Node]) -> ErrorCode:
+def check_alter_partition(
+    item: IsrItem, sender: int, state: PartitionState, now: ReplicaStanding, live: Mapping[int, ClusterNode]
+) -> ErrorCode:
     """The first rule that speaks against it; NONE if none does, also where it is so already.
 
     live: the nodes that are, whatever the unit: a replica with a new disk is not live for the unit (CL-C3) before it
@@ -40,7 +42,7 @@ def check(item: IsrItem, sender: int, state: State, now: Standing, live: Mapping
     return ErrorCode.NONE
 
 
-def altered(item: IsrItem, state: State, now: Standing) -> State:
+def altered_state(item: IsrItem, state: PartitionState, now: ReplicaStanding) -> PartitionState:
     """The state with the in-sync replicas that were asked for, in order of assignment.
 
     CL-C6: who joins is known by the directory it registered with; who is in already keeps what it is known by.
@@ -48,11 +50,11 @@ def altered(item: IsrItem, state: State, now: Standing) -> State:
     asked = {member.node for member in item.isr}
     isr = tuple(each for each in now.replicas if each in asked)
     joining = [each for each in isr if each not in state.isr]
-    return revised(
+    return next_state(
         state,
         leader=state.leader,
         isr=isr,
-        elr=elr_after(state.elr, state.isr, isr, now),
+        elr=next_elr(state.elr, state.isr, isr, now),
         cause=state.cause,
         epoch=now.epoch,
         elected=False,

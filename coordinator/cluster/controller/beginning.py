@@ -1,13 +1,13 @@
 """How a reign begins: what a new controller knows already, as a node of its cluster (CL-Z7)."""
 
-from muster.coordinator.cluster.controller.book import state_of
-from muster.coordinator.cluster.controller.events import Elected
-from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, TopicPartition, halves, unit_of
-from muster.coordinator.cluster.image import Image, PartitionView
+from muster.coordinator.cluster.controller.book import state_of_view
+from muster.coordinator.cluster.controller.events import ControllerElected
+from muster.coordinator.cluster.controller.reign import ControllerTerm
+from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, TopicPartition, halves_of, unit_of
+from muster.coordinator.cluster.image import ClusterImage, PartitionView
 
 
-def knows_all(event: Elected) -> bool:
+def is_image_complete(event: ControllerElected) -> bool:
     """CL-Z7: whether this node's image has the last write, and so the versions of all states. An image may be further
     than the last write, by nodes that came and went; directories have to be known, or it is not all."""
     image = event.image
@@ -18,12 +18,12 @@ def knows_all(event: Elected) -> bool:
     return all(view.directories is not None for _, view in image.partitions())
 
 
-def remember(reign: Reign, image: Image) -> None:
+def keep_deleted_topics(reign: ControllerTerm, image: ClusterImage) -> None:
     """What ZooKeeper does not tell: topics that were deleted."""
     reign.book.teller.deleted.update(image.deleted)
 
 
-def must_be_silent(reign: Reign) -> bool:
+def must_withhold_settings(reign: ControllerTerm) -> bool:
     """Whether settings may be told only when all has been looked at: there are eligible replicas that these settings
     allow no more, and who hears of them commits without those (CL-C5)."""
     book = reign.book
@@ -36,15 +36,15 @@ def must_be_silent(reign: Reign) -> bool:
     return False
 
 
-def take_states(reign: Reign, image: Image) -> None:
+def adopt_states(reign: ControllerTerm, image: ClusterImage) -> None:
     """CL-Z7: the states as this node was told them, instead of reading all."""
     for place, told in image.partitions():
         if unit_of(place) == place and reign.book.assignment(place) is not None:
-            _take(reign, place, told, image)
+            _adopt_state(reign, place, told, image)
 
 
-def _take(reign: Reign, unit: TopicPartition, told: PartitionView, image: Image) -> None:
+def _adopt_state(reign: ControllerTerm, unit: TopicPartition, told: PartitionView, image: ClusterImage) -> None:
     book = reign.book
-    book.put_state(unit, state_of(told, image.known.epoch))
-    if unit.topic == OFFSETS and (other := image.partition(halves(unit)[1])) is not None:
+    book.put_state(unit, state_of_view(told, image.known.epoch))
+    if unit.topic == OFFSETS and (other := image.partition(halves_of(unit)[1])) is not None:
         book.second[unit] = other.partition_epoch

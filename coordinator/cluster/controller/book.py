@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.cluster.controller.elect import Standing
-from muster.coordinator.cluster.controller.nodes import Nodes
-from muster.coordinator.cluster.controller.settings import Rules, Settings
-from muster.coordinator.cluster.controller.telling import Teller
+from muster.coordinator.cluster.controller.elect import ReplicaStanding
+from muster.coordinator.cluster.controller.nodes import NodeRegistry
+from muster.coordinator.cluster.controller.settings import ControllerSettings, ElectionRules
+from muster.coordinator.cluster.controller.telling import MetadataPublisher
 from muster.coordinator.cluster.facts import (
     LEDGER,
     NO_EPOCH,
-    NOBODY,
+    NO_NODE_ID,
     OFFSETS,
-    Assignment,
-    State,
-    Topic,
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
     TopicPartition,
-    halves,
+    halves_of,
     unit_of,
 )
 from muster.coordinator.cluster.image import PartitionView
@@ -25,7 +25,7 @@ NO_LIMIT = 1_000_000
 
 
 @dataclass(slots=True)
-class Book:
+class ControllerState:
     """topics: by name, as in ZooKeeper, those that are deleted left out. rules: what each sets, as it is read for each
     of its units. states: by unit. second: versions of the state
     znodes of the other halves of shards. holds, leads: units by node. broken: partitions whose state cannot be read:
@@ -34,14 +34,14 @@ class Book:
     applied (CL-N3). fresh: the first sequence of the reign, until all nodes have applied it.
     """
 
-    settings: Settings
+    settings: ControllerSettings
     epoch: int = NO_EPOCH
-    nodes: Nodes = field(default_factory=Nodes)
-    teller: Teller = field(default_factory=Teller)
-    topics: dict[str, Topic] = field(default_factory=dict)
-    rules: dict[str, Rules] = field(default_factory=dict)
+    nodes: NodeRegistry = field(default_factory=NodeRegistry)
+    teller: MetadataPublisher = field(default_factory=MetadataPublisher)
+    topics: dict[str, ClusterTopic] = field(default_factory=dict)
+    rules: dict[str, ElectionRules] = field(default_factory=dict)
     names: dict[bytes, str] = field(default_factory=dict)
-    states: dict[TopicPartition, State] = field(default_factory=dict)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
     second: dict[TopicPartition, int] = field(default_factory=dict)
     holds: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
     leads: dict[int, dict[TopicPartition, None]] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Book:
     applied: dict[int, int] = field(default_factory=dict)
     fresh: int | None = None
 
-    def assignment(self, unit: TopicPartition) -> Assignment | None:
+    def assignment(self, unit: TopicPartition) -> ReplicaAssignment | None:
         topic = self.topics.get(unit.topic)
         if topic is None or not 0 <= unit.partition < len(topic.partitions):
             return None
         return topic.partitions[unit.partition]
 
-    def units_of(self, topic: Topic) -> Iterator[TopicPartition]:
+    def units_of(self, topic: ClusterTopic) -> Iterator[TopicPartition]:
         """Units of a topic that can be led: of shards, those of which both halves are there."""
         count = len(topic.partitions)
         if topic.name in (OFFSETS, LEDGER):
@@ -71,7 +71,7 @@ class Book:
         unit = None if name is None else unit_of(TopicPartition(name, partition))
         return unit if unit in self.states else None
 
-    def standing(self, unit: TopicPartition, assignment: Assignment, state: State) -> Standing:
+    def standing(self, unit: TopicPartition, assignment: ReplicaAssignment, state: PartitionState) -> ReplicaStanding:
         rules = self.rules[unit.topic]
         return self.nodes.standing(
             unit,
@@ -96,17 +96,17 @@ class Book:
         lowest, told = self.lowest.get(topic, (NO_LIMIT, NO_EPOCH))
         return lowest if told is None or self.applied.get(leader, NO_EPOCH) < told else NO_LIMIT
 
-    def topics_of(self, unit: TopicPartition) -> Iterator[Topic]:
+    def topics_of(self, unit: TopicPartition) -> Iterator[ClusterTopic]:
         """Whose znodes change with the unit's assignment."""
-        return (self.topics[half.topic] for half in halves(unit) if half.topic in self.topics)
+        return (self.topics[half.topic] for half in halves_of(unit) if half.topic in self.topics)
 
-    def moving(self, unit: TopicPartition) -> Iterable[Topic]:
+    def moving(self, unit: TopicPartition) -> Iterable[ClusterTopic]:
         """The same, where that may be done any time."""
         assignment = self.assignment(unit)
         moves = assignment is not None and (assignment.adding or assignment.removing)
         return self.topics_of(unit) if moves else ()
 
-    def add_topic(self, topic: Topic) -> None:
+    def add_topic(self, topic: ClusterTopic) -> None:
         """A topic that is new, or changed."""
         if (old := self.topics.get(topic.name)) is not None:
             self._unindex(old)
@@ -118,21 +118,21 @@ class Book:
             for each in assignment.replicas:
                 self.holds.setdefault(each, {})[unit_of(TopicPartition(topic.name, number))] = None
 
-    def _unindex(self, topic: Topic) -> None:
+    def _unindex(self, topic: ClusterTopic) -> None:
         if topic.name == LEDGER:
             return
         for number, assignment in enumerate(topic.partitions):
             for each in assignment.replicas:
                 self.holds.get(each, {}).pop(TopicPartition(topic.name, number), None)
 
-    def drop_topic(self, topic: Topic) -> None:
+    def drop_topic(self, topic: ClusterTopic) -> None:
         """A topic that is no more; its states stay until `drop_state`."""
         self._unindex(topic)
         del self.topics[topic.name], self.rules[topic.name]
         self.names.pop(topic.topic_id, None)
         self.lowest.pop(topic.name, None)
 
-    def put_state(self, unit: TopicPartition, state: State) -> None:
+    def put_state(self, unit: TopicPartition, state: PartitionState) -> None:
         before = self.states.get(unit)
         self.states[unit] = state
         if before is None or before.leader != state.leader:
@@ -148,20 +148,20 @@ class Book:
 
     def leader(self, unit: TopicPartition) -> int:
         state = self.states.get(unit)
-        return NOBODY if state is None else state.leader
+        return NO_NODE_ID if state is None else state.leader
 
     def stage(self, unit: TopicPartition) -> None:
         """The unit's partitions are to be told as they are now."""
         state = self.states[unit]
-        for place in halves(unit):
+        for place in halves_of(unit):
             topic = self.topics.get(place.topic)
             if topic is None or place.partition >= len(topic.partitions):
                 continue
             version = state.partition_epoch if place == unit else self.second.get(unit, NO_EPOCH)
-            self.teller.staged_partitions[place] = view(state, topic.partitions[place.partition], version)
+            self.teller.staged_partitions[place] = partition_view(state, topic.partitions[place.partition], version)
 
 
-def view(state: State, assignment: Assignment, version: int) -> PartitionView:
+def partition_view(state: PartitionState, assignment: ReplicaAssignment, version: int) -> PartitionView:
     """A partition as all are told of it."""
     return PartitionView(
         state.leader,
@@ -177,9 +177,9 @@ def view(state: State, assignment: Assignment, version: int) -> PartitionView:
     )
 
 
-def state_of(view: PartitionView, controller_epoch: int) -> State:
+def state_of_view(view: PartitionView, controller_epoch: int) -> PartitionState:
     """A state as this node has been told it (CL-Z7)."""
-    return State(
+    return PartitionState(
         view.leader,
         view.leader_epoch,
         view.isr,

@@ -5,51 +5,53 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.cluster.controller.events import RequestId
-from muster.coordinator.cluster.facts import Assignment, State, Topic, TopicPartition
+from muster.coordinator.cluster.facts import ClusterTopic, PartitionState, ReplicaAssignment, TopicPartition
 from muster.coordinator.cluster.image import ClusterState
 from muster.coordinator.errors import ErrorCode
 
 
-class PutState(NamedTuple):
+class PutPartitionState(NamedTuple):
     """The state znode of a partition. at: the version it has to have; NO_EPOCH: it has to be made, with its parents."""
 
     place: TopicPartition
-    state: State
+    state: PartitionState
     at: int
 
 
-class DropState(NamedTuple):
+class DeletePartitionState(NamedTuple):
     """The state znode of a partition of a topic that is deleted goes, with the znode above it."""
 
     place: TopicPartition
     at: int
 
 
-class PutTopic(NamedTuple):
+class PutTopicZnode(NamedTuple):
     """The znode of a topic whose assignments change; `topic.version` is what it has to have."""
 
-    topic: Topic
+    topic: ClusterTopic
 
 
-class MakeTopic(NamedTuple):
+class CreateInternalTopic(NamedTuple):
     """An internal topic that is not there yet (CL-C12). Its id is drawn by the edge, its settings are the edge's,
     too."""
 
     name: str
-    partitions: tuple[Assignment, ...]
+    partitions: tuple[ReplicaAssignment, ...]
 
 
-class DropTopic(NamedTuple):
+class DeleteTopicZnode(NamedTuple):
     """The znode of a topic goes, its settings, and its marker in `/admin/delete_topics`. Nothing else is below it."""
 
     name: str
     at: int
 
 
-Operation: TypeAlias = PutState | DropState | PutTopic | MakeTopic | DropTopic
+WriteOperation: TypeAlias = (
+    PutPartitionState | DeletePartitionState | PutTopicZnode | CreateInternalTopic | DeleteTopicZnode
+)
 
 
-class Write(NamedTuple):
+class WriteMulti(NamedTuple):
     """One multi: check `/controller_epoch` at epoch_version; the operations; set `/muster/cluster/version` to
     (epoch, sequence), at cluster_version (NO_EPOCH: make it). Answered by `events.Written` or `WriteFailed`; until then
     there is no other.
@@ -62,15 +64,15 @@ class Write(NamedTuple):
     epoch_version: int
     sequence: int
     cluster_version: int
-    operations: tuple[Operation, ...]
+    operations: tuple[WriteOperation, ...]
 
 
-class ReadVersion(NamedTuple):
+class ReadClusterVersion(NamedTuple):
     """After a lost answer (CL-Z6): sync, read `/muster/cluster/version`. Answered by `events.VersionRead`, however long
     it takes."""
 
 
-class ReadStates(NamedTuple):
+class ReadPartitionStates(NamedTuple):
     """Sync; read the cluster's version, then all topics (`events.TopicsSeen`, complete), then all states
     (`events.StatesRead`)."""
 
@@ -81,44 +83,44 @@ class IsrResult(NamedTuple):
     topic_id: bytes
     partition: int
     error: ErrorCode
-    state: State | None = None
+    state: PartitionState | None = None
 
 
-class IsrAltered(NamedTuple):
+class AlterPartitionResult(NamedTuple):
     error: ErrorCode
     results: tuple[IsrResult, ...] = ()
     """In the order of the items."""
 
 
-class ShutdownAnswered(NamedTuple):
+class ShutdownResult(NamedTuple):
     error: ErrorCode
     remaining: tuple[TopicPartition, ...] = ()
     """What the node still leads."""
 
 
-class Answered(NamedTuple):
+class AdminResult(NamedTuple):
     """For what operators ask: one word for all, and one for each partition."""
 
     error: ErrorCode = ErrorCode.NONE
     results: Mapping[TopicPartition, ErrorCode] = {}
 
 
-Body: TypeAlias = ClusterState | IsrAltered | ShutdownAnswered | Answered
+ResponseBody: TypeAlias = ClusterState | AlterPartitionResult | ShutdownResult | AdminResult
 
 
-class Answer(NamedTuple):
+class Respond(NamedTuple):
     request: RequestId
-    body: Body
+    body: ResponseBody
 
 
-class Probe(NamedTuple):
+class ProbeNode(NamedTuple):
     """Connect to the node's replication door, three times within 300 ms while it refuses, and say `events.Refused`."""
 
     node: int
     node_epoch: int
 
 
-class Clean(Enum):
+class ElectionKind(Enum):
     """How far an election kept what was committed; the ledger's words."""
 
     ISR = "isr"
@@ -129,7 +131,7 @@ class Clean(Enum):
     """Nobody leads."""
 
 
-class Note(NamedTuple):
+class ElectionNote(NamedTuple):
     """An election was written: for the ledger. decided_ms, took_ms: of the clock of `now_ms`; took_ms runs from what
     led to it until it was written."""
 
@@ -137,7 +139,7 @@ class Note(NamedTuple):
     epoch: int
     before: int
     after: int
-    clean: Clean
+    clean: ElectionKind
     cause: str
     isr: tuple[int, ...]
     elr: tuple[int, ...]
@@ -145,34 +147,45 @@ class Note(NamedTuple):
     took_ms: int
 
 
-class Warn(NamedTuple):
+class WarnOperator(NamedTuple):
     """Something that could not be applied, and was skipped (CL-C13)."""
 
     text: str
 
 
-class Marker(Enum):
+class AdminMarker(Enum):
     PREFERRED = "preferred_replica_election"
     UNCLEAN = "unclean_election"
     REASSIGN = "reassign_partitions"
     DELETE = "delete_topics"
 
 
-class Remove(NamedTuple):
+class RemoveMarker(NamedTuple):
     """What an operator left in ZooKeeper was taken in. name: the topic, of DELETE."""
 
-    marker: Marker
+    marker: AdminMarker
     name: str = ""
 
 
-class WakeAt(NamedTuple):
+class WakeControllerAt(NamedTuple):
     """`events.Tick` is wanted at this moment at the latest. A later one replaces it."""
 
     at_ms: int
 
 
-class Resign(NamedTuple):
+class ResignController(NamedTuple):
     """The reign is over: another has written a higher epoch. All that waited has been answered."""
 
 
-Effect: TypeAlias = Write | ReadVersion | ReadStates | Answer | Probe | Note | Warn | Remove | WakeAt | Resign
+ControllerEffect: TypeAlias = (
+    WriteMulti
+    | ReadClusterVersion
+    | ReadPartitionStates
+    | Respond
+    | ProbeNode
+    | ElectionNote
+    | WarnOperator
+    | RemoveMarker
+    | WakeControllerAt
+    | ResignController
+)

@@ -1,19 +1,19 @@
 """Who leads a unit, who counts as in sync, and who may lead after them: CL-C2 to CL-C5, as functions of one unit.
 
-Nothing here knows of other units, nor of writes: a `State` and a `Standing` go in, the state as it should be comes out,
-or None where it is as it should be.
+Nothing here knows of other units, nor of writes: a `PartitionState` and a `ReplicaStanding` go in, the state as it
+should be comes out, or None where it is as it should be.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from muster.coordinator.cluster.controller.effects import Clean
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, State
+from muster.coordinator.cluster.controller.effects import ElectionKind
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, PartitionState
 
-NOT_ANY: frozenset[int] = frozenset()
+NO_NODES: frozenset[int] = frozenset()
 
 
-class Standing(NamedTuple):
+class ReplicaStanding(NamedTuple):
     """How the replicas of one unit stand, by node ids; tuples are in order of assignment.
 
     live: CL-C3, for this unit: its node is live, with the data directory it was in sync with, its log is online, and it
@@ -29,8 +29,8 @@ class Standing(NamedTuple):
     back: tuple[int, ...] = ()
     foreign: tuple[int, ...] = ()
     present: tuple[int, ...] = ()
-    leaving: frozenset[int] = NOT_ANY
-    stopping: frozenset[int] = NOT_ANY
+    leaving: frozenset[int] = NO_NODES
+    stopping: frozenset[int] = NO_NODES
     minimum: int = 1
     lowest: int = 1_000_000
     tokens: Mapping[int, str] = {}
@@ -38,35 +38,37 @@ class Standing(NamedTuple):
     epoch: int = NO_EPOCH
 
 
-class Decision(NamedTuple):
+class StateDecision(NamedTuple):
     """A state to be written. clean: how it was elected; None where the leader is the same, in the same epoch."""
 
-    state: State
-    clean: Clean | None = None
+    state: PartitionState
+    clean: ElectionKind | None = None
 
 
-class Choice(NamedTuple):
+class LeaderChoice(NamedTuple):
     """Who leads, who is in sync then, and how clean that is. directory: what the one who leads is trusted by from now
     on, where that is new."""
 
     leader: int
     isr: tuple[int, ...]
-    clean: Clean
+    clean: ElectionKind
     directory: str | None = None
 
 
-def look(state: State, now: Standing, cause: str, *, anew: bool = False) -> Decision | None:
+def decide_state(
+    state: PartitionState, now: ReplicaStanding, cause: str, *, anew: bool = False
+) -> StateDecision | None:
     """The state as it should be, or None. `cause` becomes the state's if somebody is elected.
 
     anew: a leader that is live is elected again, in a new epoch, for it may be another life of its node.
     """
-    choice = choose(state, now)
-    stays = choice.leader == state.leader and not (anew and choice.leader != NOBODY)
-    isr = without_stopping(choice, now)
-    elr = () if choice.clean is Clean.UNCLEAN else elr_after(state.elr, state.isr, isr, now)
-    if stays and same(isr, state.isr) and same(elr, state.elr):
+    choice = choose_leader(state, now)
+    stays = choice.leader == state.leader and not (anew and choice.leader != NO_NODE_ID)
+    isr = isr_without_stopping(choice, now)
+    elr = () if choice.clean is ElectionKind.UNCLEAN else next_elr(state.elr, state.isr, isr, now)
+    if stays and same_nodes(isr, state.isr) and same_nodes(elr, state.elr):
         return None
-    decided = revised(
+    decided = next_state(
         state,
         leader=choice.leader,
         isr=isr,
@@ -74,19 +76,19 @@ def look(state: State, now: Standing, cause: str, *, anew: bool = False) -> Deci
         cause=state.cause if stays else cause,
         epoch=now.epoch,
         elected=not stays,
-        unclean=choice.clean in (Clean.UNCLEAN, Clean.LAST_KNOWN),
+        unclean=choice.clean in (ElectionKind.UNCLEAN, ElectionKind.LAST_KNOWN),
         directories=None if choice.directory is None else {**state.directories, choice.leader: choice.directory},
     )
-    return Decision(decided, None if stays else choice.clean)
+    return StateDecision(decided, None if stays else choice.clean)
 
 
-def same(some: tuple[int, ...], others: tuple[int, ...]) -> bool:
+def same_nodes(some: tuple[int, ...], others: tuple[int, ...]) -> bool:
     """Whether these are the same nodes, whatever their order."""
     return some == others or set(some) == set(others)
 
 
-def revised(
-    state: State,
+def next_state(
+    state: PartitionState,
     *,
     leader: int,
     isr: tuple[int, ...],
@@ -96,11 +98,11 @@ def revised(
     elected: bool,
     unclean: bool = False,
     directories: Mapping[int, str] | None = None,
-) -> State:
+) -> PartitionState:
     """The next state: one partition epoch up, and one leader epoch with each election (be it of nobody). epoch: of the
     controller."""
     leader_epoch = state.leader_epoch + 1 if elected else state.leader_epoch
-    return State(
+    return PartitionState(
         leader=leader,
         leader_epoch=leader_epoch,
         isr=isr,
@@ -113,26 +115,26 @@ def revised(
     )
 
 
-def choose(state: State, now: Standing) -> Choice:
+def choose_leader(state: PartitionState, now: ReplicaStanding) -> LeaderChoice:
     """CL-C2: a leader that is live stays; else who is first, in order of assignment, of those in sync; of those
     eligible; the last who was in sync though it may have lost something; anybody, where that is allowed; nobody."""
     in_sync = tuple([each for each in now.live if each in state.isr])
     if state.leader in in_sync:
-        return Choice(state.leader, in_sync, Clean.ISR)
-    if (leader := first(in_sync, now)) is not None:
-        return Choice(leader, in_sync, Clean.ISR)
+        return LeaderChoice(state.leader, in_sync, ElectionKind.ISR)
+    if (leader := first_candidate(in_sync, now)) is not None:
+        return LeaderChoice(leader, in_sync, ElectionKind.ISR)
     if in_sync:
-        return Choice(NOBODY, in_sync, Clean.OFFLINE)
-    if (leader := first((each for each in now.live if each in state.elr), now)) is not None:
-        return Choice(leader, (leader,), Clean.ELR)
-    if (leader := last_known(state, now)) is not None:
-        return Choice(leader, (leader,), Clean.LAST_KNOWN, now.tokens[leader])
-    if now.unclean and (leader := first((*now.live, *now.present), now)) is not None:
-        return Choice(leader, (leader,), Clean.UNCLEAN, now.tokens[leader])
-    return Choice(NOBODY, kept(state, now), Clean.OFFLINE)
+        return LeaderChoice(NO_NODE_ID, in_sync, ElectionKind.OFFLINE)
+    if (leader := first_candidate((each for each in now.live if each in state.elr), now)) is not None:
+        return LeaderChoice(leader, (leader,), ElectionKind.ELR)
+    if (leader := last_known_leader(state, now)) is not None:
+        return LeaderChoice(leader, (leader,), ElectionKind.LAST_KNOWN, now.tokens[leader])
+    if now.unclean and (leader := first_candidate((*now.live, *now.present), now)) is not None:
+        return LeaderChoice(leader, (leader,), ElectionKind.UNCLEAN, now.tokens[leader])
+    return LeaderChoice(NO_NODE_ID, retained_isr(state, now), ElectionKind.OFFLINE)
 
 
-def first(candidates: Iterable[int], now: Standing) -> int | None:
+def first_candidate(candidates: Iterable[int], now: ReplicaStanding) -> int | None:
     """The first that may lead. Who is drained does when nobody else can: it is up, and has all; who stops does not."""
     drained = None
     for each in candidates:
@@ -145,33 +147,35 @@ def first(candidates: Iterable[int], now: Standing) -> int | None:
     return drained
 
 
-def kept(state: State, now: Standing) -> tuple[int, ...]:
+def retained_isr(state: PartitionState, now: ReplicaStanding) -> tuple[int, ...]:
     """CL-C4: in sync remains who was, for when one of them returns; but for those whose directory is gone, unless that
     is all of them."""
     return tuple(each for each in state.isr if each not in now.foreign) or state.isr
 
 
-def last_known(state: State, now: Standing) -> int | None:
+def last_known_leader(state: PartitionState, now: ReplicaStanding) -> int | None:
     """The first of those last in sync, if all are back, and what they may have lost cannot be had from anybody: not
     while an eligible replica, which has all, is only away (KIP-966: when the ELR is empty). Where records may be lost
     anyhow it is not waited for."""
     waited_for = () if now.unclean else (each for each in (*state.isr, *state.elr) if each not in now.foreign)
     if any(each not in now.back for each in waited_for):
         return None
-    return first((each for each in now.back if each in state.isr), now)
+    return first_candidate((each for each in now.back if each in state.isr), now)
 
 
-def without_stopping(choice: Choice, now: Standing) -> tuple[int, ...]:
+def isr_without_stopping(choice: LeaderChoice, now: ReplicaStanding) -> tuple[int, ...]:
     """CL-A7: who shuts down is in sync no more, where enough others are."""
     isr = choice.isr
-    if now.stopping and choice.leader != NOBODY:
+    if now.stopping and choice.leader != NO_NODE_ID:
         for each in choice.isr:
             if each in now.stopping and each != choice.leader and len(isr) > now.minimum:
                 isr = tuple(other for other in isr if other != each)
     return isr
 
 
-def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...], now: Standing) -> tuple[int, ...]:
+def next_elr(
+    elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...], now: ReplicaStanding
+) -> tuple[int, ...]:
     """CL-C5: who was in sync or eligible, is not in sync now, and has all that was committed, for nothing is while the
     ISR is below the minimum; which it has to be for every leader, also for one that goes by an older and lower one.
 
@@ -189,21 +193,23 @@ def elr_after(elr: tuple[int, ...], before: tuple[int, ...], isr: tuple[int, ...
     return tuple(each for each in now.replicas if each in may and each not in isr and each not in lost)
 
 
-def moved(state: State, to: int, now: Standing, cause: str) -> Decision | None:
+def hand_over_leader(state: PartitionState, to: int, now: ReplicaStanding, cause: str) -> StateDecision | None:
     """CL-A6: another leader while the one there is lives; None if `to` may not lead now, or does already."""
     if to == state.leader or to not in state.isr or to not in now.live or to in now.leaving:
         return None
     in_sync = tuple(each for each in now.live if each in state.isr)
-    isr = without_stopping(Choice(to, in_sync, Clean.ISR), now)
-    elr = elr_after(state.elr, state.isr, isr, now)
-    return Decision(revised(state, leader=to, isr=isr, elr=elr, cause=cause, epoch=now.epoch, elected=True), Clean.ISR)
+    isr = isr_without_stopping(LeaderChoice(to, in_sync, ElectionKind.ISR), now)
+    elr = next_elr(state.elr, state.isr, isr, now)
+    return StateDecision(
+        next_state(state, leader=to, isr=isr, elr=elr, cause=cause, epoch=now.epoch, elected=True), ElectionKind.ISR
+    )
 
 
-def created(now: Standing) -> State | None:
+def initial_state(now: ReplicaStanding) -> PartitionState | None:
     """The first state of a unit: in sync are all replicas that are live, the first of them leads. None while there is
     none."""
-    leader = first(now.live, now)
+    leader = first_candidate(now.live, now)
     if leader is None:
         return None
     directories = {each: now.tokens[each] for each in now.live}
-    return State(leader, 0, now.live, (), directories, now.epoch, NO_EPOCH + 1, cause="created")
+    return PartitionState(leader, 0, now.live, (), directories, now.epoch, NO_EPOCH + 1, cause="created")

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.cluster.facts import NO_EPOCH, Node, State, Topic, TopicPartition
-from muster.coordinator.cluster.image import NOTHING, Image, Known
+from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, ClusterTopic, PartitionState, TopicPartition
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ImageVersion
 
 RequestId: TypeAlias = int
 
@@ -16,37 +16,39 @@ RequestId: TypeAlias = int
 class ClusterVersion(NamedTuple):
     """`/muster/cluster/version`: the last write of states and topics, and the version of that znode."""
 
-    known: Known = NOTHING
+    known: ImageVersion = NO_VERSION
     version: int = NO_EPOCH
 
 
-class Elected(NamedTuple):
+class ControllerElected(NamedTuple):
     """This node is the controller.
 
     epoch: the controller epoch that it wrote; epoch_version: the version of `/controller_epoch` by it, which each write
     checks. version: as read after the election. image: what this node knows as one of the cluster, if it does.
-    `NodesSeen`, `TopicsSeen` (complete), `DrainedSeen` and what waits in ZooKeeper (`ElectLeaders`, `Reassign`,
-    `DeleteTopics`) follow, read after the election; the states when `effects.ReadStates` asks for them.
+    `NodesRead`, `TopicsRead` (complete), `DrainedNodesRead` and what waits in ZooKeeper (`ElectLeadersRequested`,
+    `ReassignmentRequested`, `TopicDeletionsRead`) follow, read after the election; the states when
+    `effects.ReadStates` asks for them.
     """
 
     node: int
     epoch: int
     epoch_version: int
     version: ClusterVersion
-    image: Image | None = None
+    image: ClusterImage | None = None
 
 
-class NodesSeen(NamedTuple):
+class NodesRead(NamedTuple):
     """All registrations there are, by node id; those without `muster.directory` left out (CL-Z2)."""
 
-    nodes: Mapping[int, Node]
+    nodes: Mapping[int, ClusterNode]
 
 
-class TopicsSeen(NamedTuple):
-    """Topics as they are in ZooKeeper now, with what is set for them (`Topic.version` told). complete: these are all;
+class TopicsRead(NamedTuple):
+    """Topics as they are in ZooKeeper now, with what is set for them (`ClusterTopic.version` told). complete: these
+    are all;
     else only they were looked at. gone: of those looked at, which were not there."""
 
-    topics: tuple[Topic, ...]
+    topics: tuple[ClusterTopic, ...]
     complete: bool = False
     gone: tuple[str, ...] = ()
 
@@ -55,7 +57,7 @@ class StatesRead(NamedTuple):
     """Answer to `effects.ReadStates`: every state there is, by partition (not unit: both halves of a shard), and
     the cluster's version as it was before the states were read. broken: those that cannot be read (CL-C13)."""
 
-    states: Mapping[TopicPartition, State]
+    states: Mapping[TopicPartition, PartitionState]
     version: ClusterVersion
     broken: tuple[TopicPartition, ...] = ()
 
@@ -76,7 +78,7 @@ class IsrItem(NamedTuple):
     isr: tuple[IsrMember, ...]
 
 
-class AlterIsr(NamedTuple):
+class AlterPartitionRequested(NamedTuple):
     """AlterPartition. Answered by `effects.IsrAltered`."""
 
     request: RequestId
@@ -85,7 +87,7 @@ class AlterIsr(NamedTuple):
     items: tuple[IsrItem, ...]
 
 
-class Offline(NamedTuple):
+class OfflineReplica(NamedTuple):
     """A log that its node cannot read or write (CL-F9)."""
 
     topic_id: bytes
@@ -93,18 +95,18 @@ class Offline(NamedTuple):
     reason: str
 
 
-class Polled(NamedTuple):
+class ImagePolled(NamedTuple):
     """A node asks what is new since `known`. Answered by `image.ClusterState`, within max_wait_ms."""
 
     request: RequestId
     node: int
     node_epoch: int
-    known: Known
-    offline: tuple[Offline, ...] = ()
+    known: ImageVersion
+    offline: tuple[OfflineReplica, ...] = ()
     max_wait_ms: int = 500
 
 
-class ShutdownAsked(NamedTuple):
+class ShutdownRequested(NamedTuple):
     """ControlledShutdown. Answered by `effects.ShutdownAnswered`: when the node leads nothing more, or after
     `Settings.shutdown_wait_ms`."""
 
@@ -113,30 +115,30 @@ class ShutdownAsked(NamedTuple):
     node_epoch: int
 
 
-class DrainedSeen(NamedTuple):
+class DrainedNodesRead(NamedTuple):
     """The nodes in `/muster/cluster/drained`, all of them (`muster cluster drain` and `undrain`): they lead nothing as
     long as others can, and stay followers. Told before the topics of a reign, so that none is elected by it."""
 
     nodes: frozenset[int]
 
 
-class Election(Enum):
+class ElectionType(Enum):
     """Kafka's types of ElectLeaders."""
 
     PREFERRED = 0
     UNCLEAN = 1
 
 
-class ElectLeaders(NamedTuple):
+class ElectLeadersRequested(NamedTuple):
     """ElectLeaders, or `/admin/preferred_replica_election` and, unclean, `/muster/cluster/unclean_election` (request
     None: nobody hears the answer, and the znode is removed). Answered by `effects.Answered`."""
 
     request: RequestId | None
     places: tuple[TopicPartition, ...]
-    election: Election = Election.PREFERRED
+    election: ElectionType = ElectionType.PREFERRED
 
 
-class Reassign(NamedTuple):
+class ReassignmentRequested(NamedTuple):
     """AlterPartitionReassignments, or `/admin/reassign_partitions` (request None, as above): the replicas wanted,
     None to cancel. Answered by `effects.Answered` when it is written that they come and go."""
 
@@ -144,19 +146,19 @@ class Reassign(NamedTuple):
     wanted: Mapping[TopicPartition, tuple[int, ...] | None]
 
 
-class DeleteTopics(NamedTuple):
+class TopicDeletionsRead(NamedTuple):
     """The names in `/admin/delete_topics`, all of them."""
 
     names: tuple[str, ...]
 
 
-class Broken(NamedTuple):
+class ConnectionBroken(NamedTuple):
     """Somebody's connection to a node broke (CL-C9)."""
 
     node: int
 
 
-class Refused(NamedTuple):
+class ConnectionsRefused(NamedTuple):
     """Answer to `effects.Probe`, about the same registration: when connections were refused by ECONNREFUSED, in
     milliseconds of the clock of `now_ms`. Empty if one was not refused."""
 
@@ -165,13 +167,13 @@ class Refused(NamedTuple):
     times_ms: tuple[int, ...]
 
 
-class Written(NamedTuple):
+class MultiWritten(NamedTuple):
     """The write of this sequence was done."""
 
     sequence: int
 
 
-class Failure(Enum):
+class WriteFailure(Enum):
     EPOCH = "the controller epoch is another by now"
     VERSION = "a state, a topic, or the cluster's version is not as it was"
     LOST = "no answer: it may have been done, or be done yet"
@@ -181,7 +183,7 @@ class WriteFailed(NamedTuple):
     """The write of this sequence was refused, or its answer was lost."""
 
     sequence: int
-    failure: Failure
+    failure: WriteFailure
 
 
 class VersionRead(NamedTuple):
@@ -190,31 +192,31 @@ class VersionRead(NamedTuple):
     version: ClusterVersion
 
 
-class Tick(NamedTuple):
+class ControllerTick(NamedTuple):
     """Time passed: at the moment of the last `effects.WakeAt`, or at any other."""
 
 
-class Resigned(NamedTuple):
+class ControllerResigned(NamedTuple):
     """This node is the controller no more: its lease ran out (CL-Z8), or another was elected."""
 
 
-Event: TypeAlias = (
-    Elected
-    | NodesSeen
-    | TopicsSeen
+ControllerEvent: TypeAlias = (
+    ControllerElected
+    | NodesRead
+    | TopicsRead
     | StatesRead
-    | AlterIsr
-    | Polled
-    | ShutdownAsked
-    | DrainedSeen
-    | ElectLeaders
-    | Reassign
-    | DeleteTopics
-    | Broken
-    | Refused
-    | Written
+    | AlterPartitionRequested
+    | ImagePolled
+    | ShutdownRequested
+    | DrainedNodesRead
+    | ElectLeadersRequested
+    | ReassignmentRequested
+    | TopicDeletionsRead
+    | ConnectionBroken
+    | ConnectionsRefused
+    | MultiWritten
     | WriteFailed
     | VersionRead
-    | Tick
-    | Resigned
+    | ControllerTick
+    | ControllerResigned
 )

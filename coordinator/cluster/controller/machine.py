@@ -8,58 +8,70 @@ so that no order of events can leave one behind.
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.cluster.controller.beginning import knows_all, must_be_silent, remember, take_states
-from muster.coordinator.cluster.controller.book import Book
+from muster.coordinator.cluster.controller.beginning import (
+    adopt_states,
+    is_image_complete,
+    keep_deleted_topics,
+    must_withhold_settings,
+)
+from muster.coordinator.cluster.controller.book import ControllerState
 from muster.coordinator.cluster.controller.effects import (
-    Answered,
-    Effect,
-    Probe,
-    ReadStates,
-    ReadVersion,
-    Resign,
-    ShutdownAnswered,
-    WakeAt,
+    AdminResult,
+    ControllerEffect,
+    ProbeNode,
+    ReadClusterVersion,
+    ReadPartitionStates,
+    ResignController,
+    ShutdownResult,
+    WakeControllerAt,
 )
 from muster.coordinator.cluster.controller.events import (
-    AlterIsr,
-    Broken,
-    DeleteTopics,
-    DrainedSeen,
-    Elected,
-    ElectLeaders,
-    Event,
-    Failure,
-    NodesSeen,
-    Polled,
-    Reassign,
-    Refused,
-    Resigned,
-    ShutdownAsked,
+    AlterPartitionRequested,
+    ConnectionBroken,
+    ConnectionsRefused,
+    ControllerElected,
+    ControllerEvent,
+    ControllerResigned,
+    ControllerTick,
+    DrainedNodesRead,
+    ElectLeadersRequested,
+    ImagePolled,
+    MultiWritten,
+    NodesRead,
+    ReassignmentRequested,
+    ShutdownRequested,
     StatesRead,
-    Tick,
-    TopicsSeen,
+    TopicDeletionsRead,
+    TopicsRead,
     VersionRead,
     WriteFailed,
-    Written,
+    WriteFailure,
 )
-from muster.coordinator.cluster.controller.outcome import NOT_CONTROLLER, done
-from muster.coordinator.cluster.controller.reign import Mark, Reign, Speak, Sure, TakeIn, TellTopic
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.controller.tasks.asks import Asks
-from muster.coordinator.cluster.controller.tasks.creation import Creation, Deletion
-from muster.coordinator.cluster.controller.tasks.moves import Moves
-from muster.coordinator.cluster.controller.tasks.polls import Polls
-from muster.coordinator.cluster.controller.tasks.preferred import Preferred
-from muster.coordinator.cluster.controller.tasks.reassign import Reassigning
-from muster.coordinator.cluster.controller.tasks.shutdown import Shutdowns
-from muster.coordinator.cluster.controller.tasks.topics import Topics
-from muster.coordinator.cluster.controller.tasks.units import Pass
-from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.controller.outcome import NOT_CONTROLLER, apply_written
+from muster.coordinator.cluster.controller.reign import (
+    AdmitNode,
+    ConfirmNode,
+    ControllerTerm,
+    PublishTopicSettings,
+    ReviewMark,
+    StartPublishing,
+)
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.controller.tasks.asks import AlterPartitionQueue
+from muster.coordinator.cluster.controller.tasks.creation import InternalTopicCreation, TopicDeletion
+from muster.coordinator.cluster.controller.tasks.moves import LeaderMoves
+from muster.coordinator.cluster.controller.tasks.polls import ImagePolls
+from muster.coordinator.cluster.controller.tasks.preferred import PreferredLeaders
+from muster.coordinator.cluster.controller.tasks.reassign import ReassignmentQueue
+from muster.coordinator.cluster.controller.tasks.shutdown import ControlledShutdowns
+from muster.coordinator.cluster.controller.tasks.topics import TopicTracking
+from muster.coordinator.cluster.controller.tasks.units import ReviewPass
+from muster.coordinator.cluster.controller.writes import WriteDraft
 from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.image import ImageVersion
 from muster.coordinator.errors import ErrorCode
 
-MOST_LATER = 1_000
+MAX_DEFERRED = 1_000
 """Requests of operators that wait for the reign to have read all; the next is refused."""
 
 REFUSALS = 3
@@ -70,26 +82,26 @@ WITHIN_MS = 300
 class Controller:
     """The controller of a cluster, while this node is it. Between reigns it answers NOT_CONTROLLER (41)."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ControllerSettings) -> None:
         self.settings = settings
         self.wake_ms: int | None = None
         self._begin(None)
 
-    def _begin(self, elected: Elected | None) -> None:
+    def _begin(self, elected: ControllerElected | None) -> None:
         """A reign, of which nothing is known yet; or none."""
         self.elected = elected
-        book = Book(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
-        self.reign = Reign(book)
-        self.polls = Polls(self.reign)
-        self.asks = Asks(self.reign)
-        self.moves = Moves(self.reign)
-        self.preferred = Preferred(self.reign, self.moves)
-        self.shutdowns = Shutdowns(self.reign, self.moves)
-        self.reassigning = Reassigning(self.reign)
-        self.creation = Creation(self.reign)
-        self.deletion = Deletion(self.reign)
-        self.topics = Topics(self.reign, self.creation, self.deletion)
-        self.flight: Draft | None = None
+        book = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
+        self.reign = ControllerTerm(book)
+        self.polls = ImagePolls(self.reign)
+        self.asks = AlterPartitionQueue(self.reign)
+        self.moves = LeaderMoves(self.reign)
+        self.preferred = PreferredLeaders(self.reign, self.moves)
+        self.shutdowns = ControlledShutdowns(self.reign, self.moves)
+        self.reassigning = ReassignmentQueue(self.reign)
+        self.creation = InternalTopicCreation(self.reign)
+        self.deletion = TopicDeletion(self.reign)
+        self.topics = TopicTracking(self.reign, self.creation, self.deletion)
+        self.flight: WriteDraft | None = None
         self.fence = False
         """A write whose answer was lost may be done yet: the next one says no to it, and decides nothing."""
         self.used = NO_EPOCH
@@ -99,21 +111,21 @@ class Controller:
         """States were read, and not taken from what this node knew."""
         self.ready = False
         """Nodes, topics and states have all been read."""
-        self.first_nodes: NodesSeen | None = None
+        self.first_nodes: NodesRead | None = None
         self.have_topics = False
         self.have_states = False
-        self.later: list[Event] = []
+        self.later: list[ControllerEvent] = []
         self.cluster_version = NO_EPOCH if elected is None else elected.version.version
         self.probing: set[int] = set()
 
-    def step(self, event: Event, now_ms: int) -> list[Effect]:
+    def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
         """What follows from an event at this moment (milliseconds of a monotonic clock). Never raises for what comes
         from outside: what cannot be applied is named in a `Warn`, and skipped (CL-C13)."""
         self.reign.now_ms = now_ms
-        out: list[Effect] = []
+        out: list[ControllerEffect] = []
         self.reign.out = out
         handler = HANDLERS[type(event)]
-        if isinstance(event, Elected) or self.elected is not None:
+        if isinstance(event, ControllerElected) or self.elected is not None:
             handler(self, event)
             self._go_on()
             # The reign may be another by now, and what the old one said last is said first.
@@ -122,7 +134,7 @@ class Controller:
             self._not_controller(event)
         return out
 
-    def _not_controller(self, event: Event) -> None:
+    def _not_controller(self, event: ControllerEvent) -> None:
         body = NOT_CONTROLLER.get(type(event))
         request = getattr(event, "request", None)
         if body is not None and request is not None:
@@ -130,23 +142,23 @@ class Controller:
 
     # What is heard.
 
-    def on_elected(self, event: Elected) -> None:
+    def on_elected(self, event: ControllerElected) -> None:
         out = self.reign.out
         self._end()
         now_ms = self.reign.now_ms
         self._begin(event)
         self.reign.now_ms, self.reign.out = now_ms, out
         teller = self.reign.book.teller
-        teller.node, teller.known = event.node, Known(event.epoch, event.version.known.sequence)
-        self.have_states = knows_all(event)
+        teller.node, teller.known = event.node, ImageVersion(event.epoch, event.version.known.sequence)
+        self.have_states = is_image_complete(event)
         if not self.have_states:
             self._read_states()
 
     def _read_states(self) -> None:
         self.reading = self.read_states = True
-        self.reign.out.append(ReadStates())
+        self.reign.out.append(ReadPartitionStates())
 
-    def on_nodes(self, event: NodesSeen) -> None:
+    def on_nodes(self, event: NodesRead) -> None:
         if not self.ready:
             self.first_nodes = event
             self._maybe_ready()
@@ -158,7 +170,7 @@ class Controller:
             self._dead(node_id, cause)
         for node in seen.coming:
             reign.look_at(book.holds.get(node.id, ()), f"node {node.id} registered anew")
-            reign.work.mark(TakeIn(node.id, node.epoch), reign.now_ms)
+            reign.work.mark(AdmitNode(node.id, node.epoch), reign.now_ms)
 
     def _dead(self, node_id: int, cause: str) -> None:
         """A node's life is over."""
@@ -171,7 +183,7 @@ class Controller:
         self.polls.gone(node_id)
         self.probing.discard(node_id)
 
-    def on_topics(self, event: TopicsSeen) -> None:
+    def on_topics(self, event: TopicsRead) -> None:
         self.topics.seen(event)
         self.have_topics = self.have_topics or event.complete
         self._maybe_ready()
@@ -197,9 +209,9 @@ class Controller:
         book.nodes.begin(self.first_nodes.nodes, image)
         self.creation.due = True
         if image is not None:
-            remember(reign, image)
+            keep_deleted_topics(reign, image)
             if not self.read_states:
-                take_states(reign, image)
+                adopt_states(reign, image)
         for node_id in book.nodes.live.keys() - book.nodes.unsure.keys():
             book.teller.stage_node(book.nodes.view(node_id))
         for topic in book.topics.values():
@@ -208,53 +220,67 @@ class Controller:
         for unit in book.states:
             book.stage(unit)
         self.shutdowns.move_drained()
-        reign.silent = must_be_silent(reign)
+        reign.silent = must_withhold_settings(reign)
         if reign.silent:
-            reign.work.mark(Speak(), reign.now_ms)
+            reign.work.mark(StartPublishing(), reign.now_ms)
         for node_id in book.nodes.unsure:
-            reign.work.mark(Sure(node_id), reign.now_ms)
+            reign.work.mark(ConfirmNode(node_id), reign.now_ms)
         book.teller.publish(self._next_sequence())
         book.fresh = self.used
         later, self.later = self.later, []
         for event in later:
             HANDLERS[type(event)](self, event)
 
-    def on_request(self, event: AlterIsr | ShutdownAsked | ElectLeaders | Reassign | DeleteTopics) -> None:
+    def on_request(
+        self,
+        event: AlterPartitionRequested
+        | ShutdownRequested
+        | ElectLeadersRequested
+        | ReassignmentRequested
+        | TopicDeletionsRead,
+    ) -> None:
         """What somebody asks for: at once, or when all has been read."""
         if self.ready:
             self._take(event)
-        elif len(self.later) < MOST_LATER:
+        elif len(self.later) < MAX_DEFERRED:
             self.later.append(event)
         else:
             self._not_controller(event)
 
-    def _take(self, event: AlterIsr | ShutdownAsked | ElectLeaders | Reassign | DeleteTopics) -> None:
-        if isinstance(event, AlterIsr):
+    def _take(
+        self,
+        event: AlterPartitionRequested
+        | ShutdownRequested
+        | ElectLeadersRequested
+        | ReassignmentRequested
+        | TopicDeletionsRead,
+    ) -> None:
+        if isinstance(event, AlterPartitionRequested):
             self.asks.ask(event)
-        elif isinstance(event, ShutdownAsked):
+        elif isinstance(event, ShutdownRequested):
             self.shutdowns.ask(event)
-        elif isinstance(event, ElectLeaders):
+        elif isinstance(event, ElectLeadersRequested):
             self.preferred.ask(event)
-        elif isinstance(event, Reassign):
+        elif isinstance(event, ReassignmentRequested):
             self.reassigning.ask(event.request, event.wanted)
         else:
             self.deletion.ask(event.names)
 
-    def on_poll(self, event: Polled) -> None:
+    def on_poll(self, event: ImagePolled) -> None:
         sequence = self.polls.poll(event, self.ready)
         if sequence is not None:
             self.moves.applied(event.node, sequence)
             if self.reign.book.lowest or self.reign.book.fresh is not None:
                 self.topics.heard()
 
-    def on_broken(self, event: Broken) -> None:
+    def on_broken(self, event: ConnectionBroken) -> None:
         """CL-C9: somebody's connection to a node broke: is there still a process?"""
         node = self.reign.book.nodes.live.get(event.node)
         if self.settings.eviction and node is not None and event.node not in self.probing:
             self.probing.add(event.node)
-            self.reign.out.append(Probe(event.node, node.epoch))
+            self.reign.out.append(ProbeNode(event.node, node.epoch))
 
-    def on_refused(self, event: Refused) -> None:
+    def on_refused(self, event: ConnectionsRefused) -> None:
         """CL-C9: refused so often, so shortly after another, that it is not one that restarts its door: it is dead."""
         self.probing.discard(event.node)
         nodes = self.reign.book.nodes
@@ -265,28 +291,28 @@ class Controller:
             nodes.fence(event.node)
             self._dead(event.node, f"node {event.node} evicted")
 
-    def on_tick(self, event: Tick) -> None:
+    def on_tick(self, event: ControllerTick) -> None:
         if self.wake_ms is not None and self.wake_ms <= self.reign.now_ms:
             self.wake_ms = None
 
-    def on_resigned(self, event: Resigned) -> None:
+    def on_resigned(self, event: ControllerResigned) -> None:
         self._end()
         self._begin(None)
 
     # What becomes of a write.
 
-    def on_written(self, event: Written) -> None:
+    def on_written(self, event: MultiWritten) -> None:
         if self.flight is not None and self.flight.sequence == event.sequence:
             self._done(self.flight)
 
     def on_failed(self, event: WriteFailed) -> None:
         if self.flight is None or self.flight.sequence != event.sequence:
             return
-        if event.failure is Failure.LOST:
+        if event.failure is WriteFailure.LOST:
             self.flight.lost = True
-            self.reign.out.append(ReadVersion())
+            self.reign.out.append(ReadClusterVersion())
             return
-        if event.failure is Failure.EPOCH:
+        if event.failure is WriteFailure.EPOCH:
             self._resign()
             return
         self._undo(self.flight)
@@ -299,20 +325,20 @@ class Controller:
         known = event.version.known
         if known.epoch > self.reign.book.epoch:
             self._resign()
-        elif known == Known(self.reign.book.epoch, self.flight.sequence):
+        elif known == ImageVersion(self.reign.book.epoch, self.flight.sequence):
             self._done(self.flight)
         else:
             self._undo(self.flight)
             self.fence = True
 
-    def _done(self, draft: Draft) -> None:
+    def _done(self, draft: WriteDraft) -> None:
         """It is in ZooKeeper: now it is so, and may be told."""
         self.flight, self.fence = None, False
         self.cluster_version += 1
-        done(self.reign, draft)
+        apply_written(self.reign, draft)
         self.shutdowns.written(draft.states)
 
-    def _undo(self, draft: Draft) -> None:
+    def _undo(self, draft: WriteDraft) -> None:
         """It is not, or nobody knows: what was decided is decided again."""
         self.flight = None
         for act in reversed(draft.back):
@@ -324,7 +350,7 @@ class Controller:
         out = self.reign.out
         self._begin(None)
         self.reign.out = out
-        out.append(Resign())
+        out.append(ResignController())
 
     def _end(self) -> None:
         """Whoever waits hears that this node is not the controller."""
@@ -334,10 +360,10 @@ class Controller:
         self.asks.end()
         for node_id in list(self.shutdowns.waiting):
             request = self.shutdowns.waiting.pop(node_id).request
-            self.reign.answer(request, ShutdownAnswered(ErrorCode.NOT_CONTROLLER))
+            self.reign.answer(request, ShutdownResult(ErrorCode.NOT_CONTROLLER))
         for wish in self.reign.wishes:
             if wish.request is not None:
-                self.reign.answer(wish.request, Answered(ErrorCode.NOT_CONTROLLER))
+                self.reign.answer(wish.request, AdminResult(ErrorCode.NOT_CONTROLLER))
                 wish.request = None
         for event in self.later:
             self._not_controller(event)
@@ -363,9 +389,9 @@ class Controller:
         """Fills the next write, and sends it. A mark that is reached is passed, and may bring more to decide."""
         if not self.fence and not self._has_work():
             return
-        draft = Draft()
+        draft = WriteDraft()
         if not self.fence:
-            work = Pass(self.reign, draft)
+            work = ReviewPass(self.reign, draft)
             work.shards()
             self.moves.decide(draft)
             self.asks.decide(draft)
@@ -400,13 +426,13 @@ class Controller:
             or self.creation.due
         )
 
-    def _pass(self, mark: Mark) -> None:
+    def _pass(self, mark: ReviewMark) -> None:
         reign, book = self.reign, self.reign.book
-        if isinstance(mark, TellTopic):
+        if isinstance(mark, PublishTopicSettings):
             self.topics.tell(mark.name)
-        elif isinstance(mark, Speak):
+        elif isinstance(mark, StartPublishing):
             reign.silent = False
-        elif isinstance(mark, Sure):
+        elif isinstance(mark, ConfirmNode):
             # Told of as live only now: whoever is elected next takes a node that it has been told of for sure.
             book.nodes.unsure.pop(mark.node, None)
             book.teller.stage_node(book.nodes.view(mark.node))
@@ -425,26 +451,26 @@ class Controller:
         at_ms = min((each for each in wanted if each is not None), default=None)
         if at_ms is not None and (self.wake_ms is None or at_ms < self.wake_ms):
             self.wake_ms = at_ms
-            self.reign.out.append(WakeAt(at_ms))
+            self.reign.out.append(WakeControllerAt(at_ms))
 
 
 HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
-    Elected: Controller.on_elected,
-    NodesSeen: Controller.on_nodes,
-    TopicsSeen: Controller.on_topics,
+    ControllerElected: Controller.on_elected,
+    NodesRead: Controller.on_nodes,
+    TopicsRead: Controller.on_topics,
     StatesRead: Controller.on_states,
-    AlterIsr: Controller.on_request,
-    Polled: Controller.on_poll,
-    ShutdownAsked: Controller.on_request,
-    DrainedSeen: lambda controller, event: controller.shutdowns.drain(event.nodes),
-    ElectLeaders: Controller.on_request,
-    Reassign: Controller.on_request,
-    DeleteTopics: Controller.on_request,
-    Broken: Controller.on_broken,
-    Refused: Controller.on_refused,
-    Written: Controller.on_written,
+    AlterPartitionRequested: Controller.on_request,
+    ImagePolled: Controller.on_poll,
+    ShutdownRequested: Controller.on_request,
+    DrainedNodesRead: lambda controller, event: controller.shutdowns.drain(event.nodes),
+    ElectLeadersRequested: Controller.on_request,
+    ReassignmentRequested: Controller.on_request,
+    TopicDeletionsRead: Controller.on_request,
+    ConnectionBroken: Controller.on_broken,
+    ConnectionsRefused: Controller.on_refused,
+    MultiWritten: Controller.on_written,
     WriteFailed: Controller.on_failed,
     VersionRead: Controller.on_version,
-    Tick: Controller.on_tick,
-    Resigned: Controller.on_resigned,
+    ControllerTick: Controller.on_tick,
+    ControllerResigned: Controller.on_resigned,
 }

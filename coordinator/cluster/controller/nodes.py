@@ -4,28 +4,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.cluster.controller.elect import NOT_ANY, Standing
-from muster.coordinator.cluster.facts import NO_EPOCH, Node, TopicPartition
-from muster.coordinator.cluster.image import Image, NodeStatus, NodeView
+from muster.coordinator.cluster.controller.elect import NO_NODES, ReplicaStanding
+from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, NodeView
 
 UNCLEAN_LIFE = "@"
 
 
-def token(node: Node, loose: bool) -> str:
+def directory_token(node: ClusterNode, loose: bool) -> str:
     """What a replica on this node is known by in `State.directories` when it is in sync: the data directory.
 
     Where a log is flushed loosely, one that lost power may lack what it had, as if it had another disk, until it has
     caught up in its new life: it goes by the directory and that life. So whoever is controller later knows which of
     the two it is.
 
-    >>> node = Node(1, 57, "dir", unclean=True)
-    >>> token(node, loose=False), token(node, loose=True)
+    >>> node = ClusterNode(1, 57, "dir", unclean=True)
+    >>> directory_token(node, loose=False), directory_token(node, loose=True)
     ('dir', 'dir@57')
     """
     return f"{node.directory}{UNCLEAN_LIFE}{node.epoch}" if loose and node.unclean else node.directory
 
 
-def is_reckoned_with(node: Node, image: Image, is_loose: Callable[[Mapping[str, str]], bool]) -> bool:
+def is_power_loss_settled(
+    node: ClusterNode, image: ClusterImage, is_loose: Callable[[Mapping[str, str]], bool]
+) -> bool:
     """Whether the cluster goes by it for good that this life of a node lost power (CL-Z4): it has been taken in, and
     wherever it is in sync, or eligible, by a log that is flushed loosely, it has caught up since. Its next life is
     like any other's then. The last one in sync that lost power stays so until it is elected, or another one is.
@@ -33,23 +35,23 @@ def is_reckoned_with(node: Node, image: Image, is_loose: Callable[[Mapping[str, 
     node: as it is registered. is_loose: by what a topic sets.
     """
     view = image.nodes.get(node.id)
-    if view is None or view.epoch != node.epoch or view.status is NodeStatus.GONE:
+    if view is None or view.epoch != node.epoch or view.status is ClusterNodeStatus.GONE:
         return False
     loose = {name for name, topic in image.topics.items() if is_loose(topic.configs)}
     counts = (part for place, part in image.partitions() if place.topic in loose and node.id in (*part.isr, *part.elr))
-    mine = token(node, loose=True)
+    mine = directory_token(node, loose=True)
     return all((part.directories or {}).get(node.id) == mine for part in counts)
 
 
-class Seen(NamedTuple):
+class RegistrationChanges(NamedTuple):
     """What registrations brought: who is gone (by what cause), and who waits to be taken in."""
 
     gone: dict[int, str]
-    coming: list[Node]
+    coming: list[ClusterNode]
 
 
 @dataclass(slots=True)
-class Nodes:
+class NodeRegistry:
     """Registrations, and what the controller makes of them.
 
     registered: as last seen. live: taken in, and not fenced. coming: registered anew, and not taken in before their
@@ -59,23 +61,23 @@ class Nodes:
     node, units whose log it cannot use.
     """
 
-    registered: Mapping[int, Node] = field(default_factory=dict)
-    live: dict[int, Node] = field(default_factory=dict)
-    coming: dict[int, Node] = field(default_factory=dict)
-    unsure: dict[int, Node] = field(default_factory=dict)
+    registered: Mapping[int, ClusterNode] = field(default_factory=dict)
+    live: dict[int, ClusterNode] = field(default_factory=dict)
+    coming: dict[int, ClusterNode] = field(default_factory=dict)
+    unsure: dict[int, ClusterNode] = field(default_factory=dict)
     fenced: dict[int, int] = field(default_factory=dict)
     stopping: dict[int, int] = field(default_factory=dict)
-    drained: frozenset[int] = NOT_ANY
+    drained: frozenset[int] = NO_NODES
     offline: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
     highest: dict[int, int] = field(default_factory=dict)
     disks: dict[int, str] = field(default_factory=dict)
     """By node, the directory of its last life that was taken in."""
-    leaving: frozenset[int] = NOT_ANY
+    leaving: frozenset[int] = NO_NODES
     """Drained or stopping, and live."""
-    stops: frozenset[int] = NOT_ANY
+    stops: frozenset[int] = NO_NODES
     """Stopping, and live."""
 
-    def begin(self, nodes: Mapping[int, Node], image: Image | None) -> None:
+    def begin(self, nodes: Mapping[int, ClusterNode], image: ClusterImage | None) -> None:
         """The first registrations that a reign sees. Who is as this node has known it goes on; of all others nobody
         knows whether they are what they were when they last led."""
         self.registered = nodes
@@ -85,16 +87,16 @@ class Nodes:
         known = {} if image is None else image.nodes
         for node in nodes.values():
             view = known.get(node.id)
-            if view is None or view.epoch != node.epoch or view.status is NodeStatus.GONE:
+            if view is None or view.epoch != node.epoch or view.status is ClusterNodeStatus.GONE:
                 self.unsure[node.id] = node
-            elif view.status is NodeStatus.SHUTTING_DOWN:
+            elif view.status is ClusterNodeStatus.SHUTTING_DOWN:
                 self.stopping[node.id] = node.epoch
         self._told()
 
-    def seen(self, nodes: Mapping[int, Node]) -> Seen:
+    def seen(self, nodes: Mapping[int, ClusterNode]) -> RegistrationChanges:
         """Takes registrations as they are now. A node epoch that is below one seen before is an old reading."""
         gone: dict[int, str] = {}
-        coming: list[Node] = []
+        coming: list[ClusterNode] = []
         for node_id in self.live.keys() | self.coming.keys():
             if node_id not in nodes:
                 gone[node_id] = self._why_gone(node_id)
@@ -111,19 +113,19 @@ class Nodes:
             self._dies(node_id)
         for node in coming:
             self.coming[node.id] = node
-        return Seen(gone, coming)
+        return RegistrationChanges(gone, coming)
 
     def _why_gone(self, node_id: int) -> str:
         """A registration goes with its session. Who closes it in order has said before that it shuts down (CL-A7); of
         any other one ZooKeeper had not heard for too long: it is dead, or stands still, or is cut off."""
         return f"node {node_id} shut down" if node_id in self.stopping else f"node {node_id}'s session expired"
 
-    def why_back(self, node: Node, otherwise: str) -> str:
+    def why_back(self, node: ClusterNode, otherwise: str) -> str:
         """What has become of a node that is there in another life."""
         replaced = self.disks.get(node.id, node.directory) != node.directory
         return f"node {node.id}'s disk was replaced" if replaced else f"node {node.id} {otherwise}"
 
-    def is_known(self, node: Node) -> bool:
+    def is_known(self, node: ClusterNode) -> bool:
         """Whether this registration has been taken in, or waits for it."""
         return any(
             each is not None and each.epoch == node.epoch for each in (self.live.get(node.id), self.coming.get(node.id))
@@ -134,7 +136,7 @@ class Nodes:
         self.fenced[node_id] = self.live[node_id].epoch
         self._dies(node_id)
 
-    def take_in(self, node_id: int) -> Node:
+    def take_in(self, node_id: int) -> ClusterNode:
         """Its former life is dead and written so: now it has returned."""
         node = self.coming.pop(node_id)
         self.live[node_id] = node
@@ -162,10 +164,10 @@ class Nodes:
     def view(self, node_id: int) -> NodeView | None:
         """A node as all are told of it."""
         if (node := self.live.get(node_id)) is not None:
-            status = NodeStatus.SHUTTING_DOWN if node_id in self.stopping else NodeStatus.LIVE
+            status = ClusterNodeStatus.SHUTTING_DOWN if node_id in self.stopping else ClusterNodeStatus.LIVE
             return NodeView(node_id, node.epoch, status, node.rack, node.endpoints, node.session_ms)
         epoch = self.highest.get(node_id)
-        return None if epoch is None else NodeView(node_id, epoch, NodeStatus.GONE)
+        return None if epoch is None else NodeView(node_id, epoch, ClusterNodeStatus.GONE)
 
     def standing(
         self,
@@ -178,7 +180,7 @@ class Nodes:
         lowest: int,
         unclean: bool,
         epoch: int,
-    ) -> Standing:
+    ) -> ReplicaStanding:
         """How the replicas of a unit stand (CL-C3)."""
         live: list[int] = []
         back: list[int] = []
@@ -189,7 +191,7 @@ class Nodes:
             node = self.live.get(each)
             if node is None:
                 continue
-            tokens[each] = mine = token(node, loose)
+            tokens[each] = mine = directory_token(node, loose)
             known = directories.get(each)
             same_disk = known is None or known == mine or known.partition(UNCLEAN_LIFE)[0] == node.directory
             online = each not in self.offline or unit not in self.offline[each]
@@ -199,7 +201,7 @@ class Nodes:
                 foreign.append(each)
             elif online:
                 (live if known == mine or mine == node.directory else back).append(each)
-        return Standing(
+        return ReplicaStanding(
             replicas,
             tuple(live),
             tuple(back),

@@ -1,24 +1,30 @@
 """What a write that was done makes true; and what is said when there is no reign."""
 
 from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.effects import Answered, Body, IsrAltered, Note, ShutdownAnswered
-from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import Topic, TopicPartition, unit_of
+from muster.coordinator.cluster.controller.effects import (
+    AdminResult,
+    AlterPartitionResult,
+    ElectionNote,
+    ResponseBody,
+    ShutdownResult,
+)
+from muster.coordinator.cluster.controller.reign import ControllerTerm
+from muster.coordinator.cluster.controller.writes import WriteDraft
+from muster.coordinator.cluster.facts import ClusterTopic, TopicPartition, unit_of
 from muster.coordinator.cluster.image import ClusterState
 from muster.coordinator.errors import ErrorCode
 
-NOT_CONTROLLER: dict[type, Body] = {
-    ev.Polled: ClusterState(ErrorCode.NOT_CONTROLLER),
-    ev.AlterIsr: IsrAltered(ErrorCode.NOT_CONTROLLER),
-    ev.ShutdownAsked: ShutdownAnswered(ErrorCode.NOT_CONTROLLER),
-    ev.ElectLeaders: Answered(ErrorCode.NOT_CONTROLLER),
-    ev.Reassign: Answered(ErrorCode.NOT_CONTROLLER),
+NOT_CONTROLLER: dict[type, ResponseBody] = {
+    ev.ImagePolled: ClusterState(ErrorCode.NOT_CONTROLLER),
+    ev.AlterPartitionRequested: AlterPartitionResult(ErrorCode.NOT_CONTROLLER),
+    ev.ShutdownRequested: ShutdownResult(ErrorCode.NOT_CONTROLLER),
+    ev.ElectLeadersRequested: AdminResult(ErrorCode.NOT_CONTROLLER),
+    ev.ReassignmentRequested: AdminResult(ErrorCode.NOT_CONTROLLER),
 }
 """By request."""
 
 
-def done(reign: Reign, draft: Draft) -> None:
+def apply_written(reign: ControllerTerm, draft: WriteDraft) -> None:
     """The write is in ZooKeeper: the book says so, all may be told (CL-C1), and those who waited for it hear."""
     book = reign.book
     for topic in draft.topics.values():
@@ -36,11 +42,11 @@ def done(reign: Reign, draft: Draft) -> None:
         act()
 
 
-def _note(reign: Reign, draft: Draft) -> None:
+def _note(reign: ControllerTerm, draft: WriteDraft) -> None:
     for unit, elected in draft.elections.items():
         state = draft.states[unit]
         reign.out.append(
-            Note(
+            ElectionNote(
                 unit=unit,
                 epoch=state.leader_epoch,
                 before=elected.before,
@@ -55,13 +61,13 @@ def _note(reign: Reign, draft: Draft) -> None:
         )
 
 
-def _assigned(reign: Reign, written: Topic) -> None:
+def _assigned(reign: ControllerTerm, written: ClusterTopic) -> None:
     """A topic's znode has what was put there, one version up. Settings are not in it: they stay what they are."""
     book = reign.book
     here = book.topics.get(written.name)
     if here is None or here.topic_id != written.topic_id or here.version > written.version:
         return
-    topic = Topic(written.name, written.topic_id, written.partitions, here.configs, written.version + 1)
+    topic = ClusterTopic(written.name, written.topic_id, written.partitions, here.configs, written.version + 1)
     book.add_topic(topic)
     for number, (before, after) in enumerate(zip(here.partitions, topic.partitions, strict=True)):
         unit = unit_of(TopicPartition(written.name, number))

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import ELECTIONS, min_isr_in
+from muster.coordinator.cluster.facts import ELECTIONS, parse_min_isr
 
 
-class Rules(NamedTuple):
+class ElectionRules(NamedTuple):
     """What elections in a topic go by."""
 
     loose: bool
@@ -16,7 +16,7 @@ class Rules(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ControllerSettings:
     """Names, meanings and defaults are the node's settings'; times in milliseconds.
 
     loose: topics that do not set `flush.messages` are not flushed record by record. internal: internal topics of one
@@ -36,15 +36,16 @@ class Settings:
     shutdown_wait_ms: int = 1_000
     """How long ControlledShutdown waits for the node to lead nothing, before it hears what it still leads."""
 
-    def rules_of(self, configs: Mapping[str, str]) -> Rules:
-        return Rules(self.loose_of(configs), self.min_isr_of(configs), self.unclean_of(configs))
+    def rules_of(self, configs: Mapping[str, str]) -> ElectionRules:
+        return ElectionRules(self.loose_of(configs), self.min_isr_of(configs), self.unclean_of(configs))
 
     def min_isr_of(self, configs: Mapping[str, str]) -> int:
         """
-        >>> Settings().min_isr_of({"min.insync.replicas": "1"}), Settings().min_isr_of({"min.insync.replicas": "?"})
+        >>> ControllerSettings().min_isr_of({"min.insync.replicas": "1"}),
+        ... ControllerSettings().min_isr_of({"min.insync.replicas": "?"})
         (1, 2)
         """
-        return min_isr_in(configs, self.min_isr)
+        return parse_min_isr(configs, self.min_isr)
 
     def unclean_of(self, configs: Mapping[str, str]) -> bool:
         text = configs.get("unclean.leader.election.enable")

@@ -8,30 +8,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.coordinator.cluster.controller.events import RequestId
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Known, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import ClusterState, ImageVersion, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
 
-MOST_CHANGES = 10_000
+MAX_CHANGES = 10_000
 """CL-N1: who is further behind gets all there is. Of what changes again only the last time counts."""
 
-MOST_DELETED = 1_000
+MAX_DELETED_TOPICS = 1_000
 """Deleted topics that are told of, so that a node that was away removes its copies; the eldest is forgotten first, and
 none that a live node has not heard of: they may be more while one node is behind, as many as there were topics."""
 
 
 @dataclass(slots=True)
-class Waiting:
+class ParkedPoll:
     """A parked poll."""
 
     request: RequestId
     node_epoch: int
-    known: Known
+    known: ImageVersion
     until_ms: int
 
 
 @dataclass(slots=True)
-class Told:
+class PublishedTopic:
     """A topic as it has been told."""
 
     topic_id: bytes
@@ -40,20 +40,20 @@ class Told:
     partitions: dict[int, PartitionView] = field(default_factory=dict)
 
 
-Key = int | str | bytes | TopicPartition
+ChangeKey = int | str | bytes | TopicPartition
 """What changed: a node, a topic's settings, a topic that was deleted, a partition."""
 
 
 @dataclass(slots=True)
-class Teller:
+class MetadataPublisher:
     """The image that all nodes are given, its sequence, and the polls that wait for the next."""
 
-    node: int = NOBODY
-    known: Known = field(default_factory=Known)
+    node: int = NO_NODE_ID
+    known: ImageVersion = field(default_factory=ImageVersion)
     nodes: dict[int, NodeView] = field(default_factory=dict)
-    topics: dict[str, Told] = field(default_factory=dict)
+    topics: dict[str, PublishedTopic] = field(default_factory=dict)
     deleted: dict[bytes, str] = field(default_factory=dict)
-    changed: dict[Key, int] = field(default_factory=dict)
+    changed: dict[ChangeKey, int] = field(default_factory=dict)
     """When each last changed, in that order."""
     floor: int = 0
     """Who knows less than this sequence gets all there is."""
@@ -64,7 +64,7 @@ class Teller:
     staged_deleted: dict[bytes, str] = field(default_factory=dict)
     staged_partitions: dict[TopicPartition, PartitionView] = field(default_factory=dict)
     staged_gone: set[str] = field(default_factory=set)
-    waiting: dict[int, Waiting] = field(default_factory=dict)
+    waiting: dict[int, ParkedPoll] = field(default_factory=dict)
     """By node: one poll each."""
     _made: dict[int, ClusterState] = field(default_factory=dict)
     """Answers at the present sequence, by what was known: nodes ask for the same."""
@@ -111,7 +111,7 @@ class Teller:
         for name, (topic_id, configs) in self.staged_topics.items():
             old = self.topics.get(name)
             partitions = old.partitions if old is not None and old.topic_id == topic_id else {}
-            self.topics[name] = Told(topic_id, name, configs, partitions)
+            self.topics[name] = PublishedTopic(topic_id, name, configs, partitions)
             self._mark(name, sequence)
         for place, view in self.staged_partitions.items():
             self.topics[place.topic].partitions[place.partition] = view
@@ -124,7 +124,7 @@ class Teller:
             self.staged_partitions,
         ):
             staged.clear()
-        self.known = Known(self.known.epoch, sequence)
+        self.known = ImageVersion(self.known.epoch, sequence)
         self._made.clear()
         self._forget_old()
         self._forget_deleted()
@@ -136,33 +136,33 @@ class Teller:
         self.deleted[topic_id] = name
         self._mark(topic_id, sequence)
 
-    def _mark(self, key: Key, sequence: int) -> None:
+    def _mark(self, key: ChangeKey, sequence: int) -> None:
         self.changed.pop(key, None)
         self.changed[key] = sequence
 
     def _forget_old(self) -> None:
-        while len(self.changed) > MOST_CHANGES:
+        while len(self.changed) > MAX_CHANGES:
             key = next(iter(self.changed))
             self.floor = max(self.floor, self.changed.pop(key))
 
     def _forget_deleted(self) -> None:
         """Who is away and knows the topic gets all there is when it is back, and the topic is not in that."""
-        while len(self.deleted) > MOST_DELETED:
+        while len(self.deleted) > MAX_DELETED_TOPICS:
             eldest = next(iter(self.deleted))
             if self.changed.get(eldest, self.floor) > self.heard:
                 return
             self.floor = max(self.floor, self.changed.pop(eldest, 0))
             del self.deleted[eldest]
 
-    def answer(self, known: Known) -> ClusterState:
+    def answer(self, known: ImageVersion) -> ClusterState:
         """What is new since then; all there is to one who knows another epoch, or too little."""
         if known.epoch != self.known.epoch or known.sequence < self.floor or known.sequence > self.known.sequence:
-            known = Known(self.known.epoch, -1)
+            known = ImageVersion(self.known.epoch, -1)
         if known.sequence not in self._made:
             self._made[known.sequence] = self._full() if known.sequence < 0 else self._since(known.sequence)
         return self._made[known.sequence]
 
-    def nothing(self, known: Known) -> ClusterState:
+    def nothing(self, known: ImageVersion) -> ClusterState:
         """Nothing is new."""
         return ClusterState(ErrorCode.NONE, self.node, known.epoch, known.sequence)
 

@@ -8,27 +8,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.follower import Append, Ask, Begin, Cut, Follower, Stop, Told, Verdict, Void, Wait
-from muster.coordinator.cluster.lease import Source
+from muster.coordinator.cluster.follower import (
+    AppendRecords,
+    FetchOutcome,
+    FetchPosition,
+    Follower,
+    FollowerStep,
+    RestartLog,
+    RetryFetch,
+    StaleAnswer,
+    StopReplica,
+    TruncateLog,
+)
+from muster.coordinator.cluster.lease import FetchSource
 from muster.coordinator.cluster.replicas.messages import (
     ANSWER_BYTES,
     NO_SUCH_SESSION,
     PART_BYTES,
     WRONG_SESSION_EPOCH,
     FetchAnswer,
-    FetchedPart,
+    FetchedPartition,
     FetchItem,
     FetchRequest,
-    Forgotten,
-    following,
+    ForgottenPartition,
+    next_session_epoch,
 )
-from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, ReplicaLog
-from muster.coordinator.cluster.replicas.throttle import Bucket
+from muster.coordinator.cluster.replicas.ports import DamagedBatches, LogBroken, ReplicaLog
+from muster.coordinator.cluster.replicas.throttle import ThrottleBucket
 
-Copies: TypeAlias = Mapping[TopicPartition, "Copy"]
+ReplicaCopies: TypeAlias = Mapping[TopicPartition, "ReplicaCopy"]
 
 
-class Undone(NamedTuple):
+class TruncatedRecords(NamedTuple):
     """Records that an unclean election has cost this copy: from one offset up to another, written in these epochs.
     elected: the leader epoch that the election began."""
 
@@ -39,7 +50,7 @@ class Undone(NamedTuple):
     elected: int
 
 
-class Copy:
+class ReplicaCopy:
     """A partition that this node copies: the follower's machine, and its log."""
 
     __slots__ = ("follower", "log", "topic_id")
@@ -50,7 +61,7 @@ class Copy:
         self.topic_id = topic_id
 
 
-class Fetcher:
+class LeaderFetcher:
     """The fetches to one node. `busy`: a request is under way, or what came of the last one is not flushed yet.
 
     What a request costs goes with what has changed since the one before, not with how much is copied.
@@ -59,11 +70,11 @@ class Fetcher:
     def __init__(
         self,
         me: int,
-        source: Source,
-        copies: Copies,
+        source: FetchSource,
+        copies: ReplicaCopies,
         backoff_ms: int,
         *,
-        throttle: Bucket | None = None,
+        throttle: ThrottleBucket | None = None,
         is_throttled: Callable[[TopicPartition], bool] = lambda place: False,
         part_bytes: int = PART_BYTES,
         answer_bytes: int = ANSWER_BYTES,
@@ -74,7 +85,7 @@ class Fetcher:
         self.source = source
         self._copies = copies
         self._backoff_ms = backoff_ms
-        self._throttle = throttle or Bucket()
+        self._throttle = throttle or ThrottleBucket()
         self._is_throttled = is_throttled
         self._sizes = part_bytes, answer_bytes
         self.places: set[TopicPartition] = set()
@@ -89,7 +100,7 @@ class Fetcher:
         self._forgotten: dict[TopicPartition, bytes] = {}
         self._under_way: FetchRequest | None = None
         self._not_before_ms = 0
-        self.undone: list[Undone] = []
+        self.undone: list[TruncatedRecords] = []
         """What was cut since somebody looked, and took it away."""
 
     @property
@@ -122,7 +133,7 @@ class Fetcher:
         if self._throttle.is_limited and not self._throttle.may(now_ms):
             self._put_off(now_ms)
         items = tuple(self._items())
-        gone = tuple(Forgotten(*each) for each in self._forgotten.items())
+        gone = tuple(ForgottenPartition(*each) for each in self._forgotten.items())
         if not self._told and not gone:
             return None
         self._forgotten = {}
@@ -136,7 +147,9 @@ class Fetcher:
             self.begin_anew()
             self._not_before_ms = now_ms + self._backoff_ms
 
-    def answered(self, request: FetchRequest, answer: FetchAnswer, now_ms: int) -> list[tuple[TopicPartition, Stop]]:
+    def answered(
+        self, request: FetchRequest, answer: FetchAnswer, now_ms: int
+    ) -> list[tuple[TopicPartition, StopReplica]]:
         """Take what came into the logs. What is in `unkept` then is to be flushed, and told by `kept`. Returned: what
         stopped, and why; it is offline here from now on (CL-F9)."""
         if request is not self._under_way:
@@ -148,7 +161,7 @@ class Fetcher:
                 self._not_before_ms = now_ms + self._backoff_ms
             return []
         self.source.received_ms = now_ms
-        self._session, self._session_epoch = answer.session, following(request.session_epoch)
+        self._session, self._session_epoch = answer.session, next_session_epoch(request.session_epoch)
         return [(part.place, stop) for part in answer.parts if (stop := self._take(part, now_ms)) is not None]
 
     def kept(self, places: Iterable[TopicPartition]) -> None:
@@ -215,71 +228,76 @@ class Fetcher:
                 self._told[place] = item
                 yield item
 
-    def _take(self, part: FetchedPart, now_ms: int) -> Stop | None:
+    def _take(self, part: FetchedPartition, now_ms: int) -> StopReplica | None:
         """One partition's part of an answer; why it stopped, if it did."""
         asked = self._told.get(part.place)
         copy = self._copies.get(part.place) if part.place in self.places else None
         if asked is None or copy is None or part.topic_id != asked.topic_id:
             return None
         follower = copy.follower
-        told = Told(part.code, part.high_watermark, part.start, part.diverging, len(part.records))
+        told = FetchOutcome(part.code, part.high_watermark, part.start, part.diverging, len(part.records))
         try:
             verdict = follower.answered(
-                Ask(asked.offset, asked.last_epoch, asked.epoch), told, copy.log.end_for_epoch, copy.log.epoch_at
+                FetchPosition(asked.offset, asked.last_epoch, asked.epoch),
+                told,
+                copy.log.end_for_epoch,
+                copy.log.epoch_at,
             )
-            if isinstance(verdict, Append) and len(part.records):
+            if isinstance(verdict, AppendRecords) and len(part.records):
                 verdict = self._append(part, copy, now_ms)
             return self._do(verdict, part, copy, now_ms)
         except LogBroken as error:
             self._let_go(part.place)
             return follower.stop(str(error))
 
-    def _append(self, part: FetchedPart, copy: Copy, now_ms: int) -> Verdict:
+    def _append(self, part: FetchedPartition, copy: ReplicaCopy, now_ms: int) -> FollowerStep:
         try:
             copy.log.append_as_follower(part.records)
-        except Damaged as error:
+        except DamagedBatches as error:
             return copy.follower.damaged(str(error))
         copy.follower.appended(copy.log.end, copy.log.last_epoch)
         if self._throttle.is_limited and self._is_throttled(part.place):
             self._throttle.take(len(part.records), now_ms)
         self.unkept.add(part.place)
-        return Append()
+        return AppendRecords()
 
-    def _do(self, verdict: Verdict, part: FetchedPart, copy: Copy, now_ms: int) -> Stop | None:
+    def _do(self, verdict: FollowerStep, part: FetchedPartition, copy: ReplicaCopy, now_ms: int) -> StopReplica | None:
         follower, log = copy.follower, copy.log
         match verdict:
-            case Append():
+            case AppendRecords():
                 if log.start < part.start <= log.end:
                     log.advance_start(part.start)
                     self._changed[part.place] = None
-            case Cut(to):
+            case TruncateLog(to):
                 self._undo(copy, to)
                 log.cut(to)
                 follower.was_cut(log.end, log.last_epoch)
                 self._changed[part.place] = None
-            case Begin(at):
+            case RestartLog(at):
                 self._undo(copy, at)
                 log.begin(at)
                 follower.began(at)
                 self._changed[part.place] = None
-            case Wait():
+            case RetryFetch():
                 self._let_go(part.place)
                 self._waiting[part.place] = now_ms + self._backoff_ms
-            case Stop():
+            case StopReplica():
                 self._let_go(part.place)
                 return verdict
-            case Void():
+            case StaleAnswer():
                 return None
         log.tell_high_watermark(follower.high_watermark)
         return None
 
-    def _undo(self, copy: Copy, to: int) -> None:
+    def _undo(self, copy: ReplicaCopy, to: int) -> None:
         """What is cut now is lost if an unclean election came after it was written: without one it was never promised
         to anybody (CL-F6). Whoever begins anew behind its own end has not kept up, and has lost nothing by that."""
         start, log = max(to, copy.log.start), copy.log
         if start < log.end and log.epoch_at(start) < copy.follower.unclean_epoch:
             epochs = epochs_between(log, start)
-            self.undone.append(Undone(copy.follower.place, start, log.end, epochs, copy.follower.unclean_epoch))
+            self.undone.append(
+                TruncatedRecords(copy.follower.place, start, log.end, epochs, copy.follower.unclean_epoch)
+            )
 
 
 def epochs_between(log: ReplicaLog, offset: int) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, TopicPartition
 from muster.coordinator.cluster.replicas.ports import Records
 from muster.coordinator.errors import ErrorCode
 
@@ -18,10 +18,10 @@ PART_BYTES = 1 << 20
 ANSWER_BYTES = 10 << 20
 
 
-def following(epoch: int) -> int:
+def next_session_epoch(epoch: int) -> int:
     """The epoch of a session's next request; 0 begins one.
 
-    >>> following(0), following(2**31 - 1)
+    >>> next_session_epoch(0), next_session_epoch(2**31 - 1)
     (1, 1)
     """
     return 1 if epoch == LAST_EPOCH else epoch + 1
@@ -38,7 +38,7 @@ class FetchItem(NamedTuple):
     start: int
 
 
-class Forgotten(NamedTuple):
+class ForgottenPartition(NamedTuple):
     """A partition that a follower's session has no more."""
 
     place: TopicPartition
@@ -55,12 +55,12 @@ class FetchRequest(NamedTuple):
     session: int
     session_epoch: int
     items: tuple[FetchItem, ...]
-    forgotten: tuple[Forgotten, ...] = ()
+    forgotten: tuple[ForgottenPartition, ...] = ()
     part_bytes: int = PART_BYTES
     answer_bytes: int = ANSWER_BYTES
 
 
-class FetchedPart(NamedTuple):
+class FetchedPartition(NamedTuple):
     """A partition's part of the answer. leader, leader_epoch: who leads, with code 6, 74 and 75, as far as known."""
 
     place: TopicPartition
@@ -70,7 +70,7 @@ class FetchedPart(NamedTuple):
     start: int = 0
     diverging: tuple[int, int] | None = None
     records: Records = b""
-    leader: int = NOBODY
+    leader: int = NO_NODE_ID
     leader_epoch: int = NO_EPOCH
 
 
@@ -79,4 +79,4 @@ class FetchAnswer(NamedTuple):
 
     code: int = 0
     session: int = 0
-    parts: tuple[FetchedPart, ...] = ()
+    parts: tuple[FetchedPartition, ...] = ()

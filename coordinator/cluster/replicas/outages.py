@@ -7,7 +7,7 @@ controller may count on that, for a replica that is offline can be in sync, or e
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.coordinator.cluster.facts import TopicPartition, halves
+from muster.coordinator.cluster.facts import TopicPartition, halves_of
 from muster.coordinator.cluster.replicas.ports import LogBroken, ReplicaLog
 
 LOOK_AGAIN_MS = 10_000
@@ -15,7 +15,7 @@ LOOK_AGAIN_MS = 10_000
 
 
 @dataclass(slots=True)
-class Outage:
+class LogOutage:
     """kept: how far each half was flushed, where that is known. stays: what its log disagrees about is no matter of the
     disk; it is over with an unclean election of a later epoch than this one. no_room: nothing could be written, so that
     another copy was to lead."""
@@ -26,19 +26,19 @@ class Outage:
     look_ms: int | None = None
 
 
-class Outages:
+class LogOutages:
     """reasons: the partitions that are offline here, with the ids of their topics, as the controller is told."""
 
     __slots__ = ("_units", "reasons")
 
     def __init__(self) -> None:
         self.reasons: dict[TopicPartition, tuple[bytes, str]] = {}
-        self._units: dict[TopicPartition, Outage] = {}
+        self._units: dict[TopicPartition, LogOutage] = {}
 
     def __contains__(self, unit: TopicPartition) -> bool:
         return unit in self._units
 
-    def begins(self, unit: TopicPartition, ids: Mapping[TopicPartition, bytes], why: str, outage: Outage) -> None:
+    def begins(self, unit: TopicPartition, ids: Mapping[TopicPartition, bytes], why: str, outage: LogOutage) -> None:
         """ids: of the topics of its halves."""
         known = self._units.get(unit)
         if known is not None:
@@ -50,13 +50,13 @@ class Outages:
 
     def still(self, unit: TopicPartition, why: str) -> None:
         """It was looked at in vain."""
-        for half in halves(unit):
+        for half in halves_of(unit):
             if half in self.reasons:
                 self.reasons[half] = self.reasons[half][0], why
 
     def is_over(self, unit: TopicPartition) -> None:
         self._units.pop(unit, None)
-        for half in halves(unit):
+        for half in halves_of(unit):
             self.reasons.pop(half, None)
 
     def may_open(self, unit: TopicPartition, unclean_epoch: int) -> None:

@@ -9,7 +9,7 @@ Records: TypeAlias = Sized
 """Whole batches, as bytes or as a promise of them: nothing here looks inside. Its length is in bytes."""
 
 
-class Damaged(Exception):
+class DamagedBatches(Exception):
     """The batches that a leader sent are not what was written (CL-F2)."""
 
 
@@ -65,7 +65,7 @@ class ReplicaLog(Protocol):
         """Readers see what is below, and nothing else."""
 
 
-class Logs(Protocol):
+class ReplicaLogs(Protocol):
     """The logs that this node has."""
 
     def held(self) -> Iterable[tuple[TopicPartition, bytes]]:

@@ -2,21 +2,21 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, TopicPartition, halves, unit_of
-from muster.coordinator.cluster.image import Changes, Image, NodeStatus, PartitionView
-from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
-from muster.coordinator.cluster.leader import peers_of
-from muster.coordinator.cluster.replicas.hosting import Follow, Lead, Rest
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, OFFSETS, TopicPartition, halves_of, unit_of
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ImageChanges, PartitionView
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.cluster.leader import shared_peers
+from muster.coordinator.cluster.replicas.hosting import BecomeFollower, BecomeIdle, BecomeLeader
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.cluster.replicas.roles import ReplicaSettings, Roles, state_of
-from muster.coordinator.cluster.replicas.serving import Reply
+from muster.coordinator.cluster.replicas.roles import ReplicaRoles, ReplicaSettings, state_from_view
+from muster.coordinator.cluster.replicas.serving import FetchReply
 from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
 
-__all__ = ["ReplicaSettings", "Replicas"]
+__all__ = ["NodeReplicas", "ReplicaSettings"]
 
 
-class Replicas(Roles):
+class NodeReplicas(ReplicaRoles):
     """The replicas of node `me`. Whoever performs it calls, in any order:
 
         learn(image, changes)              when the image has changed
@@ -40,11 +40,11 @@ class Replicas(Roles):
 
     # The image.
 
-    def learn(self, image: Image, changes: Changes, now_ms: int) -> None:
+    def learn(self, image: ClusterImage, changes: ImageChanges, now_ms: int) -> None:
         """The image has changed. Takes the steps that follow, unit by unit."""
         self.learn_units(self.begin(image, changes), now_ms)
 
-    def begin(self, image: Image, changes: Changes) -> list[TopicPartition]:
+    def begin(self, image: ClusterImage, changes: ImageChanges) -> list[TopicPartition]:
         """The first part of `learn`, for who takes the other in steps: the units that are to be given to `learn_units`,
         each once, before another image is begun."""
         self._image = image
@@ -78,7 +78,7 @@ class Replicas(Roles):
         for unit in units:
             self._learn(unit, now_ms)
 
-    def _look_at_copies(self, changes: Changes) -> None:
+    def _look_at_copies(self, changes: ImageChanges) -> None:
         """CL-A9: which copies come slowly has changed with these."""
         places = {moved.place for moved in changes.partitions}
         places |= {place for place in self.copies if place.topic in changes.configs}
@@ -87,23 +87,27 @@ class Replicas(Roles):
 
     def _learn(self, unit: TopicPartition, now_ms: int) -> None:
         view, topic = self._image.partition(unit), self._image.topics.get(unit.topic)
-        if view is None or topic is None or (unit.topic == OFFSETS and self._image.partition(halves(unit)[1]) is None):
+        if (
+            view is None
+            or topic is None
+            or (unit.topic == OFFSETS and self._image.partition(halves_of(unit)[1]) is None)
+        ):
             return  # a shard of which only one half is told yet
         if self._hosting.is_of_another(unit, topic.topic_id):
             self._leave(unit)  # it was deleted and made again: its epochs have begun anew
-        state = state_of(view)
+        state = state_from_view(view)
         leader = self.leaders.get(unit)
         if leader is not None and leader.epoch == state.leader_epoch and state.leader == self.me:
-            leader.learn(state, peers_of(view.replicas, self._peers), self._min_isr(unit), now_ms)
+            leader.learn(state, shared_peers(view.replicas, self._peers), self._min_isr(unit), now_ms)
             self.resized[unit] = None
             self._stirred(leader)
         step = self._hosting.learn(unit, topic.topic_id, state, view.replicas)
         match step:
-            case Lead() if leader is None or leader.epoch != state.leader_epoch:
+            case BecomeLeader() if leader is None or leader.epoch != state.leader_epoch:
                 self._lead(unit, state, view.replicas, now_ms)
-            case Follow():
+            case BecomeFollower():
                 self._follow(unit, state)
-            case Rest():
+            case BecomeIdle():
                 self._stop_leading(unit)
                 self._stop_copying(unit)
         if self.me not in view.replicas:
@@ -114,7 +118,7 @@ class Replicas(Roles):
         self._outages.is_over(unit)
         if len(view.isr) < min(self._min_isr(unit), len(view.replicas)):
             return
-        self._shelf.let_go((half, self._image.topics[half.topic].topic_id) for half in halves(unit))
+        self._shelf.let_go((half, self._image.topics[half.topic].topic_id) for half in halves_of(unit))
         self._hosting.forget(unit)
 
     def _look_again(self, now_ms: int) -> None:
@@ -125,7 +129,7 @@ class Replicas(Roles):
         if unit is None or view is None or view.leader == self.me:
             return
         try:
-            for half in halves(unit):
+            for half in halves_of(unit):
                 self._open(half)
         except LogBroken as error:
             self._outages.still(unit, str(error))
@@ -137,7 +141,7 @@ class Replicas(Roles):
     def is_missed(self, unit: TopicPartition) -> bool:
         """Whether somebody may count on what is offline here: another node leads without it otherwise."""
         view = self._image.partition(unit)
-        return view is None or view.leader in (NOBODY, self.me) or self.me in (*view.isr, *view.elr)
+        return view is None or view.leader in (NO_NODE_ID, self.me) or self.me in (*view.isr, *view.elr)
 
     def copy_anew(self, unit: TopicPartition, now_ms: int) -> None:
         """What was offline here, and is not missed, has been taken away: copy it from its leader."""
@@ -147,7 +151,7 @@ class Replicas(Roles):
 
     # What followers ask.
 
-    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int, *, min_bytes: int = 1) -> None:
+    def fetch(self, request: FetchRequest, reply: FetchReply, wait_ms: int, now_ms: int, *, min_bytes: int = 1) -> None:
         self.serving.fetch(request, reply, wait_ms, now_ms, min_bytes=min_bytes)
 
     def set_rates(self, *, leader: int | None, follower: int | None, now_ms: int) -> None:
@@ -217,7 +221,7 @@ class Replicas(Roles):
 
     # Who is in sync.
 
-    def questions(self, now_ms: int) -> list[AlterIsr]:
+    def questions(self, now_ms: int) -> list[IsrProposal]:
         """What to ask the controller for; each is to be answered by `altered`."""
         stirring, self._stirring = self._stirring, {}
         asked = []
@@ -232,7 +236,7 @@ class Replicas(Roles):
                 self._stirring[unit] = None
         return asked
 
-    def altered(self, question: AlterIsr, answer: IsrAnswer, now_ms: int) -> None:
+    def altered(self, question: IsrProposal, answer: IsrAnswer, now_ms: int) -> None:
         leader = self.leaders.get(question.unit)
         if leader is not None:
             leader.altered(question, answer, now_ms)
@@ -252,7 +256,7 @@ class Replicas(Roles):
         """Who may have been passed by without hearing of it (`Leader.look_around`); in_touch: with ZooKeeper."""
         for unit, leader in self.leaders.items():
             if (leader.passed_by or not in_touch) and leader.look_around(session_ms, now_ms, in_touch=in_touch):
-                self.moved.update(dict.fromkeys(halves(unit)))  # who is parked is to hear of it
+                self.moved.update(dict.fromkeys(halves_of(unit)))  # who is parked is to hear of it
         self.cut_off = not in_touch and any(leader.passed_by for leader in self.leaders.values())
 
     # Nodes.
@@ -261,7 +265,7 @@ class Replicas(Roles):
         if node_id == self.me:
             return  # it knows its own registration better
         peer, view = self._peer(node_id), self._image.nodes.get(node_id)
-        gone = view is None or view.status is NodeStatus.GONE
+        gone = view is None or view.status is ClusterNodeStatus.GONE
         peer.epoch = NO_EPOCH if view is None or gone else view.epoch
-        peer.leaving = view is not None and view.status is NodeStatus.SHUTTING_DOWN
+        peer.leaving = view is not None and view.status is ClusterNodeStatus.SHUTTING_DOWN
         self.serving.registered(node_id)

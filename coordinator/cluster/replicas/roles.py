@@ -4,27 +4,32 @@ from dataclasses import dataclass
 
 from muster.coordinator.cluster.facts import (
     NO_EPOCH,
-    NOBODY,
+    NO_NODE_ID,
     OFFSETS,
-    State,
+    PartitionState,
     TopicPartition,
-    halves,
-    min_isr_in,
+    halves_of,
+    parse_min_isr,
     unit_of,
 )
 from muster.coordinator.cluster.follower import Follower
-from muster.coordinator.cluster.image import Image, PartitionView
-from muster.coordinator.cluster.leader import Leader, peers_of
-from muster.coordinator.cluster.lease import Peer, Promise, Source
-from muster.coordinator.cluster.progress import Half
-from muster.coordinator.cluster.replicas.copying import Copy, Fetcher, Undone
-from muster.coordinator.cluster.replicas.hosting import Hosting
+from muster.coordinator.cluster.image import ClusterImage, PartitionView
+from muster.coordinator.cluster.leader import Leader, shared_peers
+from muster.coordinator.cluster.lease import FetchSource, Peer, SilencePromise
+from muster.coordinator.cluster.progress import UnitLog
+from muster.coordinator.cluster.replicas.copying import LeaderFetcher, ReplicaCopy, TruncatedRecords
+from muster.coordinator.cluster.replicas.hosting import HostedUnits
 from muster.coordinator.cluster.replicas.messages import ANSWER_BYTES, PART_BYTES
-from muster.coordinator.cluster.replicas.outages import Outage, Outages
-from muster.coordinator.cluster.replicas.ports import LogBroken, Logs, ReplicaLog
-from muster.coordinator.cluster.replicas.serving import Led, Serving
-from muster.coordinator.cluster.replicas.shelf import Shelf
-from muster.coordinator.cluster.replicas.throttle import FOLLOWERS, LEADERS, Bucket, is_listed
+from muster.coordinator.cluster.replicas.outages import LogOutage, LogOutages
+from muster.coordinator.cluster.replicas.ports import LogBroken, ReplicaLog, ReplicaLogs
+from muster.coordinator.cluster.replicas.serving import FollowerSessions, LedPartition
+from muster.coordinator.cluster.replicas.shelf import CopyRemoval
+from muster.coordinator.cluster.replicas.throttle import (
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_REPLICAS,
+    ThrottleBucket,
+    is_throttled_replica,
+)
 
 ROOM_TO_LEAD, ROOM_TO_WRITE = 4 << 10, 1 << 20
 """Bytes that a disk which was full has to take before its copies are used again. To lead takes little: the epoch is
@@ -43,38 +48,40 @@ class ReplicaSettings:
     answer_bytes: int = ANSWER_BYTES
 
 
-class Roles:
+class ReplicaRoles:
     """See `Replicas`, which says when a role is taken up or laid down."""
 
-    def __init__(self, me: int, logs: Logs, settings: ReplicaSettings, now_ms: int) -> None:
+    def __init__(self, me: int, logs: ReplicaLogs, settings: ReplicaSettings, now_ms: int) -> None:
         self.me = me
         self._logs = logs
         self._settings = settings
         self._started_ms = now_ms
-        self._hosting = Hosting(me)
+        self._hosting = HostedUnits(me)
         self._peers: dict[int, Peer] = {}
-        self._image = Image()
+        self._image = ClusterImage()
         self._stirring: dict[TopicPartition, None] = {}
         self.leaders: dict[TopicPartition, Leader] = {}
-        self.led: dict[TopicPartition, Led] = {}
-        self.copies: dict[TopicPartition, Copy] = {}
-        self.fetchers: dict[int, Fetcher] = {}
-        self.promises: dict[TopicPartition, Promise] = {}
+        self.led: dict[TopicPartition, LedPartition] = {}
+        self.copies: dict[TopicPartition, ReplicaCopy] = {}
+        self.fetchers: dict[int, LeaderFetcher] = {}
+        self.promises: dict[TopicPartition, SilencePromise] = {}
         """Of shards: what this node lets their leaders believe (CL-G5)."""
         self.moved: dict[TopicPartition, None] = {}
         self.gained: dict[TopicPartition, int] = {}
         self.lost: dict[TopicPartition, None] = {}
         self.resized: dict[TopicPartition, None] = {}
         """Units led here whose in-sync replicas, or the least of them, may be others now."""
-        self.undone: list[Undone] = []
+        self.undone: list[TruncatedRecords] = []
         self.cut_off = False
         """This node may have been passed by wherever others are in sync (see `Leader.look_around`)."""
-        self._outages = Outages()
+        self._outages = LogOutages()
         self.offline = self._outages.reasons
-        self._shelf = Shelf(logs, self._leave_topic)
+        self._shelf = CopyRemoval(logs, self._leave_topic)
         self.strays = self._shelf.strays
-        self.serving = Serving(self.led, self.leader_of, self._peer, self._stirred, self.broke, self._leads_slowly)
-        self.copying = Bucket()
+        self.serving = FollowerSessions(
+            self.led, self.leader_of, self._peer, self._stirred, self.broke, self._leads_slowly
+        )
+        self.copying = ThrottleBucket()
         """What the fetches of copies that are to come slowly take from (CL-A9)."""
 
     @property
@@ -84,13 +91,13 @@ class Roles:
     def leader_of(self, place: TopicPartition) -> tuple[int, int]:
         """(leader, leader epoch) as the image has it; (NOBODY, NO_EPOCH) for what it does not know."""
         view = self._image.partition(place)
-        return (NOBODY, NO_EPOCH) if view is None else (view.leader, view.leader_epoch)
+        return (NO_NODE_ID, NO_EPOCH) if view is None else (view.leader, view.leader_epoch)
 
-    def _lead(self, unit: TopicPartition, state: State, replicas: tuple[int, ...], now_ms: int) -> None:
+    def _lead(self, unit: TopicPartition, state: PartitionState, replicas: tuple[int, ...], now_ms: int) -> None:
         self._stop_leading(unit)
         self._stop_copying(unit)
         try:
-            logs = [self._open(half) for half in halves(unit)]
+            logs = [self._open(half) for half in halves_of(unit)]
             for _, log in logs:
                 log.lead(state.leader_epoch)
         except LogBroken as error:
@@ -101,27 +108,30 @@ class Roles:
             self._peer(self.me),
             unit,
             state,
-            peers_of(replicas, self._peers),
-            [Half(start=log.start, end=log.end, kept=log.kept, high_watermark=log.high_watermark) for _, log in logs],
+            shared_peers(replicas, self._peers),
+            [
+                UnitLog(start=log.start, end=log.end, kept=log.kept, high_watermark=log.high_watermark)
+                for _, log in logs
+            ],
             min_isr=self._min_isr(unit),
             lag_time_ms=self._settings.lag_time_ms,
             now_ms=now_ms,
         )
         self.leaders[unit] = leader
-        for number, (half, (topic_id, log)) in enumerate(zip(halves(unit), logs, strict=True)):
-            self.led[half] = Led(leader, number, log, topic_id)
+        for number, (half, (topic_id, log)) in enumerate(zip(halves_of(unit), logs, strict=True)):
+            self.led[half] = LedPartition(leader, number, log, topic_id)
             self.serving.happened(half)
             self.serving.expects(leader.in_sync.largest, half, now_ms)
         self.lost.pop(unit, None)
         self.gained[unit] = state.leader_epoch
         self._stirred(leader)
 
-    def _follow(self, unit: TopicPartition, state: State) -> None:
+    def _follow(self, unit: TopicPartition, state: PartitionState) -> None:
         self._stop_leading(unit)
         fetcher = self._fetcher(state.leader)
         if (leader := self._image.nodes.get(state.leader)) is not None:
             fetcher.source.session_ms = max(fetcher.source.session_ms, leader.session_ms)
-        for half in halves(unit):
+        for half in halves_of(unit):
             copy = self.copies.get(half)
             try:
                 if copy is None or copy.follower.stopped:
@@ -137,7 +147,7 @@ class Roles:
         if unit.topic == OFFSETS:
             self.promise(unit).follow(fetcher.source)
 
-    def _copy(self, half: TopicPartition, state: State) -> Copy:
+    def _copy(self, half: TopicPartition, state: PartitionState) -> ReplicaCopy:
         topic_id, log = self._open(half)
         follower = Follower(
             half,
@@ -150,14 +160,14 @@ class Roles:
             high_watermark=log.high_watermark,
             unclean_epoch=state.unclean_epoch,
         )
-        return Copy(follower, log, topic_id)
+        return ReplicaCopy(follower, log, topic_id)
 
     def _stop_leading(self, unit: TopicPartition) -> None:
         leader = self.leaders.pop(unit, None)
         if leader is None:
             return
         leader.over = True
-        for half in halves(unit):
+        for half in halves_of(unit):
             self.led.pop(half, None)
             self.moved[half] = None  # who is parked hears that it leads no more
             self.serving.happened(half)
@@ -165,7 +175,7 @@ class Roles:
         self.lost[unit] = None
 
     def _stop_copying(self, unit: TopicPartition) -> None:
-        for half in halves(unit):
+        for half in halves_of(unit):
             copy = self.copies.pop(half, None)
             if copy is not None:
                 self.fetchers[copy.follower.leader].drop(half)
@@ -202,14 +212,16 @@ class Roles:
 
     def _broke(self, unit: TopicPartition, why: str, *, stays: bool = False, no_room: bool = False) -> None:
         """A log failed (CL-F9): its unit goes offline here, and the controller is told with the next poll."""
-        ids = {half: topic.topic_id for half in halves(unit) if (topic := self._image.topics.get(half.topic))}
+        ids = {half: topic.topic_id for half in halves_of(unit) if (topic := self._image.topics.get(half.topic))}
         view = self._image.partition(unit)
-        kept = {half: used.log.kept for half in halves(unit) if (used := self.led.get(half) or self.copies.get(half))}
+        kept = {
+            half: used.log.kept for half in halves_of(unit) if (used := self.led.get(half) or self.copies.get(half))
+        }
         self._stop_leading(unit)
         self._stop_copying(unit)
         if view is not None and not (unit in self._outages and not kept):
             no_room = no_room or bool(self._logs.no_room(ROOM_TO_LEAD))
-            self._outages.begins(unit, ids, why, Outage(kept, view.unclean_epoch if stays else None, no_room))
+            self._outages.begins(unit, ids, why, LogOutage(kept, view.unclean_epoch if stays else None, no_room))
 
     def _stirred(self, leader: Leader) -> None:
         if leader.over:
@@ -219,7 +231,7 @@ class Roles:
             return
         if leader.moved:
             leader.moved = False
-            for half, place in zip(leader.halves, halves(leader.unit), strict=True):
+            for half, place in zip(leader.halves, halves_of(leader.unit), strict=True):
                 log = self.led[place].log
                 if half.high_watermark != log.high_watermark:
                     log.tell_high_watermark(half.high_watermark)
@@ -234,12 +246,12 @@ class Roles:
             peer = self._peers[node] = Peer(node)
         return peer
 
-    def _fetcher(self, node: int) -> Fetcher:
+    def _fetcher(self, node: int) -> LeaderFetcher:
         if node not in self.fetchers:
             settings = self._settings
-            self.fetchers[node] = Fetcher(
+            self.fetchers[node] = LeaderFetcher(
                 self.me,
-                Source(node),
+                FetchSource(node),
                 self.copies,
                 settings.backoff_ms,
                 throttle=self.copying,
@@ -252,18 +264,20 @@ class Roles:
     def _leads_slowly(self, place: TopicPartition) -> bool:
         """CL-A9: whether the topic lists this node's replica among those that leaders hold up for others."""
         topic = self._image.topics.get(place.topic)
-        return topic is not None and is_listed(topic.configs.get(LEADERS, ""), place, self.me)
+        return topic is not None and is_throttled_replica(
+            topic.configs.get(LEADER_THROTTLED_REPLICAS, ""), place, self.me
+        )
 
     def _copies_slowly(self, place: TopicPartition) -> bool:
         """CL-A9: whether the topic lists this node's replica among those that hold themselves up; not one in sync."""
         topic, view = self._image.topics.get(place.topic), self._image.partition(place)
         if topic is None or view is None or self.me in view.isr:
             return False
-        return is_listed(topic.configs.get(FOLLOWERS, ""), place, self.me)
+        return is_throttled_replica(topic.configs.get(FOLLOWER_THROTTLED_REPLICAS, ""), place, self.me)
 
-    def promise(self, unit: TopicPartition) -> Promise:
+    def promise(self, unit: TopicPartition) -> SilencePromise:
         """What this node lets leaders of a shard believe (CL-G5)."""
-        return self.promises.setdefault(unit, Promise(self._started_ms))
+        return self.promises.setdefault(unit, SilencePromise(self._started_ms))
 
     def _open(self, half: TopicPartition) -> tuple[bytes, ReplicaLog]:
         topic_id, unit = self._image.topics[half.topic].topic_id, unit_of(half)
@@ -273,7 +287,7 @@ class Roles:
         self._outages.may_open(unit, NO_EPOCH if view is None else view.unclean_epoch)
         if self._outages.wants_room(unit):
             # Where nobody leads it may be read from here at least, if it can be led: its epoch has to be written down.
-            wanted = ROOM_TO_LEAD if view is None or view.leader == NOBODY else ROOM_TO_WRITE
+            wanted = ROOM_TO_LEAD if view is None or view.leader == NO_NODE_ID else ROOM_TO_WRITE
             if why := self._logs.no_room(wanted):
                 raise LogBroken(why)
         log = self._logs.reopen(half, topic_id)
@@ -281,11 +295,11 @@ class Roles:
         return topic_id, log
 
     def _min_isr(self, unit: TopicPartition) -> int:
-        return min_isr_in(self._image.topics[unit.topic].configs, self._settings.min_isr)
+        return parse_min_isr(self._image.topics[unit.topic].configs, self._settings.min_isr)
 
 
-def state_of(view: PartitionView) -> State:
-    return State(
+def state_from_view(view: PartitionView) -> PartitionState:
+    return PartitionState(
         leader=view.leader,
         leader_epoch=view.leader_epoch,
         isr=view.isr,

@@ -8,8 +8,8 @@ partition: what happens to a log is noted in the sessions that copy it (`news`),
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeAlias
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
-from muster.coordinator.cluster.leader import Diverged, Leader, Refused
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.leader import FetchDivergence, FetchRefusal, Leader
 from muster.coordinator.cluster.lease import FOREVER, NEVER, Peer
 from muster.coordinator.cluster.replicas.messages import (
     ANSWER_BYTES,
@@ -18,18 +18,18 @@ from muster.coordinator.cluster.replicas.messages import (
     STORAGE_ERROR,
     WRONG_SESSION_EPOCH,
     FetchAnswer,
-    FetchedPart,
+    FetchedPartition,
     FetchItem,
     FetchRequest,
-    following,
+    next_session_epoch,
 )
 from muster.coordinator.cluster.replicas.ports import LogBroken, Records, ReplicaLog
-from muster.coordinator.cluster.replicas.throttle import Bucket
+from muster.coordinator.cluster.replicas.throttle import ThrottleBucket
 from muster.coordinator.errors import ErrorCode
 
-Reply: TypeAlias = Callable[[FetchAnswer], None]
-Leads: TypeAlias = Mapping[TopicPartition, "Led"]
-Known: TypeAlias = Callable[[TopicPartition], tuple[int, int]]
+FetchReply: TypeAlias = Callable[[FetchAnswer], None]
+LedPartitions: TypeAlias = Mapping[TopicPartition, "LedPartition"]
+KnownLeader: TypeAlias = Callable[[TopicPartition], tuple[int, int]]
 """Who leads a partition, and in which epoch, as far as this node knows."""
 
 NO_HURRY_MS = 20
@@ -47,11 +47,11 @@ COMING_MS = 20
 COMING_FOR_MS = 1_000
 """After that it is not expected any more."""
 
-MOST_PLACES = 100_000
+MAX_SESSION_PARTITIONS = 100_000
 """In one session."""
 
 
-class Led:
+class LedPartition:
     """A partition that this node leads: its leader's machine, which half of the unit it is, its log."""
 
     __slots__ = ("half", "leader", "log", "topic_id")
@@ -63,7 +63,7 @@ class Led:
         self.topic_id = topic_id
 
 
-class Copied:
+class FollowerPosition:
     """What a follower asked last of a partition. known: the high watermark and the start that it was told, by the
     answer to this or to what it had asked before in this epoch. end: where the log ended when it was last given
     records, -1 if it was not."""
@@ -76,18 +76,18 @@ class Copied:
         self.known = (-1, -1)
 
 
-class Parked:
+class ParkedReplicaFetch:
     """A fetch that waits for something to tell."""
 
     __slots__ = ("number", "reply", "until_ms")
 
-    def __init__(self, reply: Reply, number: int, until_ms: int) -> None:
+    def __init__(self, reply: FetchReply, number: int, until_ms: int) -> None:
         self.reply = reply
         self.number = number
         self.until_ms = until_ms
 
 
-class Session:
+class FollowerSession:
     """One follower's session. `news`: partitions to look at before the next answer, in order: what had records goes to
     the end, so that each has its turn where an answer has not room for all. Sizes in bytes. withheld: partitions with
     records that the follower is to get later (CL-A9). hurry_ms: when a high watermark is told that is all there is to
@@ -107,30 +107,30 @@ class Session:
         self.answer_bytes = ANSWER_BYTES
         self.min_bytes = 1
         self.node_epoch = NO_EPOCH
-        self.copied: dict[TopicPartition, Copied] = {}
+        self.copied: dict[TopicPartition, FollowerPosition] = {}
         self.news: dict[TopicPartition, None] = {}
         self.withheld: dict[TopicPartition, None] = {}
-        self.parked: Parked | None = None
+        self.parked: ParkedReplicaFetch | None = None
         self.hurry_ms = FOREVER
         self.gather_ms = NEVER
         self.coming: set[TopicPartition] = set()
         self.coming_ms = NEVER
 
 
-def is_too_much(session: Session, items: Sequence[FetchItem]) -> bool:
+def exceeds_session_limit(session: FollowerSession, items: Sequence[FetchItem]) -> bool:
     """Whether the session would have more than MOST_PLACES with these."""
-    if len(session.copied) + len(items) <= MOST_PLACES:
+    if len(session.copied) + len(items) <= MAX_SESSION_PARTITIONS:
         return False
-    return len(session.copied.keys() | {item.place for item in items}) > MOST_PLACES
+    return len(session.copied.keys() | {item.place for item in items}) > MAX_SESSION_PARTITIONS
 
 
-class Serving:
+class FollowerSessions:
     """The sessions of all followers of this node's partitions; one for each other node."""
 
     def __init__(
         self,
-        led: Leads,
-        known: Known,
+        led: LedPartitions,
+        known: KnownLeader,
         peer: Callable[[int], Peer],
         stirred: Callable[[Leader], None],
         broke: Callable[[TopicPartition, str], None],
@@ -145,11 +145,11 @@ class Serving:
         self._stirred = stirred
         self._broke = broke
         self._is_throttled = is_throttled
-        self.throttle = Bucket()
-        self._sessions: dict[int, Session] = {}
+        self.throttle = ThrottleBucket()
+        self._sessions: dict[int, FollowerSession] = {}
         self._made = 0
 
-    def fetch(self, request: FetchRequest, reply: Reply, wait_ms: int, now_ms: int, *, min_bytes: int = 1) -> None:
+    def fetch(self, request: FetchRequest, reply: FetchReply, wait_ms: int, now_ms: int, *, min_bytes: int = 1) -> None:
         """Take a follower's request; `reply` is called once, now or when there is something to tell: so many bytes of
         records, or anything else."""
         peer = self._peer(request.node)
@@ -160,7 +160,7 @@ class Serving:
         self._end_parked(session)
         for gone in request.forgotten:
             self._forget(session, gone.place, gone.topic_id)
-        if is_too_much(session, request.items):
+        if exceeds_session_limit(session, request.items):
             del self._sessions[request.node]
             reply(FetchAnswer(ErrorCode.INVALID_REQUEST))
             return
@@ -169,7 +169,7 @@ class Serving:
         session.min_bytes = min_bytes
         session.node_epoch = request.node_epoch
         number = peer.asks(now_ms, anew=request.session_epoch == 0)
-        refused: list[FetchedPart] = []
+        refused: list[FetchedPartition] = []
         may_wait, gathers = True, False
         for item in request.items:
             before = session.copied.get(item.place)
@@ -187,9 +187,9 @@ class Serving:
         session.gather_ms = NEVER
         if gathers and not at_once and min_bytes <= 1:
             session.gather_ms = now_ms + GATHER_MS
-            session.parked = Parked(reply, number, now_ms + wait_ms)
+            session.parked = ParkedReplicaFetch(reply, number, now_ms + wait_ms)
         elif not self._answer(session, reply, number, refused, now_ms, now=at_once):
-            session.parked = Parked(reply, number, now_ms + wait_ms)
+            session.parked = ParkedReplicaFetch(reply, number, now_ms + wait_ms)
 
     def expects(self, nodes: Collection[int], place: TopicPartition, now_ms: int) -> None:
         """This node leads a partition, and these copy it, or are about to. Who waits for something else is answered,
@@ -202,7 +202,7 @@ class Serving:
                 if session.parked is not None:
                     session.parked.until_ms = min(session.parked.until_ms, now_ms)
 
-    def _coming(self, session: Session, items: Sequence[FetchItem], wait_ms: int, now_ms: int) -> int:
+    def _coming(self, session: FollowerSession, items: Sequence[FetchItem], wait_ms: int, now_ms: int) -> int:
         """How long this request may wait."""
         session.coming.difference_update(item.place for item in items)
         if now_ms >= session.coming_ms:
@@ -256,48 +256,48 @@ class Serving:
                 due = until_ms if due is None else min(due, until_ms)
         return due
 
-    def _release(self, session: Session, now_ms: int) -> None:
+    def _release(self, session: FollowerSession, now_ms: int) -> None:
         """What was withheld is looked at again as soon as something may go."""
         if session.withheld and self.throttle.may(now_ms):
             session.news.update(session.withheld)
             session.withheld = {}
 
-    def _withholds(self, session: Session, place: TopicPartition, now_ms: int) -> bool:
+    def _withholds(self, session: FollowerSession, place: TopicPartition, now_ms: int) -> bool:
         """CL-A9: whether records are for later."""
         return not self.throttle.may(now_ms) and self._is_slow(session, place, now_ms)
 
-    def _is_slow(self, session: Session, place: TopicPartition, now_ms: int) -> bool:
+    def _is_slow(self, session: FollowerSession, place: TopicPartition, now_ms: int) -> bool:
         led = self._led.get(place)
         waits = led is None or led.leader.waits_for(led.half, session.peer.id, now_ms)
         return not waits and self._is_throttled(place)
 
-    def _pay(self, session: Session, parts: list[FetchedPart], now_ms: int) -> None:
+    def _pay(self, session: FollowerSession, parts: list[FetchedPartition], now_ms: int) -> None:
         for part in parts:
             if len(part.records) and self._is_slow(session, part.place, now_ms):
                 self.throttle.take(len(part.records), now_ms)
 
-    def _session_of(self, request: FetchRequest, peer: Peer) -> Session | int:
+    def _session_of(self, request: FetchRequest, peer: Peer) -> FollowerSession | int:
         if request.session_epoch == 0:
             self._made += 1
             if (old := self._sessions.get(request.node)) is not None:
                 self._end_parked(old)
-            session = self._sessions[request.node] = Session(self._made, peer)
+            session = self._sessions[request.node] = FollowerSession(self._made, peer)
             return session
         known = self._sessions.get(request.node)
         if known is None or known.id != request.session:
             return NO_SUCH_SESSION
-        if request.session_epoch != following(known.epoch):
+        if request.session_epoch != next_session_epoch(known.epoch):
             return WRONG_SESSION_EPOCH
         known.epoch = request.session_epoch
         return known
 
-    def _end_parked(self, session: Session) -> None:
+    def _end_parked(self, session: FollowerSession) -> None:
         """Its follower has asked anew, so it has given up the request before."""
         if session.parked is not None:
             parked, session.parked = session.parked, None
             parked.reply(FetchAnswer(WRONG_SESSION_EPOCH))
 
-    def _forget(self, session: Session, place: TopicPartition, topic_id: bytes) -> None:
+    def _forget(self, session: FollowerSession, place: TopicPartition, topic_id: bytes) -> None:
         copied = session.copied.get(place)
         if copied is None or copied.item.topic_id != topic_id:
             return  # it is of a former topic of this name; the present one is copied on
@@ -307,9 +307,9 @@ class Serving:
         if (led := self._led.get(place)) is not None:
             led.leader.forgotten(led.half, session.peer)
 
-    def _take(self, session: Session, item: FetchItem, node_epoch: int, now_ms: int) -> FetchedPart | None:
+    def _take(self, session: FollowerSession, item: FetchItem, node_epoch: int, now_ms: int) -> FetchedPartition | None:
         """What a fetch of one partition shows its leader; a part where it is refused or parted from."""
-        before, copied = session.copied.get(item.place), Copied(item)
+        before, copied = session.copied.get(item.place), FollowerPosition(item)
         session.copied[item.place] = copied
         if before is not None and before.item[:3] == item[:3]:
             copied.known = before.known
@@ -338,26 +338,33 @@ class Serving:
             self._stirred(led.leader)
         return None
 
-    def _not_led(self, copied: Copied, led: Led | None) -> FetchedPart:
+    def _not_led(self, copied: FollowerPosition, led: LedPartition | None) -> FetchedPartition:
         place, topic_id = copied.item[:2]
         leader, epoch = self._known(place)
-        if led is not None or (leader == NOBODY and epoch == NO_EPOCH):
-            return FetchedPart(place, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        return FetchedPart(place, topic_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
+        if led is not None or (leader == NO_NODE_ID and epoch == NO_EPOCH):
+            return FetchedPartition(place, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+        return FetchedPartition(place, topic_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
 
-    def _refusal(self, item: FetchItem, led: Led, found: Refused | Diverged) -> FetchedPart:
+    def _refusal(self, item: FetchItem, led: LedPartition, found: FetchRefusal | FetchDivergence) -> FetchedPartition:
         place, topic_id = item[:2]
         start, high_watermark = led.log.start, led.leader.halves[led.half].high_watermark
-        if isinstance(found, Diverged) and found.epoch == NO_EPOCH:
+        if isinstance(found, FetchDivergence) and found.epoch == NO_EPOCH:
             # Kafka's way to say that where they part is not known: on the wire such a pair would be none.
-            return FetchedPart(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, start)
-        if isinstance(found, Diverged):
-            return FetchedPart(place, topic_id, ErrorCode.NONE, high_watermark, start, (found.epoch, found.end))
+            return FetchedPartition(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, high_watermark, start)
+        if isinstance(found, FetchDivergence):
+            return FetchedPartition(place, topic_id, ErrorCode.NONE, high_watermark, start, (found.epoch, found.end))
         leader, epoch = self._known(place)
-        return FetchedPart(place, topic_id, found.code, high_watermark, start, leader=leader, leader_epoch=epoch)
+        return FetchedPartition(place, topic_id, found.code, high_watermark, start, leader=leader, leader_epoch=epoch)
 
     def _answer(
-        self, session: Session, reply: Reply, number: int, parts: list[FetchedPart], now_ms: int, *, now: bool
+        self,
+        session: FollowerSession,
+        reply: FetchReply,
+        number: int,
+        parts: list[FetchedPartition],
+        now_ms: int,
+        *,
+        now: bool,
     ) -> bool:
         """Reply if there is something to tell, or if it has to be `now`; whether it was."""
         news = self._news(session, now_ms)
@@ -379,7 +386,7 @@ class Serving:
         reply(FetchAnswer(0, session.id, tuple(parts)))
         return True
 
-    def _has_time(self, session: Session, parts: list[FetchedPart], now_ms: int) -> bool:
+    def _has_time(self, session: FollowerSession, parts: list[FetchedPartition], now_ms: int) -> bool:
         """Whether it is high watermarks alone, and they may go along with records that come soon."""
         for part in parts:
             copied = session.copied.get(part.place)
@@ -390,7 +397,7 @@ class Serving:
         session.hurry_ms = min(session.hurry_ms, now_ms + NO_HURRY_MS)
         return now_ms < session.hurry_ms
 
-    def _news(self, session: Session, now_ms: int) -> list[FetchedPart]:
+    def _news(self, session: FollowerSession, now_ms: int) -> list[FetchedPartition]:
         """What is new, as much of it as an answer has room for."""
         left, parts = session.answer_bytes, []
         limited = self.throttle.is_limited
@@ -408,30 +415,32 @@ class Serving:
         return parts
 
     @staticmethod
-    def _is_too_little(session: Session, parts: list[FetchedPart]) -> bool:
+    def _is_too_little(session: FollowerSession, parts: list[FetchedPartition]) -> bool:
         """Records that are fewer bytes than the follower wants, and nothing else that it does not know."""
         return sum(len(part.records) for part in parts) < session.min_bytes and all(
             not part.code and session.copied[part.place].known == (part.high_watermark, part.start) for part in parts
         )
 
-    def _part(self, copied: Copied, most: int) -> FetchedPart | None:
+    def _part(self, copied: FollowerPosition, most: int) -> FetchedPartition | None:
         """What is new of a partition for who asked; None if nothing is."""
         item = copied.item
         place, topic_id = item[:2]
         led = self._led.get(place)
         if led is None or led.topic_id != item.topic_id or led.leader.over or led.leader.epoch != item.epoch:
             leader, epoch = self._known(place)
-            return FetchedPart(place, topic_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch)
+            return FetchedPartition(
+                place, topic_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, leader=leader, leader_epoch=epoch
+            )
         log, half = led.log, led.leader.halves[led.half]
         if item.offset < log.start:
-            return FetchedPart(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, half.high_watermark, log.start)
+            return FetchedPartition(place, topic_id, ErrorCode.OFFSET_OUT_OF_RANGE, half.high_watermark, log.start)
         try:
             records: Records = log.read(item.offset, most) if most and item.offset < log.end else b""
         except LogBroken as error:
             self._broke(place, str(error))
-            return FetchedPart(place, topic_id, STORAGE_ERROR)
+            return FetchedPartition(place, topic_id, STORAGE_ERROR)
         if len(records):
             copied.end = log.end
         elif copied.known == (half.high_watermark, log.start):
             return None
-        return FetchedPart(place, topic_id, ErrorCode.NONE, half.high_watermark, log.start, records=records)
+        return FetchedPartition(place, topic_id, ErrorCode.NONE, half.high_watermark, log.start, records=records)

@@ -3,15 +3,15 @@
 from collections.abc import Callable, Iterable
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.replicas.ports import Logs
+from muster.coordinator.cluster.replicas.ports import ReplicaLogs
 
 
-class Shelf:
+class CopyRemoval:
     """strays: copies that are kept though the image does not name them, with the ids of their topics."""
 
     __slots__ = ("_leave", "_logs", "strays")
 
-    def __init__(self, logs: Logs, leave: Callable[[TopicPartition, bytes], None]) -> None:
+    def __init__(self, logs: ReplicaLogs, leave: Callable[[TopicPartition, bytes], None]) -> None:
         """leave: have no part in a partition any more, where what is done with it is about the topic of that id, and
         not about a later one of its name."""
         self._logs = logs

@@ -7,11 +7,11 @@ set never is, nor one that the leader waits for before it commits: a rate would 
 from functools import lru_cache
 from typing import Final
 
-from muster.coordinator.cluster.facts import TopicPartition, number_in
+from muster.coordinator.cluster.facts import TopicPartition, parse_number
 
 NO_LIMIT: Final = 2**63 - 1
-LEADERS: Final = "leader.replication.throttled.replicas"
-FOLLOWERS: Final = "follower.replication.throttled.replicas"
+LEADER_THROTTLED_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_THROTTLED_REPLICAS: Final = "follower.replication.throttled.replicas"
 """Settings of topics."""
 
 SECOND_MS: Final = 1_000
@@ -19,7 +19,7 @@ IDLE_MS: Final = 1_000
 """At a rate of 0: look again whether that is still so."""
 
 
-class Bucket:
+class ThrottleBucket:
     """Bytes that may go, as many a second as `rate`, and at most those of one second at once.
 
     Whole batches go, however large: the bucket may be overdrawn, and then nothing goes until that is made up for.
@@ -70,24 +70,24 @@ class Bucket:
 
 
 @lru_cache(maxsize=1024)
-def replicas_in(text: str) -> frozenset[tuple[int, int]] | None:
+def parse_throttled_replicas(text: str) -> frozenset[tuple[int, int]] | None:
     """(partition, node) pairs; None: all. What is no such pair names none.
 
-    >>> replicas_in("*"), replicas_in(""), sorted(replicas_in("0:1, 3:2,x"))
+    >>> parse_throttled_replicas("*"), parse_throttled_replicas(""), sorted(parse_throttled_replicas("0:1, 3:2,x"))
     (None, frozenset(), [(0, 1), (3, 2)])
-    >>> replicas_in("1" * 5_000 + ":1,0:1")
+    >>> parse_throttled_replicas("1" * 5_000 + ":1,0:1")
     frozenset({(0, 1)})
     """
     if text.strip() == "*":
         return None
     words = (each.partition(":") for each in text.split(","))
-    pairs = ((number_in(left), number_in(right)) for left, _, right in words)
+    pairs = ((parse_number(left), parse_number(right)) for left, _, right in words)
     return frozenset((left, right) for left, right in pairs if left is not None and right is not None)
 
 
-def is_listed(text: str, place: TopicPartition, node: int) -> bool:
+def is_throttled_replica(text: str, place: TopicPartition, node: int) -> bool:
     """Whether a topic's setting names this partition's replica on this node."""
     if not text:
         return False
-    listed = replicas_in(text)
+    listed = parse_throttled_replicas(text)
     return listed is None or (place.partition, node) in listed

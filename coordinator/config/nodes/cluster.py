@@ -8,8 +8,14 @@ from typing import Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Address, Door, may_be_told, parse_door, told_address
-from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_LONG, MAX_SHORT, readable
+from muster.coordinator.config.addresses import (
+    Address,
+    ListenerAddress,
+    advertised_address,
+    check_advertised_host,
+    parse_listener,
+)
+from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_LONG, MAX_SHORT, validated_by
 
 MOST_BYTES = 1 << 30
 LAG_IN_WAITS = 2
@@ -189,23 +195,23 @@ class ClusterSettings(BaseModel):
     )
 
     @property
-    def replication_door(self) -> Door | None:
+    def replication_listener(self) -> ListenerAddress | None:
         """What is spoken where other nodes are answered, if they are."""
-        return parse_door(self.inter_broker_listeners) if self.inter_broker_listeners else None
+        return parse_listener(self.inter_broker_listeners) if self.inter_broker_listeners else None
 
     def replication_advertised_address(self, bound_port: int) -> Address:
         """Where other nodes should connect, once it is known which port was bound."""
-        return told_address(self.inter_broker_advertised_listeners, self.inter_broker_listeners, bound_port)
+        return advertised_address(self.inter_broker_advertised_listeners, self.inter_broker_listeners, bound_port)
 
     is_an_address_between_nodes = field_validator("inter_broker_listeners", "inter_broker_advertised_listeners")(
-        readable(parse_door)
+        validated_by(parse_listener)
     )
 
     @model_validator(mode="after")
     def other_nodes_can_reach_it(self) -> Self:
         if self.inter_broker_listeners:
             told = self.replication_advertised_address(0)
-            may_be_told(told.host, "other nodes", "inter.broker.advertised.listeners")
+            check_advertised_host(told.host, "other nodes", "inter.broker.advertised.listeners")
         elif self.inter_broker_advertised_listeners:
             raise ValueError(
                 f"inter.broker.advertised.listeners is {self.inter_broker_advertised_listeners}, but "

@@ -9,7 +9,7 @@ from muster.coordinator.config.addresses import Address, parse_address
 from muster.coordinator.config.nodes.proxy_principal import ProxyPrincipalSettings, check_proxy_principal
 from muster.coordinator.config.nodes.proxying import ProxySettings
 from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS
-from muster.storage.wording import as_text
+from muster.storage.wording import setting_as_text
 
 BUNDLED: Final = "bundled"
 SCHEME: Final = "kafka://"
@@ -32,7 +32,7 @@ def parse_engine(text: str) -> tuple[Address, ...]:
     return tuple(parse_address(each.strip()) for each in text.removeprefix(SCHEME).split(","))
 
 
-class EngineSettings(ProxyPrincipalSettings, ProxySettings):
+class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
     engine: str = Field(
         default=BUNDLED,
         alias="engine",
@@ -211,9 +211,9 @@ class EngineSettings(ProxyPrincipalSettings, ProxySettings):
         """What is set for a Kafka wants one."""
         if self.upstream:
             return self
-        for name, field in EngineSettings.model_fields.items():
+        for name, field in KafkaBackendSettings.model_fields.items():
             if name != "engine" and getattr(self, name) != field.default:
-                told = "set" if field.annotation is SecretStr else as_text(getattr(self, name))
+                told = "set" if field.annotation is SecretStr else setting_as_text(getattr(self, name))
                 raise ValueError(
                     f"{field.alias} is {told}, but engine is {BUNDLED}: there is no Kafka to use it for; set engine "
                     f"to {SCHEME}HOST:PORT, or leave {field.alias} out"
@@ -261,8 +261,8 @@ NO_PLACE: Final[Mapping[str, str]] = {
 """What a node over a Kafka does not take, and why."""
 
 
-def check_engine(
-    engine: EngineSettings, *, given: Collection[str], log_dirs: object, others: Mapping[str, str]
+def check_backend_settings(
+    engine: KafkaBackendSettings, *, given: Collection[str], log_dirs: object, others: Mapping[str, str]
 ) -> None:
     """What has no place beside a Kafka (KB-N1). given: names of fields that were set.
     others: settings that are listed in `NO_PLACE`, "" where they are as they should be. Raises ValueError, which names
@@ -279,7 +279,7 @@ def check_engine(
             raise ValueError(f"{name} is {value}, but engine is {engine.engine}: {NO_PLACE[name]}; leave {name} out")
 
 
-def check_numbers(engine: EngineSettings, node_id: int) -> None:
+def check_node_id(engine: KafkaBackendSettings, node_id: int) -> None:
     """Kafka's clients know a node by a number of 32 bits. Raises ValueError."""
     base = engine.engine_kafka_node_id_base
     if engine.upstream and base + node_id > MAX_INT:

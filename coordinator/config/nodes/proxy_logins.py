@@ -5,11 +5,11 @@ Raises ValueError with a sentence that begins with the setting to look at.
 
 from typing import Protocol
 
-from muster.coordinator.config.addresses import Door, host_and_port
+from muster.coordinator.config.addresses import ListenerAddress, format_address
 from muster.coordinator.config.nodes.proxy_principal import PRINCIPAL
 
 
-class Given(Protocol):
+class ProxyLoginPolicy(Protocol):
     """The settings that are looked at."""
 
     @property
@@ -22,17 +22,17 @@ class Given(Protocol):
     def engine_kafka_proxy_principal(self) -> str: ...
 
 
-def check_proxy_logins(given: Given, door: Door, client_auth: str) -> None:
+def check_proxy_logins(given: ProxyLoginPolicy, door: ListenerAddress, client_auth: str) -> None:
     """door: `kafka.listeners`. client_auth: whether it asks for certificates."""
     if given.connections_max_reauth_ms:
         raise ValueError(
             f"connections.max.reauth.ms is {given.connections_max_reauth_ms}, but engine is a Kafka: its brokers say "
             "how long a login holds; set it there, and leave it out here"
         )
-    where = f"kafka.listeners is {host_and_port(*door.address)} ({door.protocol})"
+    where = f"kafka.listeners is {format_address(*door.address)} ({door.protocol})"
     protocol = given.engine_kafka_security_protocol
     if given.engine_kafka_proxy_principal:
-        check_certificates_lead(given.engine_kafka_proxy_principal, where, door, client_auth)
+        check_certificates_required(given.engine_kafka_proxy_principal, where, door, client_auth)
         return
     if door.encrypted and client_auth != "none":
         raise ValueError(
@@ -60,7 +60,7 @@ def check_proxy_logins(given: Given, door: Door, client_auth: str) -> None:
         )
 
 
-def check_certificates_lead(who: str, where: str, door: Door, client_auth: str) -> None:
+def check_certificates_required(who: str, where: str, door: ListenerAddress, client_auth: str) -> None:
     """That nobody comes to the brokers as this principal who has not shown the node a certificate."""
     if door.asks_by_sasl:
         raise ValueError(

@@ -78,7 +78,7 @@ class ProxyPrincipalSettings(BaseModel):
         return value
 
 
-class Given(Protocol):
+class ProxyCredentials(Protocol):
     """The settings that are looked at."""
 
     @property
@@ -107,21 +107,21 @@ class Given(Protocol):
     def engine_kafka_proxy_ssl_key_password(self) -> SecretStr: ...
 
 
-def mechanism_of(given: Given) -> str:
+def mechanism_of(given: ProxyCredentials) -> str:
     """How the brokers are shown that it is the principal of clients."""
     return given.engine_kafka_proxy_sasl_mechanism or given.engine_kafka_sasl_mechanism
 
 
-def check_proxy_principal(given: Given) -> None:
+def check_proxy_principal(given: ProxyCredentials) -> None:
     """That he has credentials, of the kind the brokers ask for, and that they are not Muster's. Raises ValueError."""
     who, protocol = given.engine_kafka_proxy_principal, given.engine_kafka_security_protocol
-    by_sasl, by_key = of_sasl(given), of_key(given)
+    by_sasl, by_key = sasl_credentials(given), key_credentials(given)
     if not who:
         if told := next((name for name, value in (by_sasl | by_key).items() if value), ""):
             raise ValueError(f"{told} is set, but {PRINCIPAL} is empty: say whose it is, or leave {told} out")
         return
     if who == f"User:{given.engine_kafka_sasl_username}":
-        raise ValueError(why_not_muster(f"{PRINCIPAL} is {who}", "engine.kafka.sasl.username"))
+        raise ValueError(describe_shared_credential(f"{PRINCIPAL} is {who}", "engine.kafka.sasl.username"))
     if protocol == "PLAINTEXT":
         raise ValueError(
             f"{PRINCIPAL} is {who}, but engine.kafka.security.protocol is PLAINTEXT: brokers ask nobody who he is "
@@ -133,10 +133,10 @@ def check_proxy_principal(given: Given) -> None:
             f"{told} is set, but engine.kafka.security.protocol is {protocol}: brokers do not go by it; expected "
             f"{', '.join(own)}"
         )
-    check_by_login(given) if protocol.startswith("SASL") else check_by_key(given)
+    check_sasl_credentials(given) if protocol.startswith("SASL") else check_key_credentials(given)
 
 
-def of_sasl(given: Given) -> dict[str, bool]:
+def sasl_credentials(given: ProxyCredentials) -> dict[str, bool]:
     """What he logs in with, and whether it is set."""
     return {
         "engine.kafka.proxy.sasl.mechanism": bool(given.engine_kafka_proxy_sasl_mechanism),
@@ -146,7 +146,7 @@ def of_sasl(given: Given) -> dict[str, bool]:
     }
 
 
-def of_key(given: Given) -> dict[str, bool]:
+def key_credentials(given: ProxyCredentials) -> dict[str, bool]:
     """The same of his certificate."""
     return {
         "engine.kafka.proxy.ssl.keystore.location": bool(given.engine_kafka_proxy_ssl_keystore_location),
@@ -154,10 +154,10 @@ def of_key(given: Given) -> dict[str, bool]:
     }
 
 
-def check_by_login(given: Given) -> None:
+def check_sasl_credentials(given: ProxyCredentials) -> None:
     mechanism = mechanism_of(given)
     if mechanism == OAUTHBEARER:
-        check_is_another_s(
+        check_is_not_the_nodes(
             given,
             "sasl.oauthbearer.token.file",
             given.engine_kafka_proxy_sasl_oauthbearer_token_file,
@@ -166,13 +166,15 @@ def check_by_login(given: Given) -> None:
         return
     name, own = given.engine_kafka_proxy_sasl_username, given.engine_kafka_sasl_username
     if not name:
-        raise ValueError(lacks(given, "sasl.username", f" (by {mechanism})"))
+        raise ValueError(describe_missing(given, "sasl.username", f" (by {mechanism})"))
     if name == own:
-        raise ValueError(why_not_muster(f"engine.kafka.proxy.sasl.username is {name}", "engine.kafka.sasl.username"))
+        raise ValueError(
+            describe_shared_credential(f"engine.kafka.proxy.sasl.username is {name}", "engine.kafka.sasl.username")
+        )
 
 
-def check_by_key(given: Given) -> None:
-    check_is_another_s(
+def check_key_credentials(given: ProxyCredentials) -> None:
+    check_is_not_the_nodes(
         given,
         "ssl.keystore.location",
         given.engine_kafka_proxy_ssl_keystore_location,
@@ -180,22 +182,24 @@ def check_by_key(given: Given) -> None:
     )
 
 
-def check_is_another_s(given: Given, setting: str, file: str, own: str) -> None:
+def check_is_not_the_nodes(given: ProxyCredentials, setting: str, file: str, own: str) -> None:
     """A file of his, not that of the node."""
     if not file:
-        raise ValueError(lacks(given, setting))
+        raise ValueError(describe_missing(given, setting))
     if own and Path(file) == Path(own):
-        raise ValueError(why_not_muster(f"engine.kafka.proxy.{setting} is {file}", f"engine.kafka.{setting}"))
+        raise ValueError(
+            describe_shared_credential(f"engine.kafka.proxy.{setting} is {file}", f"engine.kafka.{setting}")
+        )
 
 
-def lacks(given: Given, setting: str, how: str = "") -> str:
+def describe_missing(given: ProxyCredentials, setting: str, how: str = "") -> str:
     return (
         f"{PRINCIPAL} is {given.engine_kafka_proxy_principal}, but engine.kafka.proxy.{setting} is empty: with nothing "
         f"to show to the brokers{how} clients do not come in as him; set it, or leave {PRINCIPAL} out"
     )
 
 
-def why_not_muster(told: str, own: str) -> str:
+def describe_shared_credential(told: str, own: str) -> str:
     return (
         f"{told}, as {own}: whoever comes in by a certificate could write as this node where it keeps groups and lists "
         "of rights; expected credentials of another, who has no right to them"

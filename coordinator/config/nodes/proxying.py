@@ -5,7 +5,7 @@ from typing import Final, Self
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Door
+from muster.coordinator.config.addresses import ListenerAddress
 from muster.coordinator.config.values import MAX_INT
 
 ID: Final = "$(id)"
@@ -104,7 +104,7 @@ class ProxySettings(BaseModel):
             raise ValueError(f"{ID} stands in it once, the rest is of a name, such as broker-{ID}.muster.example")
         return value
 
-    def check_brokers_can_be_reached(self, door: Door | None) -> None:
+    def check_brokers_can_be_reached(self, door: ListenerAddress | None) -> None:
         """door: where Kafka's clients come. Raises ValueError."""
         ports, hosts = self.engine_kafka_broker_ports, self.engine_kafka_broker_hosts
         if ports and hosts:

@@ -3,10 +3,10 @@
 from pydantic import BaseModel, Field, field_validator
 
 from muster.coordinator.config.addresses import ConnectText, parse_connect
-from muster.coordinator.config.values import MAX_INT, readable
+from muster.coordinator.config.values import MAX_INT, validated_by
 
 
-class ZookeeperSettings(BaseModel):
+class ZooKeeperConnectionSettings(BaseModel):
     zookeeper_connect: ConnectText = Field(
         default=ConnectText(""),
         alias="zookeeper.connect",
@@ -27,4 +27,4 @@ class ZookeeperSettings(BaseModel):
         description="How long a starting node waits for ZooKeeper to answer before it gives up.",
     )
 
-    is_a_connect_string = field_validator("zookeeper_connect")(readable(parse_connect))
+    is_a_connect_string = field_validator("zookeeper_connect")(validated_by(parse_connect))

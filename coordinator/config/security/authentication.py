@@ -5,8 +5,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, field_validator, model_validator
 
-from muster.coordinator.config.addresses import Door
-from muster.coordinator.config.values import DAY_MS, MAX_INT, SASL_MECHANISMS, words_of
+from muster.coordinator.config.addresses import ListenerAddress
+from muster.coordinator.config.values import DAY_MS, MAX_INT, SASL_MECHANISMS, split_list
 
 
 class AuthenticationSettings(BaseModel):
@@ -112,9 +112,9 @@ class AuthenticationSettings(BaseModel):
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        return words_of(self.sasl_enabled_mechanisms)
+        return split_list(self.sasl_enabled_mechanisms)
 
-    def check_plain(self, door: Door) -> None:
+    def check_plain(self, door: ListenerAddress) -> None:
         """Whether passwords would go over the wire for everybody to read. Raises ValueError."""
         readable = "PLAIN" in self.mechanisms and door.asks_by_sasl and not door.encrypted
         if readable and not self.sasl_plain_allow_plaintext:
@@ -127,7 +127,7 @@ class AuthenticationSettings(BaseModel):
     @field_validator("sasl_enabled_mechanisms")
     @classmethod
     def are_mechanisms(cls, value: str) -> str:
-        unknown = [word for word in words_of(value) if word not in SASL_MECHANISMS]
+        unknown = [word for word in split_list(value) if word not in SASL_MECHANISMS]
         if unknown:
             raise ValueError(f"{unknown[0]!r} is not spoken here")
         return value

@@ -16,7 +16,7 @@ EXAMPLE: Final = "RULE:^CN=([^,]+),.*$/$1/L"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PrincipalMappingRule:
     """One rule. Without a pattern it is DEFAULT: the name is the whole subject."""
 
     pattern: re.Pattern[str] | None = None
@@ -31,19 +31,19 @@ class Rule:
         if self.pattern.fullmatch(subject) is None:
             return None
         # As in Kafka, the match that counts is looked for anew: a pattern that is lazy at its end may match less.
-        made = self.pattern.sub(lambda match: filled(self.replacement, match), subject)
+        made = self.pattern.sub(lambda match: fill_replacement(self.replacement, match), subject)
         return made.lower() if self.case == "L" else made.upper() if self.case == "U" else made
 
 
-def parse_rules(text: str) -> tuple[Rule, ...]:
+def parse_mapping_rules(text: str) -> tuple[PrincipalMappingRule, ...]:
     """`DEFAULT` and `RULE:PATTERN/REPLACEMENT/[LU]`, by commas. Raises ValueError.
 
-    >>> [rule.case for rule in parse_rules("RULE:^CN=(.*?),.*$/$1/L, DEFAULT")]
+    >>> [rule.case for rule in parse_mapping_rules("RULE:^CN=(.*?),.*$/$1/L, DEFAULT")]
     ['L', '']
     """
     rules, rest = [], text.strip()
     while rest := rest.lstrip(", \t"):
-        rule, rest = one_rule(rest)
+        rule, rest = parse_first_rule(rest)
         rest = rest.lstrip()
         if rest and not rest.startswith(","):
             raise ValueError(f"{rest[:40]!r} stands behind a rule; expected a comma, or the end")
@@ -53,28 +53,28 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
-def name_of(subject: str, rules: Sequence[Rule]) -> str | None:
+def map_subject(subject: str, rules: Sequence[PrincipalMappingRule]) -> str | None:
     """By the first rule that matches; None where none does.
 
-    >>> name_of("CN=Duke,OU=Users,C=US", parse_rules("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L"))
+    >>> map_subject("CN=Duke,OU=Users,C=US", parse_mapping_rules("RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L"))
     'duke@users'
     """
     return next((name for rule in rules if (name := rule.name(subject)) is not None), None)
 
 
-def one_rule(text: str) -> tuple[Rule, str]:
+def parse_first_rule(text: str) -> tuple[PrincipalMappingRule, str]:
     """The rule at the beginning, and what follows it."""
     if text.startswith("DEFAULT"):
-        return Rule(), text.removeprefix("DEFAULT")
+        return PrincipalMappingRule(), text.removeprefix("DEFAULT")
     if not text.startswith(BEGINS):
         raise ValueError(f"{text[:40]!r} is no rule; expected DEFAULT, or such as {EXAMPLE}")
-    pattern, rest = until_slash(text.removeprefix(BEGINS))
-    replacement, rest = until_slash(rest)
+    pattern, rest = split_at_slash(text.removeprefix(BEGINS))
+    replacement, rest = split_at_slash(rest)
     case = rest[:1] if rest[:1] in ("L", "U") else ""
-    return Rule(compiled(pattern, replacement), replacement, case), rest.removeprefix(case)
+    return PrincipalMappingRule(compile_pattern(pattern, replacement), replacement, case), rest.removeprefix(case)
 
 
-def until_slash(text: str) -> tuple[str, str]:
+def split_at_slash(text: str) -> tuple[str, str]:
     """What stands before the next slash without a backslash before it, and what behind it."""
     found = re.match(r"((?:\\.|[^\\/])*)/", text, re.S)
     if found is None:
@@ -82,7 +82,7 @@ def until_slash(text: str) -> tuple[str, str]:
     return found[1], text[found.end() :]
 
 
-def compiled(pattern: str, replacement: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str, replacement: str) -> re.Pattern[str]:
     """Java's \\w, \\d and \\s know ASCII only, and so do these."""
     try:
         made = re.compile(JAVA_GROUP.sub("(?P<", pattern), re.ASCII)
@@ -95,7 +95,7 @@ def compiled(pattern: str, replacement: str) -> re.Pattern[str]:
     return made
 
 
-def filled(replacement: str, match: re.Match[str]) -> str:
+def fill_replacement(replacement: str, match: re.Match[str]) -> str:
     """The replacement with its groups. A number beyond them stands for itself, as in Kafka."""
 
     def put(found: re.Match[str]) -> str:

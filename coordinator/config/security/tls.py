@@ -4,13 +4,13 @@ from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
-from muster.coordinator.config.security.mapping_rules import Rule, parse_rules
-from muster.coordinator.config.values import words_of
+from muster.coordinator.config.security.mapping_rules import PrincipalMappingRule, parse_mapping_rules
+from muster.coordinator.config.values import split_list
 
 REPLICATION: Final = "replication"
 """The door between nodes."""
 
-DOORS: Final = {
+LISTENER_NAMES: Final = {
     "grpc": "listeners",
     "kafka": "kafka.listeners",
     "http": "http.listeners",
@@ -106,7 +106,7 @@ class CertificateSettings(BaseModel):
 
     @property
     def tls_versions(self) -> frozenset[str]:
-        return frozenset(words_of(self.ssl_enabled_protocols))
+        return frozenset(split_list(self.ssl_enabled_protocols))
 
     @property
     def certificate_files(self) -> tuple[str, ...]:
@@ -115,24 +115,24 @@ class CertificateSettings(BaseModel):
         return tuple(path for path in (self.ssl_keystore_location, trusted) if path)
 
     @property
-    def mapping_rules(self) -> tuple[Rule, ...]:
-        return parse_rules(self.ssl_principal_mapping_rules)
+    def mapping_rules(self) -> tuple[PrincipalMappingRule, ...]:
+        return parse_mapping_rules(self.ssl_principal_mapping_rules)
 
     @property
     def cipher_suites(self) -> tuple[str, ...]:
-        return words_of(self.ssl_cipher_suites)
+        return split_list(self.ssl_cipher_suites)
 
     @field_validator("ssl_enabled_protocols")
     @classmethod
     def are_versions_of_tls(cls, value: str) -> str:
-        if not words_of(value) or set(words_of(value)) - set(TLS_VERSIONS):
+        if not split_list(value) or set(split_list(value)) - set(TLS_VERSIONS):
             raise ValueError("older versions are broken, and not spoken")
         return value
 
     @field_validator("ssl_principal_mapping_rules")
     @classmethod
     def are_rules(cls, value: str) -> str:
-        parse_rules(value)
+        parse_mapping_rules(value)
         return value
 
 
@@ -156,7 +156,7 @@ class TlsSettings(CertificateSettings):
     )
 
     def certificates_of(self, door: str) -> CertificateSettings:
-        """What holds for one door of `DOORS`, its own settings before those of all. Raises ValidationError."""
+        """What holds for one door of `LISTENER_NAMES`, its own settings before those of all. Raises ValidationError."""
         given: dict[str, Any] = {name: getattr(self, name) for name in CertificateSettings.model_fields}
         begins = f"{door}."
         aliases = {field.alias: name for name, field in CertificateSettings.model_fields.items()}
@@ -174,9 +174,9 @@ class TlsSettings(CertificateSettings):
         }
 
 
-def is_of_a_listener(key: str) -> bool:
+def is_listener_setting(key: str) -> bool:
     """
-    >>> is_of_a_listener("listener.name.kafka.ssl.client.auth"), is_of_a_listener("listener.name.kafka.node.id")
+    >>> is_listener_setting("listener.name.kafka.ssl.client.auth"), is_listener_setting("listener.name.kafka.node.id")
     (True, False)
     """
     return key.startswith(LISTENER_NAME) and key in listener_settings()
@@ -185,4 +185,4 @@ def is_of_a_listener(key: str) -> bool:
 def listener_settings() -> list[str]:
     """The names of all settings that hold for one listener."""
     own = [field.alias for field in CertificateSettings.model_fields.values()]
-    return [f"{LISTENER_NAME}{door}.{setting}" for door in DOORS for setting in own]
+    return [f"{LISTENER_NAME}{door}.{setting}" for door in LISTENER_NAMES for setting in own]

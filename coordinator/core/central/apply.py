@@ -6,22 +6,22 @@ from typing import Any
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.facts import own_offsets
-from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.groups.kind import FactApplier
 from muster.coordinator.core.state import ShardState
 
 
-def keep_ownership(state: ShardState, record: CentralStored) -> None:
+def apply_central_stored(state: ShardState, record: CentralStored) -> None:
     """The group is of this kind from here on, whatever an older record made of it."""
     group = state.find(CentralGroup, record.group_id)
     (group or state.put(CentralGroup(record.group_id))).own(record)
 
 
-def forget_group(state: ShardState, record: CentralDeleted) -> None:
+def apply_central_deleted(state: ShardState, record: CentralDeleted) -> None:
     if state.drop(CentralGroup, record.group_id) and state.offsets.get(record.group_id):
         own_offsets(state, record.group_id)
 
 
-FACTS: Mapping[type[Any], Keeper] = {
-    CentralStored: keep_ownership,
-    CentralDeleted: forget_group,
+CENTRAL_FACTS: Mapping[type[Any], FactApplier] = {
+    CentralStored: apply_central_stored,
+    CentralDeleted: apply_central_deleted,
 }

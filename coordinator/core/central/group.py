@@ -9,9 +9,9 @@ from enum import Enum
 from muster.coordinator.core.central.orders import Order
 from muster.coordinator.core.central.records import CentralStored
 from muster.coordinator.core.control.holds.values import HeldShare
-from muster.coordinator.core.ledger import RebalanceInProgress, Settling, Trigger
+from muster.coordinator.core.ledger import OngoingRebalance, RebalanceSettling, RebalanceTrigger
 from muster.coordinator.core.plan import Plan, PlanRequest
-from muster.coordinator.core.rights import Rights, readable
+from muster.coordinator.core.rights import Rights, readable_topics
 from muster.coordinator.core.types import RequestId, TimerKey
 
 NOT_FETCHING = -1
@@ -47,7 +47,7 @@ MOVES: dict[CentralState, frozenset[CentralState]] = {
 """From each state to those it may become. The table of docs/protocol/central.md is drawn from this one."""
 
 
-class Want(Enum):
+class OrderedAction(Enum):
     """What a member was ordered to do and has not done yet."""
 
     STOP = "stop"
@@ -55,10 +55,10 @@ class Want(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class OutstandingOrder:
     """`number` is that of the order; answers to others are late."""
 
-    want: Want
+    want: OrderedAction
     number: int
 
 
@@ -91,8 +91,8 @@ class CentralMember:
     pinged_ms: int = 0
     timed_out: int = 0
     """Pings in a row that were not answered in time."""
-    demand: Demand | None = None
-    gone: Trigger | None = None
+    demand: OutstandingOrder | None = None
+    gone: RebalanceTrigger | None = None
     """Why its stream is gone: what its removal will be put down to when the lease is over."""
     client_software: str = field(default="", compare=False)
     """What its client runs, by its own words. Soft: it is told again with the next registration."""
@@ -121,7 +121,7 @@ class CentralMember:
 
 
 @dataclass(slots=True)
-class Progress:
+class CentralTaskProgress:
     """What the group's task is about. Soft."""
 
     dirty: bool = False
@@ -136,8 +136,8 @@ class Progress:
     """What had waited for an heir, and has one in it."""
     failures: int = 0
     """Attempts of this rebalance that failed."""
-    rebalance: RebalanceInProgress | None = None
-    settling: Settling | None = None
+    rebalance: OngoingRebalance | None = None
+    settling: RebalanceSettling | None = None
     planning_since_ms: int = 0
     stopping_since_ms: int = 0
     stopped: dict[str, int] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class CentralGroup:
     state: CentralState = field(default=CentralState.EMPTY, compare=False)
     assignor: str = field(default="", compare=False)
     members: dict[str, CentralMember] = field(default_factory=dict, compare=False)
-    progress: Progress = field(default_factory=Progress, compare=False)
+    progress: CentralTaskProgress = field(default_factory=CentralTaskProgress, compare=False)
 
     @property
     def generation(self) -> int:
@@ -202,7 +202,7 @@ class CentralGroup:
 
     def topics_of(self, member: CentralMember) -> frozenset[str]:
         """What it names as far as it may read that."""
-        return readable(member.rights, self.named_by(member))
+        return readable_topics(member.rights, self.named_by(member))
 
     def named_by(self, member: CentralMember) -> frozenset[str]:
         """Names, and what its regular expression stands for so far."""

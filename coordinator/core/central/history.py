@@ -6,12 +6,19 @@ Everybody stops, so every partition is without an owner from its owner's Fetcher
 from collections.abc import Iterable
 
 from muster.coordinator.core.central.group import CentralGroup, CentralMember
-from muster.coordinator.core.entries import begun, keep_entry, settle, within_limit
-from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
-from muster.coordinator.core.moves import Before, difference
+from muster.coordinator.core.entries import keep_entry, keep_settlement, ledger_entry_begun, snapshot_within_limit
+from muster.coordinator.core.ledger import (
+    Departure,
+    OngoingRebalance,
+    RebalanceChange,
+    RebalanceSettling,
+    RebalanceTrigger,
+    last_few,
+)
+from muster.coordinator.core.moves import PlanBefore, diff_plans
 from muster.coordinator.core.plan import CONSUMER, Plan, canonical_name
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase
+from muster.coordinator.core.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase
 
 SOURCE = "central"
 """Where the ledger's snapshot comes from: it is the assignor's input itself."""
@@ -20,103 +27,109 @@ MAX_NAME = 249
 NAMES_TOLD = 5
 
 
-def noted(group: CentralGroup, trigger: Trigger, step: Step) -> None:
+def note_trigger(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """The first trigger gives a rebalance its cause; those that come before it has been decided are noted beside it."""
     progress = group.progress
     if progress.rebalance is not None:
         progress.rebalance.note(trigger)
         return
-    progress.rebalance = begun(group.id, trigger, group.generation, step)
+    progress.rebalance = ledger_entry_begun(group.id, trigger, group.generation, step)
 
 
-def departed(group: CentralGroup, member: CentralMember, departure: Departure) -> None:
+def note_departure(group: CentralGroup, member: CentralMember, departure: Departure) -> None:
     """A member is gone; the trigger that says so has been noted."""
     assert group.progress.rebalance is not None
     group.progress.rebalance.left(member.id, departure)
 
 
-def stopped(group: CentralGroup, member: CentralMember, step: Step) -> None:
+def note_stopped(group: CentralGroup, member: CentralMember, step: Step) -> None:
     group.progress.stopped.setdefault(member.id, step.now_ms)
     if group.progress.rebalance is not None:
         group.progress.rebalance.released.setdefault(member.id, step.now_ms)
 
 
-def started_again(group: CentralGroup, member: CentralMember) -> None:
+def note_restarted(group: CentralGroup, member: CentralMember) -> None:
     """It fetches what it had before: it was only stopped for a while."""
     if group.progress.rebalance is not None:
         group.progress.rebalance.released.pop(member.id, None)
 
 
-def nothing_moves(group: CentralGroup) -> None:
+def drop_rebalance(group: CentralGroup) -> None:
     """The plan is the one that holds: whatever called for it leaves no entry."""
     group.progress.rebalance = None
 
 
-def planned(group: CentralGroup, step: Step) -> None:
+def note_planned(group: CentralGroup, step: Step) -> None:
     """There is another plan. What went before it was waiting: for leases, for patterns, for failed attempts."""
     rebalance = group.progress.rebalance
     if rebalance is None:
-        noted(group, Trigger(Cause.COORDINATOR_FAILOVER, "the group was loaded, and needs another assignment"), step)
+        note_trigger(
+            group,
+            RebalanceTrigger(Cause.COORDINATOR_FAILOVER, "the group was loaded, and needs another assignment"),
+            step,
+        )
         rebalance = group.progress.rebalance
         assert rebalance is not None
     since_ms = group.progress.planning_since_ms
     if not group.progress.second_look:
         rebalance.phases.clear()
     if not rebalance.phases and since_ms > rebalance.started_at_ms:
-        rebalance.phases.append(Phase("wait", since_ms - rebalance.started_at_ms, last_few(rebalance.gone)))
-    rebalance.phases.append(Phase("plan", step.now_ms - since_ms))
+        rebalance.phases.append(RebalancePhase("wait", since_ms - rebalance.started_at_ms, last_few(rebalance.gone)))
+    rebalance.phases.append(RebalancePhase("plan", step.now_ms - since_ms))
 
 
-def attempt_failed(group: CentralGroup, why: str, step: Step) -> None:
+def note_failed_attempt(group: CentralGroup, why: str, step: Step) -> None:
     """Noted beside the cause; if nothing was under way but the start of what is decided, it is a cause of its own."""
-    trigger = Trigger(Cause.HANDOFF_TIMEOUT, f"attempt {group.progress.failures} failed: {why}")
-    noted(group, trigger, step)
+    trigger = RebalanceTrigger(Cause.HANDOFF_TIMEOUT, f"attempt {group.progress.failures} failed: {why}")
+    note_trigger(group, trigger, step)
 
 
-def given_up(group: CentralGroup, step: Step) -> None:
+def record_given_up(group: CentralGroup, step: Step) -> None:
     """Every attempt failed: the entry says so, and the ownership that is stored stays."""
     rebalance = group.progress.rebalance
     assert rebalance is not None
-    write(group, rebalance, Outcome.FAILED, (), step)
+    write_entry(group, rebalance, Outcome.FAILED, (), step)
     group.progress.rebalance = None
 
 
-def emptied(group: CentralGroup, step: Step) -> None:
+def record_emptied(group: CentralGroup, step: Step) -> None:
     """Nobody is left."""
     rebalance = group.progress.rebalance
     assert rebalance is not None
     close_settling(group, step)
-    diff = difference(Before(group.owned, {}, {}), {}, rebalance)
-    write(group, rebalance, Outcome.EMPTIED, diff.moves, step)
+    diff = diff_plans(PlanBefore(group.owned, {}, {}), {}, rebalance)
+    write_entry(group, rebalance, Outcome.EMPTIED, diff.moves, step)
     group.progress.rebalance = None
 
 
-def all_stopped(group: CentralGroup, step: Step) -> None:
+def end_stop_phase(group: CentralGroup, step: Step) -> None:
     """The end of a phase; if something has happened meanwhile, another plan follows, and nobody is left to stop."""
     progress = group.progress
     assert progress.rebalance is not None
     took_ms = step.now_ms - progress.stopping_since_ms
-    progress.rebalance.phases.append(Phase("stop", took_ms, last_few(progress.stopped)))
+    progress.rebalance.phases.append(RebalancePhase("stop", took_ms, last_few(progress.stopped)))
 
 
-def decided(group: CentralGroup, step: Step) -> None:
+def record_decision(group: CentralGroup, step: Step) -> None:
     """Everybody has stopped, so the plan becomes the ownership; the one before is still the stored one."""
     progress = group.progress
     rebalance = progress.rebalance
     assert rebalance is not None
-    if why := not_here(group, frozenset().union(*(member.topics for member in group.members.values())), step):
-        rebalance.note(Trigger(Cause.PARTITIONS_CHANGED, why))
+    if why := missing_topics_sentence(
+        group, frozenset().union(*(member.topics for member in group.members.values())), step
+    ):
+        rebalance.note(RebalanceTrigger(Cause.PARTITIONS_CHANGED, why))
     close_settling(group, step)
-    all_stopped(group, step)
-    diff = difference(Before(group.owned, {}, {}), progress.plan, rebalance)
-    write(group, rebalance, Outcome.COMPLETED, diff.moves, step)
-    progress.settling = Settling(rebalance.number, diff.gaps)
+    end_stop_phase(group, step)
+    diff = diff_plans(PlanBefore(group.owned, {}, {}), progress.plan, rebalance)
+    write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, step)
+    progress.settling = RebalanceSettling(rebalance.number, diff.gaps)
     progress.rebalance = None
 
 
-def started(group: CentralGroup, member: CentralMember, step: Step) -> None:
+def note_started(group: CentralGroup, member: CentralMember, step: Step) -> None:
     """The member fetches its share: it is owned from here on."""
-    started_again(group, member)
+    note_restarted(group, member)
     settling = group.progress.settling
     if settling is not None:
         settling.fetched.setdefault(member.id, step.now_ms)
@@ -126,17 +139,17 @@ def close_settling(group: CentralGroup, step: Step) -> None:
     """Complete the last entry with what became known since: when each partition was fetched again."""
     settling, group.progress.settling = group.progress.settling, None
     if settling is not None:
-        settle(group, settling.settlement(step.now_ms), step)
+        keep_settlement(group, settling.settlement(step.now_ms), step)
 
 
-def write(
-    group: CentralGroup, rebalance: RebalanceInProgress, outcome: Outcome, moves: tuple[Move, ...], step: Step
+def write_entry(
+    group: CentralGroup, rebalance: OngoingRebalance, outcome: Outcome, moves: tuple[PartitionMove, ...], step: Step
 ) -> None:
     """Keep the entry."""
     completed = outcome is Outcome.COMPLETED
     plan = group.progress.plan if completed else {}
     snapshot_json, source = snapshot_of(group, step) if completed else ("", "")
-    change = Change(
+    change = RebalanceChange(
         generation=group.generation + (outcome is not Outcome.FAILED),
         protocol_type=CONSUMER,
         protocol_name=planned_by(group, step),
@@ -164,10 +177,10 @@ def snapshot_of(group: CentralGroup, step: Step) -> tuple[str, str]:
     """What the assignor saw, and where it is from."""
     request = group.progress.request
     assert request is not None
-    return within_limit(request.snapshot.to_json(), SOURCE, step)
+    return snapshot_within_limit(request.snapshot.to_json(), SOURCE, step)
 
 
-def not_here(group: CentralGroup, topics: Iterable[str], step: Step) -> str:
+def missing_topics_sentence(group: CentralGroup, topics: Iterable[str], step: Step) -> str:
     """Which of these names the log that the group is planned from lacks, as a sentence; empty when it has them all."""
     missing = sorted(set(topics) - step.state.partitions.keys())
     if not missing:

@@ -2,62 +2,62 @@
 
 from muster.coordinator.core.central import lifecycle, rebalance, registration, topics, views
 from muster.coordinator.core.central import positions as offsets
-from muster.coordinator.core.central.apply import FACTS
+from muster.coordinator.core.central.apply import CENTRAL_FACTS
 from muster.coordinator.core.central.group import CentralGroup, CentralState
 from muster.coordinator.core.classic import join
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer import heartbeat
 from muster.coordinator.core.control.held import central as held
-from muster.coordinator.core.control.holds.correction import Situation
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.holds.correction import GroupSituation
+from muster.coordinator.core.control.who import chosen_assignor
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
-from muster.coordinator.core.groups.unconcerned import Unconcerned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.groups.unconcerned import DefaultKind
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-class Central(Unconcerned[CentralGroup]):
+class CentralKind(DefaultKind[CentralGroup]):
     word = views.CENTRAL
-    facts = FACTS
+    facts = CENTRAL_FACTS
 
     register = staticmethod(registration.register_consumer)
-    forget = staticmethod(lifecycle.forget)
+    forget = staticmethod(lifecycle.forget_waiting_stream)
     leave = staticmethod(lifecycle.leave_group)
-    may_commit = staticmethod(offsets.may_commit)
-    owns = staticmethod(offsets.owns)
-    expire = staticmethod(offsets.expire)
+    may_commit = staticmethod(offsets.check_may_commit)
+    owns = staticmethod(offsets.owns_partition)
+    expire = staticmethod(offsets.expire_positions)
     delete = staticmethod(lifecycle.delete_group)
-    view = staticmethod(views.view)
-    listed = staticmethod(views.listed)
-    owners = staticmethod(views.owners)
-    settings_changed = staticmethod(lifecycle.settings_changed)
-    topics_changed = staticmethod(topics.changed)
-    rights_changed = staticmethod(topics.rights_changed)
-    planned = staticmethod(rebalance.planned)
+    view = staticmethod(views.describe_group)
+    listed = staticmethod(views.list_group)
+    owners = staticmethod(views.partition_owners)
+    settings_changed = staticmethod(lifecycle.replan_after_settings)
+    topics_changed = staticmethod(topics.take_topic_changes)
+    rights_changed = staticmethod(topics.take_rights_change)
+    planned = staticmethod(rebalance.take_planned)
     snapshot = staticmethod(rebalance.snapshot_of)
-    resolved = staticmethod(topics.resolved)
-    load = staticmethod(lifecycle.load)
-    unload = staticmethod(lifecycle.unload)
-    timer = staticmethod(lifecycle.timer_fired)
-    stood_still = staticmethod(lifecycle.stood_still)
+    resolved = staticmethod(topics.take_resolved)
+    load = staticmethod(lifecycle.load_group)
+    unload = staticmethod(lifecycle.unload_group)
+    timer = staticmethod(lifecycle.fire_timer)
+    stood_still = staticmethod(lifecycle.extend_leases)
 
-    def situation(self, group: CentralGroup, step: Step, /) -> Situation:
-        return held.situation(group, rebalance.snapshot_of(group, step), step)
+    def situation(self, group: CentralGroup, step: Step, /) -> GroupSituation:
+        return held.central_situation(group, rebalance.snapshot_of(group, step), step)
 
     def at_rest(self, group: CentralGroup, /) -> bool:
         return group.state in (CentralState.EMPTY, CentralState.STABLE)
 
-    def replan(self, group: CentralGroup, trigger: Trigger, step: Step, /) -> None:
+    def replan(self, group: CentralGroup, trigger: RebalanceTrigger, step: Step, /) -> None:
         self.settings_changed(group, trigger, step)
 
     def join(self, group: CentralGroup, event: JoinGroup, step: Step, /) -> None:
-        join.may_open(ClassicGroup(group.id), event)
-        raise stays(group, "classic", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        join.check_may_open(ClassicGroup(group.id), event)
+        raise stays_central(group, "classic", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def consumer_heartbeat(self, group: CentralGroup, event: ConsumerHeartbeat, step: Step, /) -> None:
-        heartbeat.may_open(event, step.limits)
-        raise stays(group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND)
+        heartbeat.check_may_open(event, step.limits)
+        raise stays_central(group, "consumer", ErrorCode.GROUP_ID_NOT_FOUND)
 
     def no_member(self, group: CentralGroup, group_id: str) -> CoordinatorError:
         why = f"group {group_id!r} is a central group, whose members speak by their streams"
@@ -67,10 +67,10 @@ class Central(Unconcerned[CentralGroup]):
         return group.subscribed_topics()
 
     def assignor(self, group: CentralGroup, step: Step, /) -> str:
-        return (wanted_assignor(step.state, group.id) or group.assignor) if group.members else ""
+        return (chosen_assignor(step.state, group.id) or group.assignor) if group.members else ""
 
 
-def stays(group: CentralGroup, kind: str, code: ErrorCode) -> CoordinatorError:
+def stays_central(group: CentralGroup, kind: str, code: ErrorCode) -> CoordinatorError:
     return CoordinatorError(
         code,
         f"group {group.id!r} is a central group with {len(group.members)} members and cannot be a {kind} group; "

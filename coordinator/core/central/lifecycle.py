@@ -5,30 +5,30 @@ from muster.coordinator.core.central.group import CentralGroup, CentralMember
 from muster.coordinator.core.central.records import CentralOwner
 from muster.coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
 from muster.coordinator.core.events import DeleteGroup, LeaveGroup, StoodStill
-from muster.coordinator.core.groups.forgetting import nobody_in
-from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.groups.forgetting import check_nobody_in
+from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.plan import canonical_name
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, MemberIdentity, RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 
 
-def load(group: CentralGroup, step: Step) -> None:
+def load_group(group: CentralGroup, step: Step) -> None:
     """The log has been replayed. Every owner may be fetching: it is waited for as if its stream had just closed."""
     assert group.stored is not None
     group.assignor = canonical_name(group.stored.assignor, step.limits)
     for owner in group.stored.owners:
-        member = group.members[owner.member_id] = expected(owner, group.generation, step.now_ms)
-        member.gone = by_member(
+        member = group.members[owner.member_id] = expected_member(owner, group.generation, step.now_ms)
+        member.gone = trigger_by_member(
             Cause.COORDINATOR_FAILOVER, member, "did not come back after the coordinator was loaded"
         )
         step.arm(group.lease_timer(member.id), member.lease_end_ms - step.now_ms)
     if group.members:
         group.progress.dirty = True
-        rebalance.go_on(group, step)
+        rebalance.advance_task(group, step)
 
 
-def expected(owner: CentralOwner, generation: int, now_ms: int) -> CentralMember:
+def expected_member(owner: CentralOwner, generation: int, now_ms: int) -> CentralMember:
     return CentralMember(
         owner.member_id,
         owner.client_id,
@@ -42,12 +42,12 @@ def expected(owner: CentralOwner, generation: int, now_ms: int) -> CentralMember
     )
 
 
-def timer_fired(group: CentralGroup, key: TimerKey, step: Step) -> None:
+def fire_timer(group: CentralGroup, key: TimerKey, step: Step) -> None:
     match key:
         case ("retry", _):
-            rebalance.look(group, step)
+            rebalance.start_task(group, step)
         case ("lease", _, member_id):
-            liveness.expel(group, group.members[member_id], step)
+            liveness.expire_lease(group, group.members[member_id], step)
         case ("ping", _, member_id):
             liveness.ping_timer_fired(group, group.members[member_id], step)
         case ("order", _, member_id):
@@ -56,19 +56,19 @@ def timer_fired(group: CentralGroup, key: TimerKey, step: Step) -> None:
             raise AssertionError(f"no timer is called {key}")
 
 
-def forget(group: CentralGroup, member_id: str, request_id: RequestId, step: Step) -> None:
+def forget_waiting_stream(group: CentralGroup, member_id: str, request_id: RequestId, step: Step) -> None:
     """The stream that waited for orders is gone."""
     member = group.members.get(member_id)
     if member is not None and member.waiting == request_id:
         member.waiting = None
 
 
-def unload(group: CentralGroup, step: Step) -> None:
+def unload_group(group: CentralGroup, step: Step) -> None:
     for member in group.members.values():
-        telling.let_go(member, step, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning)
+        telling.release_stream(member, step, ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning)
 
 
-def stood_still(group: CentralGroup, event: StoodStill, step: Step) -> None:
+def extend_leases(group: CentralGroup, event: StoodStill, step: Step) -> None:
     """Leases are counted from when a member was last heard: they run as much later."""
     for member in group.members.values():
         member.heard_ms = min(step.now_ms, member.heard_ms + event.moved_ms)
@@ -87,27 +87,27 @@ def leave_group(group: CentralGroup, request: LeaveGroup, step: Step) -> None:
             replies.append(MemberReply(who.member_id, who.group_instance_id, code, why))
             continue
         replies.append(MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE))
-        evict(group, member, request.operator, step)
+        evict_member(group, member, request.operator, step)
     step.reply(request.request_id, LeaveReply(members=tuple(replies)))
 
 
-def evict(group: CentralGroup, member: CentralMember, operator: str, step: Step) -> None:
+def evict_member(group: CentralGroup, member: CentralMember, operator: str, step: Step) -> None:
     """One that is lost is taken for dead on the operator's word; a living one is told, and its lease is waited out."""
-    trigger = by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    trigger = trigger_by_member(Cause.OPERATOR, member, f"was removed by {operator}")
     if member.lost:
         member.gone = trigger
-        liveness.expel(group, member, step)
+        liveness.expire_lease(group, member, step)
     else:
-        liveness.lose(group, member, trigger, step)
+        liveness.lose_member(group, member, trigger, step)
 
 
 def delete_group(group: CentralGroup, request: DeleteGroup, step: Step) -> None:
     """Forget an empty group with its offsets and its ledger."""
-    nobody_in(group)
+    check_nobody_in(group)
     positions.delete_records(group, step)
     step.reply(request.request_id, DeleteReply())
 
 
-def settings_changed(group: CentralGroup, trigger: Trigger, step: Step) -> None:
+def replan_after_settings(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
     if group.members:
-        rebalance.call_for(group, trigger, step)
+        rebalance.request_rebalance(group, trigger, step)

@@ -9,15 +9,15 @@ from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.fences.facts import fences_hold
 from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.core.groups.forgetting import forget_belongings, forget_unread
-from muster.coordinator.core.groups.kind import Refused
-from muster.coordinator.core.groups.owners import by_partition
+from muster.coordinator.core.groups.kind import RefusedPositions
+from muster.coordinator.core.groups.owners import owners_by_partition
 from muster.coordinator.core.records import OffsetStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def keep(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Step) -> None:
+def keep_positions(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Step) -> None:
     """Commit what has changed, as far as the member may fetch it: what it says of anything else is of no account."""
     share = group.owned.get(member.id, {}) if member.may_fetch else {}
     stored = step.state.offsets.get(group.id, {})
@@ -31,7 +31,7 @@ def keep(group: CentralGroup, member: CentralMember, offsets: Offsets, step: Ste
         step.keep(OffsetStored(group.id, topic, partition, value))
 
 
-def may_commit(group: CentralGroup, request: OffsetCommit, step: Step) -> Refused:
+def check_may_commit(group: CentralGroup, request: OffsetCommit, step: Step) -> RefusedPositions:
     """A commit by OffsetCommit: by a member under the generation that holds, or by anybody while nobody is there."""
     if request.generation < 0 and not group.members:
         return {}
@@ -50,17 +50,17 @@ def may_commit(group: CentralGroup, request: OffsetCommit, step: Step) -> Refuse
 
 def owned_by_others(group: CentralGroup, places: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     """Those that somebody has; what nobody has may be committed by any member."""
-    owners = by_partition(group.owned)
+    owners = owners_by_partition(group.owned)
     return [(topic, partition) for topic, partition in places if partition in owners.get(topic, {})]
 
 
-def owns(group: CentralGroup, request: ClaimFence, step: Step) -> bool:
+def owns_partition(group: CentralGroup, request: ClaimFence, step: Step) -> bool:
     return request.member_id in group.members and request.partition in group.owned.get(request.member_id, {}).get(
         request.topic, ()
     )
 
 
-def expire(group: CentralGroup, step: Step) -> None:
+def expire_positions(group: CentralGroup, step: Step) -> None:
     """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
     forget_unread(group.id, group.subscribed_topics() if group.members else frozenset(), step)
     if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):

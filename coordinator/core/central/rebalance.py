@@ -12,96 +12,96 @@ from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_generation, share_bytes, text_bytes, too_large
 from muster.coordinator.core.central import history, telling
-from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, Want
+from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, OrderedAction
 from muster.coordinator.core.central.records import CentralOwner, CentralStored
-from muster.coordinator.core.control.balance.weighing import weighed
+from muster.coordinator.core.control.balance.weighing import weigh_snapshot
 from muster.coordinator.core.control.held import central as held
 from muster.coordinator.core.control.holds import members, standing
-from muster.coordinator.core.control.who import wanted_assignor, wanted_options
+from muster.coordinator.core.control.who import chosen_assignor, chosen_options
 from muster.coordinator.core.events import Planned
-from muster.coordinator.core.ledger import Trigger, by_member
-from muster.coordinator.core.plan import Plan, PlanRequest, lacks_lags, loadable
+from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.plan import Plan, PlanRequest, lacks_lags, loadable_name
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
 
-def call_for(group: CentralGroup, trigger: Trigger, step: Step) -> None:
+def request_rebalance(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Something happened that may change who is to have what."""
-    history.noted(group, trigger, step)
+    history.note_trigger(group, trigger, step)
     group.progress.dirty = True
-    go_on(group, step)
+    advance_task(group, step)
 
 
-def go_on(group: CentralGroup, step: Step) -> None:
+def advance_task(group: CentralGroup, step: Step) -> None:
     """Take the group's task as far as it can go now."""
     match group.state:
         case CentralState.EMPTY | CentralState.WAITING | CentralState.STABLE:
             if group.progress.dirty:
-                look(group, step)
+                start_task(group, step)
 
         case CentralState.STOPPING:
             if group.progress.void:
                 # Those who have stopped wait for the next plan.
-                look(group, step)
+                start_task(group, step)
             elif not group.progress.awaited:
-                all_stopped(group, step)
+                finish_stopping(group, step)
 
         case CentralState.STARTING:
             if not group.progress.awaited:
-                settled(group, step)
+                finish_starting(group, step)
 
         case CentralState.ASSIGNING | CentralState.BACKING_OFF:
             # The plan, or the timer, leads on from here; without anybody there is nothing to wait for.
             if not group.members:
-                look(group, step)
+                start_task(group, step)
 
         case _:
             assert_never(group.state)
 
 
-def look(group: CentralGroup, step: Step) -> None:
+def start_task(group: CentralGroup, step: Step) -> None:
     """Find out what is to be done, from the group as it is now."""
     progress = group.progress
     progress.dirty = progress.void = False
     progress.awaited.clear()
     step.disarm(group.retry_timer)
     if not group.members:
-        emptied(group, step)
+        empty_group(group, step)
     elif group.lost or progress.resolving:
         progress.dirty = True
-        become(group, CentralState.WAITING, step)
+        move_to_state(group, CentralState.WAITING, step)
         start_late_ones(group, step)
     else:
-        plan(group, step)
+        request_plan(group, step)
 
 
-def plan(group: CentralGroup, step: Step) -> None:
+def request_plan(group: CentralGroup, step: Step) -> None:
     """Have the assignor run: at once where that is quick, else off the loop."""
     progress = group.progress
-    become(group, CentralState.ASSIGNING, step)
+    move_to_state(group, CentralState.ASSIGNING, step)
     progress.planning_since_ms = step.now_ms
-    snapshot = weighed(snapshot_of(group, step), group, step)
-    asked = held.asked(group, snapshot, step)
+    snapshot = weigh_snapshot(snapshot_of(group, step), group, step)
+    asked = held.central_assignor_input(group, snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     progress.request, progress.put_off = request, False
-    if standing.resting(step.state, group.id):
+    if standing.are_members_protected(step.state, group.id):
         # Whatever an assignor says, nobody loses anything.
-        adopt(group, {}, step)
+        adopt_plan(group, {}, step)
         return
     try:
         made = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:
         step.plan_failed(group.id, str(error))
-        failed(group, str(error), step)
+        fail_attempt(group, str(error), step)
         return
     if made is None:
         progress.put_off = True
         step.out.plans.append(request)
     else:
-        adopt(group, made, step)
+        adopt_plan(group, made, step)
 
 
-def planned(group: CentralGroup, event: Planned, step: Step) -> None:
+def take_planned(group: CentralGroup, event: Planned, step: Step) -> None:
     """A plan that was put off has come, or its assignor failed."""
     progress = group.progress
     if not progress.put_off:
@@ -113,78 +113,78 @@ def planned(group: CentralGroup, event: Planned, step: Step) -> None:
     if event.snapshot is not None:
         progress.request = replace(progress.request, snapshot=event.snapshot)
     if progress.dirty and (group.lost or not progress.second_look):
-        look(group, step)
+        start_task(group, step)
     elif event.plan is None:
         step.plan_failed(group.id, event.error)
-        failed(group, event.error, step)
+        fail_attempt(group, event.error, step)
     else:
-        adopt(group, event.plan, step)
+        adopt_plan(group, event.plan, step)
 
 
-def adopt(group: CentralGroup, made: Plan, step: Step) -> None:
+def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
     """If the plan is the one that holds, nobody is stopped for it; otherwise everybody is."""
     progress = group.progress
     assert progress.request is not None
-    everybody = held.everybody(group, progress.request.snapshot, lambda: snapshot_of(group, step), step)
-    kept = held.correct(group, made, everybody, step)
+    everybody = held.central_plan_input(group, progress.request.snapshot, lambda: snapshot_of(group, step), step)
+    kept = held.correct_central_plan(group, made, everybody, step)
     wanted: Plan = {member_id: shares_of(kept.plan.get(member_id, {})) for member_id in group.members}
     size = ownership_bytes(group, wanted)
     if size > step.limits.max_group_bytes:
         why = too_large(group.id, "the members and their partitions", size, step.limits)
         step.plan_failed(group.id, why)
-        failed(group, why, step)
+        fail_attempt(group, why, step)
         return
     progress.counts = dict(progress.request.snapshot.topics)
     if wanted == group.owned:
-        history.nothing_moves(group)
-        become(group, CentralState.STARTING, step)
+        history.drop_rebalance(group)
+        move_to_state(group, CentralState.STARTING, step)
         start_late_ones(group, step)
-        go_on(group, step)
+        advance_task(group, step)
         return
     progress.request = replace(progress.request, snapshot=kept.told_in(everybody))
-    history.planned(group, step)
+    history.note_planned(group, step)
     progress.plan, progress.inherited = wanted, kept.inherited
     progress.stopping_since_ms = step.now_ms
     progress.stopped.clear()
-    become(group, CentralState.STOPPING, step)
+    move_to_state(group, CentralState.STOPPING, step)
     for member in group.present:
         if member.may_fetch:
             progress.awaited.add(member.id)
-            telling.stop(group, member, step)
-    go_on(group, step)
+            telling.order_stop(group, member, step)
+    advance_task(group, step)
 
 
-def all_stopped(group: CentralGroup, step: Step) -> None:
+def finish_stopping(group: CentralGroup, step: Step) -> None:
     """Nobody fetches. What has happened since the plan was made is taken in now, once: nobody stops for it again."""
     progress = group.progress
     if progress.dirty and not progress.second_look:
         progress.second_look = True
-        history.all_stopped(group, step)
-        look(group, step)
+        history.end_stop_phase(group, step)
+        start_task(group, step)
     else:
-        own(group, step)
+        adopt_ownership(group, step)
 
 
-def own(group: CentralGroup, step: Step) -> None:
+def adopt_ownership(group: CentralGroup, step: Step) -> None:
     """The plan becomes the ownership, and everybody is told to start."""
     progress = group.progress
     progress.second_look = False
-    history.decided(group, step)
-    owners = tuple(owner_of(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
+    history.record_decision(group, step)
+    owners = tuple(stored_owner(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
     step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
-    members.adopted(group.id, progress.inherited, step)
-    become(group, CentralState.STARTING, step)
+    members.release_inherited_shares(group.id, progress.inherited, step)
+    move_to_state(group, CentralState.STARTING, step)
     start_late_ones(group, step)
-    go_on(group, step)
+    advance_task(group, step)
 
 
-def settled(group: CentralGroup, step: Step) -> None:
+def finish_starting(group: CentralGroup, step: Step) -> None:
     """Everybody fetches what is stored for it."""
     history.close_settling(group, step)
     group.progress.failures, group.progress.second_look = 0, False
-    become(group, CentralState.STABLE, step)
+    move_to_state(group, CentralState.STABLE, step)
     if group.progress.dirty:
-        look(group, step)
+        start_task(group, step)
 
 
 def start_late_ones(group: CentralGroup, step: Step) -> None:
@@ -198,39 +198,39 @@ def start_if_late(group: CentralGroup, member: CentralMember, step: Step) -> Non
         return
     if group.state is CentralState.STARTING:
         group.progress.awaited.add(member.id)
-    if member.demand is None or member.demand.want is Want.STOP:
-        telling.start(group, member, step)
+    if member.demand is None or member.demand.want is OrderedAction.STOP:
+        telling.order_start(group, member, step)
 
 
-def stopped(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
+def take_stopped(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
     """The member has stopped. One that was told to start in the meantime says so next."""
     demand = member.demand
-    if demand is not None and (demand.want is Want.START or number < demand.number):
+    if demand is not None and (demand.want is OrderedAction.START or number < demand.number):
         return
     member.may_fetch, member.fetching, member.demand = False, NOT_FETCHING, None
     step.disarm(group.order_timer(member.id))
-    history.stopped(group, member, step)
+    history.note_stopped(group, member, step)
     if group.state is CentralState.STOPPING:
         group.progress.awaited.discard(member.id)
-        go_on(group, step)
+        advance_task(group, step)
     elif demand is None and group.state in (CentralState.WAITING, CentralState.STABLE):
         # Too late for the attempt that asked for it; perhaps the next one finds everybody ready.
-        call_for(group, by_member(Cause.REVOCATION_FOLLOW_UP, member, "has stopped after all"), step)
+        request_rebalance(group, trigger_by_member(Cause.REVOCATION_FOLLOW_UP, member, "has stopped after all"), step)
     elif group.state is not CentralState.BACKING_OFF:
         start_if_late(group, member, step)
-        go_on(group, step)
+        advance_task(group, step)
 
 
-def started(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
+def take_started(group: CentralGroup, member: CentralMember, number: int, step: Step) -> None:
     demand = member.demand
-    if demand is None or demand.want is not Want.START or number != demand.number:
+    if demand is None or demand.want is not OrderedAction.START or number != demand.number:
         return
     member.demand, member.fetching = None, group.generation
     step.disarm(group.order_timer(member.id))
-    history.started(group, member, step)
+    history.note_started(group, member, step)
     if group.state is CentralState.STARTING:
         group.progress.awaited.discard(member.id)
-        go_on(group, step)
+        advance_task(group, step)
 
 
 def order_timed_out(group: CentralGroup, member: CentralMember, step: Step) -> None:
@@ -238,20 +238,20 @@ def order_timed_out(group: CentralGroup, member: CentralMember, step: Step) -> N
     demand = member.demand
     if demand is None:
         return
-    word = "StopFetcher" if demand.want is Want.STOP else "StartFetcher"
+    word = "StopFetcher" if demand.want is OrderedAction.STOP else "StartFetcher"
     if group.state in (CentralState.STOPPING, CentralState.STARTING):
-        failed(group, f"member {member.id} did not answer {word} within {member.patience_ms} ms", step)
+        fail_attempt(group, f"member {member.id} did not answer {word} within {member.patience_ms} ms", step)
     else:
         member.demand = None
         start_late_ones(group, step)
 
 
-def failed(group: CentralGroup, why: str, step: Step) -> None:
+def fail_attempt(group: CentralGroup, why: str, step: Step) -> None:
     """This attempt is over. There is another after a pause, up to a maximum; then it is reported."""
     progress = group.progress
     progress.failures += 1
     progress.second_look = False
-    history.attempt_failed(group, why, step)
+    history.note_failed_attempt(group, why, step)
     for member in group.present:
         step.disarm(group.order_timer(member.id))
         member.demand = None
@@ -259,7 +259,7 @@ def failed(group: CentralGroup, why: str, step: Step) -> None:
     if progress.failures > step.limits.central_max_retries:
         give_up(group, why, step)
         return
-    become(group, CentralState.BACKING_OFF, step)
+    move_to_state(group, CentralState.BACKING_OFF, step)
     step.arm(group.retry_timer, step.limits.central_backoff_ms)
 
 
@@ -267,23 +267,25 @@ def give_up(group: CentralGroup, why: str, step: Step) -> None:
     """Say so to the ledger and to everybody; what is stored stands until something else happens."""
     progress = group.progress
     attempts, progress.failures, progress.dirty = progress.failures, 0, bool(group.lost)
-    history.given_up(group, step)
+    history.record_given_up(group, step)
     for member in group.present:
-        telling.report(member, f"{attempts} attempts to rebalance group {group.id!r} failed, the last one: {why}", step)
-    become(group, CentralState.WAITING, step)
+        telling.report_failure(
+            member, f"{attempts} attempts to rebalance group {group.id!r} failed, the last one: {why}", step
+        )
+    move_to_state(group, CentralState.WAITING, step)
     start_late_ones(group, step)
 
 
-def emptied(group: CentralGroup, step: Step) -> None:
+def empty_group(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     if group.stored is not None and group.stored.owners:
-        history.emptied(group, step)
+        history.record_emptied(group, step)
         step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms))
     progress.rebalance, progress.put_off, progress.failures = None, False, 0
-    become(group, CentralState.EMPTY, step)
+    move_to_state(group, CentralState.EMPTY, step)
 
 
-def become(group: CentralGroup, state: CentralState, step: Step) -> None:
+def move_to_state(group: CentralGroup, state: CentralState, step: Step) -> None:
     if state is not group.state:
         group.become(state)
         step.announce(group)
@@ -302,18 +304,18 @@ def snapshot_of(group: CentralGroup, step: Step) -> Snapshot:
             AssignorMember(
                 id=member_id,
                 topics=tuple(sorted(subscribed[member_id])),
-                owned=still_there(had[member_id], counts) if member_id in had else None,
+                owned=existing_partitions(had[member_id], counts) if member_id in had else None,
                 generation=group.generation if member_id in had else -1,
                 rack=group.members[member_id].rack_id,
             )
             for member_id in sorted(group.members)
         ],
-        assignor=loadable(wanted_assignor(step.state, group.id) or group.assignor, step.limits),
-        options=wanted_options(step.state, group.id),
+        assignor=loadable_name(chosen_assignor(step.state, group.id) or group.assignor, step.limits),
+        options=chosen_options(step.state, group.id),
     )
 
 
-def still_there(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> dict[str, list[int]]:
+def existing_partitions(share: Mapping[str, Sequence[int]], counts: Mapping[str, int]) -> dict[str, list[int]]:
     return {topic: list(partitions) for topic, partitions in share.items() if topic in counts}
 
 
@@ -329,7 +331,7 @@ def ownership_bytes(group: CentralGroup, plan: Plan) -> int:
     return told + sum(share_bytes(share) for share in plan.values())
 
 
-def owner_of(member: CentralMember, share: Mapping[str, tuple[int, ...]]) -> CentralOwner:
+def stored_owner(member: CentralMember, share: Mapping[str, tuple[int, ...]]) -> CentralOwner:
     return CentralOwner(
         member.id,
         member.client_id,

@@ -6,8 +6,8 @@ from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, Ce
 from muster.coordinator.core.central.records import CentralStored
 from muster.coordinator.core.consumer.regex import check_regex
 from muster.coordinator.core.effects import CentralReply
-from muster.coordinator.core.ledger import by_member
-from muster.coordinator.core.plan import canonical_name, runnable
+from muster.coordinator.core.ledger import trigger_by_member
+from muster.coordinator.core.plan import canonical_name, runnable_assignors
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -15,30 +15,30 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 def register_consumer(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     """Take the member in and look at what that changes. Refusals change nothing."""
-    well_formed(request, step.limits)
-    fits(group, request, step.limits)
+    check_registration_form(request, step.limits)
+    check_fits_group(group, request, step.limits)
     member = group.members.get(request.member_id)
     if request.stream:
         change_subscription(group, request, step)
     elif member is not None:
-        come_back(group, member, request, step)
+        restore_member(group, member, request, step)
     else:
-        come(group, request, step)
+        add_member(group, request, step)
 
 
 def open_group(request: RegisterConsumer, step: Step) -> None:
     """The first member of a new group registers."""
-    may_open(request, step.limits)
-    opened(request, 0, step)
+    check_may_open(request, step.limits)
+    opened_group(request, 0, step)
     register_consumer(step.state.get(CentralGroup, request.group_id), request, step)
 
 
-def well_formed(request: RegisterConsumer, limits: Limits) -> None:
+def check_registration_form(request: RegisterConsumer, limits: Limits) -> None:
     """The request makes sense by itself."""
     if not request.group_id:
         raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; give the group a name")
     if not request.member_id:
-        raise invalid("member_id is empty; make one (a uuid) and keep it for the life of the process")
+        raise invalid_registration("member_id is empty; make one (a uuid) and keep it for the life of the process")
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
         raise CoordinatorError(
             ErrorCode.INVALID_SESSION_TIMEOUT,
@@ -46,15 +46,15 @@ def well_formed(request: RegisterConsumer, limits: Limits) -> None:
             f"({limits.min_session_timeout_ms}) and group.max.session.timeout.ms ({limits.max_session_timeout_ms})",
         )
     if not request.topics and not request.regex:
-        raise invalid("a member that registers has to give topic names or a regular expression")
+        raise invalid_registration("a member that registers has to give topic names or a regular expression")
     if request.regex:
         check_regex(request.regex)
-    assignor_allowed(request, limits)
+    check_assignor_allowed(request, limits)
 
 
-def assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
+def check_assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
     """A client must not name code to be imported here."""
-    names = runnable(limits)
+    names = runnable_assignors(limits)
     if canonical_name(request.assignor, limits) not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -62,26 +62,26 @@ def assignor_allowed(request: RegisterConsumer, limits: Limits) -> None:
         )
 
 
-def may_open(request: RegisterConsumer, limits: Limits) -> None:
+def check_may_open(request: RegisterConsumer, limits: Limits) -> None:
     """Refuse what could not register with a group that nobody is in."""
-    well_formed(request, limits)
+    check_registration_form(request, limits)
     if request.stream:
-        raise unregistered(request)
+        raise refuse_unregistered(request)
     if request.generation != NOT_FETCHING or request.owned:
-        raise not_yours(request, "the group is new here")
+        raise refuse_foreign_member(request, "the group is new here")
 
 
-def opened(request: RegisterConsumer, generation: int, step: Step) -> None:
+def opened_group(request: RegisterConsumer, generation: int, step: Step) -> None:
     """The group in its central form. Its generations go on where those of its former kind ended."""
     step.keep(CentralStored(request.group_id, generation, canonical_name(request.assignor, step.limits), step.now_ms))
 
 
-def fits(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None:
+def check_fits_group(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None:
     """What the request says agrees with the group as it is."""
     member = group.members.get(request.member_id)
     if request.stream:
         if member is None or member.stream != request.stream:
-            raise unregistered(request)
+            raise refuse_unregistered(request)
     elif member is not None and not member.lost:
         raise CoordinatorError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
@@ -102,44 +102,44 @@ def fits(group: CentralGroup, request: RegisterConsumer, limits: Limits) -> None
             "stop a member or raise the limit",
         )
     if not request.stream:
-        may_go_on(group, member, request)
+        check_may_go_on(group, member, request)
 
 
-def may_go_on(group: CentralGroup, member: CentralMember | None, request: RegisterConsumer) -> None:
+def check_may_go_on(group: CentralGroup, member: CentralMember | None, request: RegisterConsumer) -> None:
     """Whoever is still fetching must be doing so with the group's knowledge."""
     if request.generation == NOT_FETCHING and not request.owned:
         return
     share = group.owned.get(request.member_id, {})
     cells = {(topic, partition) for topic, partitions in share.items() for partition in partitions}
     if member is None or request.generation != group.generation or cells != set(request.owned):
-        raise not_yours(request, f"the group is at generation {group.generation}")
+        raise refuse_foreign_member(request, f"the group is at generation {group.generation}")
 
 
-def come(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
+def add_member(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
     member = CentralMember(request.member_id, request.client_id, request.client_host, request.session_timeout_ms)
     member.client_software, member.rights = request.client_software, request.rights
     group.members[member.id] = member
-    take_in(group, member, request, step)
-    rebalance.call_for(group, by_member(Cause.MEMBER_JOINED, member, "registered"), step)
+    take_in_registration(group, member, request, step)
+    rebalance.request_rebalance(group, trigger_by_member(Cause.MEMBER_JOINED, member, "registered"), step)
 
 
-def come_back(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
+def restore_member(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     """Its lease runs: if it still fetches what is stored for it, nothing has happened to anybody."""
     before = (member.topics, member.regex, member.rights or request.rights)
     step.disarm(group.lease_timer(member.id))
     member.fetching = request.generation
     member.may_fetch = request.generation != NOT_FETCHING
-    take_in(group, member, request, step)
-    positions.keep(group, member, request.offsets, step)
+    take_in_registration(group, member, request, step)
+    positions.keep_positions(group, member, request.offsets, step)
     if (member.topics, member.regex, member.rights) != before:
-        changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
-        rebalance.call_for(group, changed, step)
+        changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "came back with another subscription")
+        rebalance.request_rebalance(group, changed, step)
     else:
         group.progress.dirty = True
-        rebalance.go_on(group, step)
+        rebalance.advance_task(group, step)
 
 
-def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
+def take_in_registration(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     """What the request says of the member is true from here on, and its stream is the one that counts."""
     group.assignor = canonical_name(request.assignor, step.limits)
     member.client_id, member.client_host = request.client_id, request.client_host
@@ -149,40 +149,40 @@ def take_in(group: CentralGroup, member: CentralMember, request: RegisterConsume
     member.stream, member.gone = request.request_id, None
     member.heard_ms, member.timed_out = step.now_ms, 0
     member.last_number = member.answered = 0
-    subscribe(group, member, request, step)
+    set_subscription(group, member, request, step)
     step.reply(request.request_id, CentralReply())
     step.arm(group.ping_timer(member.id), member.ping_interval_ms)
 
 
-def subscribe(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
+def set_subscription(group: CentralGroup, member: CentralMember, request: RegisterConsumer, step: Step) -> None:
     former, member.regex = member.regex, request.regex
     member.topics = frozenset(request.topics)
-    topics.forget_unused(group, former)
-    topics.want_resolved(group, member.regex, step)
-    if why := history.not_here(group, member.topics, step):
-        telling.report(
+    topics.forget_unused_regex(group, former)
+    topics.request_resolution(group, member.regex, step)
+    if why := history.missing_topics_sentence(group, member.topics, step):
+        telling.report_failure(
             member, f"{why}; create it there, or stop that node so that the one that has it is elected", step
         )
 
 
 def change_subscription(group: CentralGroup, request: RegisterConsumer, step: Step) -> None:
-    _, member = telling.speaker(request.group_id, request.member_id, request.stream, step)
+    _, member = telling.require_speaker(request.group_id, request.member_id, request.stream, step)
     before = (member.topics, member.regex, member.rights)
     member.rights = request.rights
-    subscribe(group, member, request, step)
+    set_subscription(group, member, request, step)
     step.reply(request.request_id, CentralReply())
     if (member.topics, member.regex, member.rights) != before:
-        changed = by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
-        rebalance.call_for(group, changed, step)
+        changed = trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")
+        rebalance.request_rebalance(group, changed, step)
 
 
-def unregistered(request: RegisterConsumer) -> CoordinatorError:
+def refuse_unregistered(request: RegisterConsumer) -> CoordinatorError:
     return CoordinatorError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"member {request.member_id!r} is not registered by this stream"
     )
 
 
-def not_yours(request: RegisterConsumer, why: str) -> CoordinatorError:
+def refuse_foreign_member(request: RegisterConsumer, why: str) -> CoordinatorError:
     return CoordinatorError(
         ErrorCode.ILLEGAL_GENERATION,
         f"member {request.member_id!r} fetches {len(request.owned)} partitions of generation {request.generation}, but "
@@ -197,5 +197,5 @@ def another_kind(group_id: str, kind: str, members: int) -> CoordinatorError:
     )
 
 
-def invalid(message: str) -> CoordinatorError:
+def invalid_registration(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_REQUEST, message)

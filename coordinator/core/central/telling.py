@@ -1,7 +1,7 @@
 """Orders on their way to a member: queued until its stream asks for them, numbered, and watched until answered."""
 
 from muster.coordinator.core.central.events import AwaitOrders
-from muster.coordinator.core.central.group import CentralGroup, CentralMember, Demand, Want
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, OrderedAction, OutstandingOrder
 from muster.coordinator.core.central.orders import (
     NOTHING_COMMITTED,
     Order,
@@ -18,14 +18,14 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 def await_orders(request: AwaitOrders, step: Step) -> None:
     """Give the stream what waits for its member, or let it wait."""
-    _, member = speaker(request.group_id, request.member_id, request.stream, step)
-    let_go(member, step)
+    _, member = require_speaker(request.group_id, request.member_id, request.stream, step)
+    release_stream(member, step)
     member.waiting = request.request_id
     step.state.parked[request.request_id] = member.id
-    deliver(member, step)
+    deliver_orders(member, step)
 
 
-def speaker(group_id: str, member_id: str, stream: int, step: Step) -> tuple[CentralGroup, CentralMember]:
+def require_speaker(group_id: str, member_id: str, stream: int, step: Step) -> tuple[CentralGroup, CentralMember]:
     """The member whose open stream this is; UNKNOWN_MEMBER_ID when the group goes on without it."""
     group = step.state.find(CentralGroup, group_id)
     member = group.members.get(member_id) if group is not None else None
@@ -37,23 +37,23 @@ def speaker(group_id: str, member_id: str, stream: int, step: Step) -> tuple[Cen
     return group, member
 
 
-def ping(group: CentralGroup, member: CentralMember, step: Step) -> None:
-    number = next_number(member)
+def send_ping(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    number = next_order_number(member)
     member.ping, member.pinged_ms = number, step.now_ms
-    queue(member, Ping(number), step)
+    queue_order(member, Ping(number), step)
     step.arm(group.ping_timer(member.id), member.patience_ms)
 
 
-def stop(group: CentralGroup, member: CentralMember, step: Step) -> None:
-    number = next_number(member)
-    cause, detail, rebalance = reason(group, step)
-    demand(group, member, Demand(Want.STOP, number), step)
-    queue(member, StopFetcher(number, cause, detail, rebalance), step)
+def order_stop(group: CentralGroup, member: CentralMember, step: Step) -> None:
+    number = next_order_number(member)
+    cause, detail, rebalance = current_cause(group, step)
+    send_order(group, member, OutstandingOrder(OrderedAction.STOP, number), step)
+    queue_order(member, StopFetcher(number, cause, detail, rebalance), step)
 
 
-def start(group: CentralGroup, member: CentralMember, step: Step) -> None:
+def order_start(group: CentralGroup, member: CentralMember, step: Step) -> None:
     """Order the member to fetch what is stored for it, from where the group has committed."""
-    number = next_number(member)
+    number = next_order_number(member)
     member.may_fetch = True
     committed = step.state.offsets.get(group.id, {})
     share = group.owned[member.id]
@@ -62,16 +62,16 @@ def start(group: CentralGroup, member: CentralMember, step: Step) -> None:
         for topic in sorted(share)
         for partition in share[topic]
     )
-    cause, detail, rebalance = reason(group, step)
-    demand(group, member, Demand(Want.START, number), step)
-    queue(member, StartFetcher(number, group.generation, partitions, cause, detail, rebalance), step)
+    cause, detail, rebalance = current_cause(group, step)
+    send_order(group, member, OutstandingOrder(OrderedAction.START, number), step)
+    queue_order(member, StartFetcher(number, group.generation, partitions, cause, detail, rebalance), step)
 
 
-def report(member: CentralMember, detail: str, step: Step) -> None:
-    queue(member, RebalanceFailed(next_number(member), detail), step)
+def report_failure(member: CentralMember, detail: str, step: Step) -> None:
+    queue_order(member, RebalanceFailed(next_order_number(member), detail), step)
 
 
-def reason(group: CentralGroup, step: Step) -> tuple[Cause, str, int]:
+def current_cause(group: CentralGroup, step: Step) -> tuple[Cause, str, int]:
     """Why: the rebalance under way, else the last one."""
     rebalance = group.progress.rebalance
     if rebalance is not None:
@@ -81,27 +81,27 @@ def reason(group: CentralGroup, step: Step) -> tuple[Cause, str, int]:
     return (entry.cause, entry.detail, entry.number) if entry else (Cause.UNSPECIFIED, "", 0)
 
 
-def demand(group: CentralGroup, member: CentralMember, wanted: Demand, step: Step) -> None:
+def send_order(group: CentralGroup, member: CentralMember, wanted: OutstandingOrder, step: Step) -> None:
     member.demand = wanted
     step.arm(group.order_timer(member.id), member.patience_ms)
 
 
-def next_number(member: CentralMember) -> int:
+def next_order_number(member: CentralMember) -> int:
     member.last_number += 1
     return member.last_number
 
 
-def queue(member: CentralMember, order: Order, step: Step) -> None:
+def queue_order(member: CentralMember, order: Order, step: Step) -> None:
     """The latest word of a kind replaces one that was not delivered; a stop and a start are of one kind."""
     kind: tuple[type[Order], ...] = (type(order),)
     if isinstance(order, StopFetcher | StartFetcher):
         kind = (StopFetcher, StartFetcher)
     member.orders = [earlier for earlier in member.orders if not isinstance(earlier, kind)]
     member.orders.append(order)
-    deliver(member, step)
+    deliver_orders(member, step)
 
 
-def deliver(member: CentralMember, step: Step) -> None:
+def deliver_orders(member: CentralMember, step: Step) -> None:
     if member.waiting is None or not member.orders:
         return
     orders, member.orders = tuple(member.orders), []
@@ -109,7 +109,7 @@ def deliver(member: CentralMember, step: Step) -> None:
     step.reply(request, CentralReply(orders=orders, answered=member.answered))
 
 
-def let_go(member: CentralMember, step: Step, code: ErrorCode = ErrorCode.NONE, message: str = "") -> None:
+def release_stream(member: CentralMember, step: Step, code: ErrorCode = ErrorCode.NONE, message: str = "") -> None:
     """Answer the stream that waits, if any."""
     if member.waiting is not None:
         request, member.waiting = member.waiting, None

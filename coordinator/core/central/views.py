@@ -1,20 +1,20 @@
 """Read-only views of central groups."""
 
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, Want
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState, OrderedAction
+from muster.coordinator.core.control.who import chosen_assignor
 from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup, PlannedBy
-from muster.coordinator.core.groups.owners import Owned, by_partition
+from muster.coordinator.core.groups.owners import OwnedPartitions, owners_by_partition
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.state import ShardState, Step
 
 CENTRAL = "central"
 
 
-def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
+def describe_group(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it, with the ownership that is stored."""
-    waiting_for, until_ms = waiting(group, step)
-    plan, wanted = group.owned, wanted_assignor(step.state, group.id)
+    waiting_for, until_ms = describe_wait(group, step)
+    plan, wanted = group.owned, chosen_assignor(step.state, group.id)
     assignor = (wanted or group.assignor) if group.members else ""
     return DescribeReply(
         group_id=group.id,
@@ -44,7 +44,7 @@ def view(group: CentralGroup, group_id: str, step: Step) -> DescribeReply:
     )
 
 
-def waiting(group: CentralGroup, step: Step) -> tuple[tuple[str, ...], int]:
+def describe_wait(group: CentralGroup, step: Step) -> tuple[tuple[str, ...], int]:
     """Whom the group's task waits for, and until when at most (0: for nobody)."""
     deadlines = step.state.deadlines
     match group.state:
@@ -52,8 +52,8 @@ def waiting(group: CentralGroup, step: Step) -> tuple[tuple[str, ...], int]:
             late = [member.id for member in group.lost]
             timers = [group.lease_timer(member_id) for member_id in late]
         case CentralState.STOPPING | CentralState.STARTING:
-            wanted = Want.STOP if group.state is CentralState.STOPPING else Want.START
-            late = [member.id for member in group.present if wants(member, wanted)]
+            wanted = OrderedAction.STOP if group.state is CentralState.STOPPING else OrderedAction.START
+            late = [member.id for member in group.present if is_ordered(member, wanted)]
             timers = [group.order_timer(member_id) for member_id in late]
         case CentralState.BACKING_OFF:
             late, timers = [], [group.retry_timer]
@@ -62,13 +62,13 @@ def waiting(group: CentralGroup, step: Step) -> tuple[tuple[str, ...], int]:
     return tuple(late), max((deadlines.get(key, 0) for key in timers), default=0)
 
 
-def wants(member: CentralMember, wanted: Want) -> bool:
+def is_ordered(member: CentralMember, wanted: OrderedAction) -> bool:
     return member.demand is not None and member.demand.want is wanted
 
 
-def listed(group: CentralGroup) -> tuple[ListedGroup, ...]:
+def list_group(group: CentralGroup) -> tuple[ListedGroup, ...]:
     return (ListedGroup(group.id, CONSUMER, group.state.value, CENTRAL),)
 
 
-def owners(group: CentralGroup, state: ShardState, former: Owned) -> Owned:
-    return Owned(by_partition(group.owned))
+def partition_owners(group: CentralGroup, state: ShardState, former: OwnedPartitions) -> OwnedPartitions:
+    return OwnedPartitions(owners_by_partition(group.owned))

@@ -5,19 +5,19 @@ from typing import Any
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.facts import simple_group
-from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.groups.kind import FactApplier
 from muster.coordinator.core.records import GroupDeleted, GroupStored
 from muster.coordinator.core.state import ShardState
 
 
-def keep_group(state: ShardState, record: GroupStored) -> None:
+def apply_group_stored(state: ShardState, record: GroupStored) -> None:
     simple_group(state, record.group_id).stored = record
 
 
-def forget_group(state: ShardState, record: GroupDeleted) -> None:
+def apply_group_deleted(state: ShardState, record: GroupDeleted) -> None:
     state.drop(ClassicGroup, record.group_id)
     if not state.offsets.get(record.group_id):
         state.offsets.pop(record.group_id, None)
 
 
-FACTS: Mapping[type[Any], Keeper] = {GroupStored: keep_group, GroupDeleted: forget_group}
+CLASSIC_FACTS: Mapping[type[Any], FactApplier] = {GroupStored: apply_group_stored, GroupDeleted: apply_group_deleted}

@@ -1,19 +1,19 @@
 """Checks that refuse by raising. They come first, so that a refusal leaves no trace."""
 
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.types import GroupState, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def not_dead(group: ClassicGroup) -> None:
+def check_not_dead(group: ClassicGroup) -> None:
     if group.state is GroupState.DEAD:
         raise CoordinatorError(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, f"group {group.id!r} is going away here; look up its coordinator again"
         )
 
 
-def known_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> Member:
+def require_member(group: ClassicGroup, member_id: str, group_instance_id: str | None) -> ClassicMember:
     """The member, if the identity holds. The order of the checks is part of the protocol."""
     if group_instance_id is not None:
         holder = group.static.get(group_instance_id)
@@ -39,7 +39,7 @@ def known_member(group: ClassicGroup, member_id: str, group_instance_id: str | N
     return member
 
 
-def same_generation(group: ClassicGroup, member: Member, generation: int) -> None:
+def check_generation(group: ClassicGroup, member: ClassicMember, generation: int) -> None:
     """The member speaks for the group's generation, and was itself told to join it."""
     if generation == group.trailing.get(member.id):
         return
@@ -57,7 +57,7 @@ def same_generation(group: ClassicGroup, member: Member, generation: int) -> Non
         )
 
 
-def suitable_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
+def check_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple[Protocol, ...]) -> None:
     """The offer must be one that the group can still agree on."""
     if not protocol_type or not protocols:
         raise CoordinatorError(
@@ -81,7 +81,7 @@ def suitable_protocols(group: ClassicGroup, protocol_type: str, protocols: tuple
         )
 
 
-def room_for(group: ClassicGroup, member_id: str, max_size: int) -> None:
+def check_room(group: ClassicGroup, member_id: str, max_size: int) -> None:
     """KIP-389: while preparing, only those who have already rejoined hold a place."""
     match group.state:
         case GroupState.EMPTY | GroupState.DEAD:

@@ -11,14 +11,14 @@ from muster.coordinator.core.records import DelayForgotten, DelayStored
 from muster.coordinator.core.state import Step
 
 
-def keep(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+def keep_delay(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     """Keep what the leader knows with the plan it belongs to; a plan without it ends what was kept before.
 
     What is too large to keep dies with its leader, as in Kafka.
     """
     state = request.leader_state
     if not state or len(state.encode()) > step.limits.ledger_max_snapshot_bytes:
-        forget(group.id, step)
+        forget_delay(group.id, step)
         return
     delay_ms = request.scheduled_delay_ms
     if delay_ms > 0:
@@ -27,7 +27,7 @@ def keep(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
         step.keep(DelayStored(group.id, state, None))
 
 
-def forget(group_id: str, step: Step) -> None:
+def forget_delay(group_id: str, step: Step) -> None:
     if kept_delay(group_id, step) is not None:
         step.keep(DelayForgotten(group_id))
 
@@ -37,7 +37,7 @@ def kept_delay(group_id: str, step: Step) -> DelayStored | None:
     return ledger.delay if ledger else None
 
 
-def left_ms(kept: DelayStored | None, step: Step) -> int | None:
+def remaining_delay_ms(kept: DelayStored | None, step: Step) -> int | None:
     """How much of the delay is left, 0 when it is over, None when none runs."""
     if kept is None or kept.until_ms is None:
         return None
@@ -46,7 +46,7 @@ def left_ms(kept: DelayStored | None, step: Step) -> int | None:
     return max(0, began_ms + delay_ms - step.now_ms)
 
 
-def stood_still(group: ClassicGroup, event: StoodStill, step: Step) -> None:
+def extend_delay(group: ClassicGroup, event: StoodStill, step: Step) -> None:
     """A lost worker could not come back while the node stood still: a delay that ran then ends later by the stall."""
     kept = kept_delay(group.id, step)
     if not event.stalled_ms or kept is None or kept.until_ms is None:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.bounds import FIXED_BYTES, text_bytes
-from muster.coordinator.core.classic.members import Member, Members
-from muster.coordinator.core.control.assigning import A_MEMBER, Planner
+from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
+from muster.coordinator.core.control.assigning import A_MEMBER, ClassicPlanner
 from muster.coordinator.core.events import JoinGroup
-from muster.coordinator.core.ledger import Departure, RebalanceInProgress, Settling
-from muster.coordinator.core.moves import Withheld
+from muster.coordinator.core.ledger import Departure, OngoingRebalance, RebalanceSettling
+from muster.coordinator.core.moves import WithheldPartition
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.records import GroupStored, MemberRecord
 from muster.coordinator.core.types import GroupState, RequestId, StoredOffset, TimerKey
@@ -39,7 +39,7 @@ class ClassicGroup:
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader: str | None = None
-    members: Members = field(default_factory=Members)
+    members: ClassicMembers = field(default_factory=ClassicMembers)
     static: dict[str, str] = field(default_factory=dict)
     """group instance id -> member id"""
     pending_joins: set[str] = field(default_factory=set)
@@ -57,7 +57,7 @@ class ClassicGroup:
     restored: bool = False
     """Loaded from the log, and no generation has been completed since."""
 
-    planner: Planner = A_MEMBER
+    planner: ClassicPlanner = A_MEMBER
     """Who makes the plan of this generation."""
     plan_request: PlanRequest | None = None
     """What the coordinator waits for while it makes a plan."""
@@ -74,11 +74,11 @@ class ClassicGroup:
     stored: GroupStored | None = None
     offsets: dict[tuple[str, int], StoredOffset] = field(default_factory=dict)
 
-    rebalance: RebalanceInProgress | None = None
+    rebalance: OngoingRebalance | None = None
     departures: dict[str, Departure] = field(default_factory=dict)
     """Members that went since the last plan, for the ledger's next entry."""
-    settling: Settling | None = None
-    carried: dict[tuple[str, int], Withheld] = field(default_factory=dict)
+    settling: RebalanceSettling | None = None
+    carried: dict[tuple[str, int], WithheldPartition] = field(default_factory=dict)
     """Partitions that cooperative rounds withheld and nobody was given since."""
 
     def is_in(self, *states: GroupState) -> bool:
@@ -167,7 +167,7 @@ class ClassicGroup:
         )
 
 
-def stored_member(member: Member, protocol: str | None) -> MemberRecord:
+def stored_member(member: ClassicMember, protocol: str | None) -> MemberRecord:
     return MemberRecord(
         member_id=member.id,
         group_instance_id=member.group_instance_id,

@@ -4,14 +4,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.remote import unheard
-from muster.coordinator.core.entries import begun, keep_entry, newest_plan, settle, within_limit
-from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Settling, Trigger, last_few
-from muster.coordinator.core.moves import Before, Diff, Withheld, difference
+from muster.coordinator.core.entries import (
+    keep_entry,
+    keep_settlement,
+    ledger_entry_begun,
+    newest_plan_entry,
+    snapshot_within_limit,
+)
+from muster.coordinator.core.ledger import (
+    Departure,
+    OngoingRebalance,
+    RebalanceChange,
+    RebalanceSettling,
+    RebalanceTrigger,
+    last_few,
+)
+from muster.coordinator.core.moves import PlanBefore, PlanDiff, WithheldPartition, diff_plans
 from muster.coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberPlan, Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.types import Cause, MemberPlan, Outcome, RebalanceEntry, RebalancePhase
 
 CAUSES_BY_REASON = (
     # What clients say (KIP-800 and the messages of the known clients), and the cause it stands for.
@@ -26,19 +39,19 @@ CAUSES_BY_REASON = (
 )
 
 
-def cause_of(reason: str, otherwise: Cause) -> Cause:
+def cause_from_reason(reason: str, otherwise: Cause) -> Cause:
     """The cause a client's own reason stands for."""
     lowered = reason.lower()
     return next((cause for words, cause in CAUSES_BY_REASON if words in lowered), otherwise)
 
 
-def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: Step) -> None:
+def begin_rebalance(group: ClassicGroup, trigger: RebalanceTrigger, arriving: ClassicMember | None, step: Step) -> None:
     """A rebalance starts. One that had not got its plan yet ends here and leaves its own entry."""
     late = close_settling(group, step)
     unfinished = group.rebalance
     if unfinished is not None:
-        write(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, Diff((), (), {}), step)
-    group.rebalance = rebalance = begun(group.id, trigger, group.generation, step)
+        write_entry(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, PlanDiff((), (), {}), step)
+    group.rebalance = rebalance = ledger_entry_begun(group.id, trigger, group.generation, step)
     # Whoever never fetched its share never owned it: the settlement counts up to now, this rebalance goes on.
     rebalance.released.update(dict.fromkeys(late, step.now_ms))
     if unfinished is not None:
@@ -49,22 +62,22 @@ def begin(group: ClassicGroup, trigger: Trigger, arriving: Member | None, step: 
         rebalance.left(member_id, departure)
     group.departures.clear()
     if arriving is not None:
-        arrived(group, arriving, step)
+        note_arrival(group, arriving, step)
 
 
-def noted(group: ClassicGroup, trigger: Trigger) -> None:
+def note_trigger(group: ClassicGroup, trigger: RebalanceTrigger) -> None:
     """Something more happened while a rebalance was under way; without one there is nothing to add to."""
     if group.rebalance is not None:
         group.rebalance.note(trigger)
 
 
-def arrived(group: ClassicGroup, member: Member, step: Step) -> None:
+def note_arrival(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """A member has (re)joined; from here on it owns only what it says it still holds."""
     if group.rebalance is not None:
         group.rebalance.arrived(member.id, step.now_ms)
 
 
-def departed(group: ClassicGroup, member_id: str, departure: Departure) -> None:
+def note_departure(group: ClassicGroup, member_id: str, departure: Departure) -> None:
     """A member is gone, for good or replaced."""
     if group.rebalance is not None:
         group.rebalance.left(member_id, departure)
@@ -72,7 +85,7 @@ def departed(group: ClassicGroup, member_id: str, departure: Departure) -> None:
         group.departures[member_id] = departure
 
 
-def renamed(group: ClassicGroup, old_id: str, new_id: str) -> None:
+def rename_member(group: ClassicGroup, old_id: str, new_id: str) -> None:
     """A static member goes on under a new id, its partitions with it."""
     for tp, withheld in group.carried.items():
         if withheld.holder == old_id:
@@ -81,40 +94,40 @@ def renamed(group: ClassicGroup, old_id: str, new_id: str) -> None:
         group.settling.renamed(old_id, new_id)
 
 
-def restored(group: ClassicGroup, step: Step) -> None:
+def restore_withheld(group: ClassicGroup, step: Step) -> None:
     """What the last plan withheld is still waited for after a reload; the ledger remembers from whom."""
-    ledger, last = step.state.ledgers.get(group.id), newest_plan(group, step)
+    ledger, last = step.state.ledgers.get(group.id), newest_plan_entry(group, step)
     if ledger is None or last is None:
         return
     delayed = ledger.delay is not None and ledger.delay.until_ms is not None
     for move in last.moves:
         if not move.target and move.source in group.members:
-            group.carried[move.topic, move.partition] = Withheld(move.source)
+            group.carried[move.topic, move.partition] = WithheldPartition(move.source)
         elif not move.target and delayed:
             since_ms = step.past(last.started_at_ms)
-            group.carried[move.topic, move.partition] = Withheld(move.source, since_ms, "its owner went")
+            group.carried[move.topic, move.partition] = WithheldPartition(move.source, since_ms, "its owner went")
 
 
-def joined(group: ClassicGroup, step: Step) -> None:
+def end_join_phase(group: ClassicGroup, step: Step) -> None:
     """The join phase is over."""
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.joined_at_ms = step.now_ms
-    rebalance.phases.append(Phase("join", step.now_ms - rebalance.started_at_ms, last_few(rebalance.arrivals)))
+    rebalance.phases.append(RebalancePhase("join", step.now_ms - rebalance.started_at_ms, last_few(rebalance.arrivals)))
 
 
-def emptied(group: ClassicGroup, step: Step) -> None:
+def record_emptied(group: ClassicGroup, step: Step) -> None:
     """The rebalance ends with nobody left."""
     rebalance = group.rebalance
     assert rebalance is not None
-    diff = difference(Before(last_plan(group), {}, group.carried), {}, rebalance)
+    diff = diff_plans(PlanBefore(last_plan(group), {}, group.carried), {}, rebalance)
     group.carried = {}
-    write(group, rebalance, Outcome.EMPTIED, None, diff, step)
+    write_entry(group, rebalance, Outcome.EMPTIED, None, diff, step)
     group.rebalance = None
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PlanProvenance:
     """What whoever made a plan says it was made from. `delayed`: it keeps what is lost for its owner (KIP-415)."""
 
     snapshot_json: str = ""
@@ -122,35 +135,35 @@ class Given:
     delayed: bool = False
 
 
-NOTHING_GIVEN = Given()
+NO_PROVENANCE = PlanProvenance()
 
 
-def decided(group: ClassicGroup, given: Given, step: Step) -> None:
+def record_decision(group: ClassicGroup, given: PlanProvenance, step: Step) -> None:
     """The plan is there; the one before it is still the stored one."""
     rebalance = group.rebalance
     assert rebalance is not None
     planners = (group.acting_leader,) if group.acting_leader else ()
-    rebalance.phases.append(Phase("plan", step.now_ms - rebalance.joined_at_ms, planners))
+    rebalance.phases.append(RebalancePhase("plan", step.now_ms - rebalance.joined_at_ms, planners))
     said = {member.id: owned_of(member.metadata(group.protocol_name)) for member in group.members.values()}
-    still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **unheard.held(group)}
-    before = Before(last_plan(group), still_held, group.carried, given.delayed)
-    diff = difference(before, current_plan(group), rebalance)
+    still_held: dict[str, Mapping[str, frozenset[int]]] = {**said, **unheard.shares_of_absent(group)}
+    before = PlanBefore(last_plan(group), still_held, group.carried, given.delayed)
+    diff = diff_plans(before, current_plan(group), rebalance)
     group.carried = diff.withheld
-    entry = write(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given)
-    group.settling = Settling(entry.number, diff.gaps)
+    entry = write_entry(group, rebalance, Outcome.COMPLETED, group.protocol_name, diff, step, given)
+    group.settling = RebalanceSettling(entry.number, diff.gaps)
     group.rebalance = None
     group.restored = False
 
 
-def given_up(group: ClassicGroup, step: Step) -> None:
+def abandon_rebalance(group: ClassicGroup, step: Step) -> None:
     """The group turns into one of another kind; a generation that never got its plan leaves its entry."""
     close_settling(group, step)
     unfinished, group.rebalance = group.rebalance, None
     if unfinished is not None and group.generation > unfinished.previous_generation:
-        write(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, Diff((), (), {}), step)
+        write_entry(group, unfinished, Outcome.SUPERSEDED, group.protocol_name, PlanDiff((), (), {}), step)
 
 
-def fetched_share(group: ClassicGroup, member_id: str, step: Step) -> None:
+def note_fetched_share(group: ClassicGroup, member_id: str, step: Step) -> None:
     """A member has been told its share: its partitions are owned from here on."""
     settling = group.settling
     if settling is None or member_id in settling.fetched:
@@ -164,23 +177,23 @@ def close_settling(group: ClassicGroup, step: Step) -> list[str]:
     if settling is None:
         return []
     group.settling = None
-    settle(group, settling.settlement(step.now_ms), step)
+    keep_settlement(group, settling.settlement(step.now_ms), step)
     return settling.late
 
 
-def write(
+def write_entry(
     group: ClassicGroup,
-    rebalance: RebalanceInProgress,
+    rebalance: OngoingRebalance,
     outcome: Outcome,
     protocol_name: str | None,
-    diff: Diff,
+    diff: PlanDiff,
     step: Step,
-    given: Given = NOTHING_GIVEN,
+    given: PlanProvenance = NO_PROVENANCE,
 ) -> RebalanceEntry:
     """Keep the entry."""
     completed = outcome is Outcome.COMPLETED
     snapshot_json, source = chosen_snapshot(group, given, step) if completed else ("", "")
-    change = Change(
+    change = RebalanceChange(
         generation=group.generation,
         protocol_type=group.protocol_type or "",
         protocol_name=protocol_name or "",
@@ -195,20 +208,20 @@ def write(
     return entry
 
 
-def chosen_snapshot(group: ClassicGroup, given: Given, step: Step) -> tuple[str, str]:
+def chosen_snapshot(group: ClassicGroup, given: PlanProvenance, step: Step) -> tuple[str, str]:
     """What the plan's maker says it used, else what the coordinator can rebuild. (json, source)"""
     if given.snapshot_json:
-        return within_limit(given.snapshot_json, given.source, step)
+        return snapshot_within_limit(given.snapshot_json, given.source, step)
     if group.protocol_type != CONSUMER:
         return "", ""
     subscriptions = {
         member.id: (member.group_instance_id, member.metadata(group.protocol_name)) for member in group.members.values()
     }
     rebuilt = rebuilt_snapshot(group.protocol_name or "", subscriptions, step.state.partitions)
-    return ("", "") if rebuilt is None else within_limit(rebuilt.to_json(), "coordinator", step)
+    return ("", "") if rebuilt is None else snapshot_within_limit(rebuilt.to_json(), "coordinator", step)
 
 
-def member_plans(group: ClassicGroup, rebalance: RebalanceInProgress) -> tuple[MemberPlan, ...]:
+def member_plans(group: ClassicGroup, rebalance: OngoingRebalance) -> tuple[MemberPlan, ...]:
     return tuple(
         MemberPlan(
             member_id=member.id,

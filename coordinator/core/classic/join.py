@@ -2,11 +2,11 @@
 
 from typing import assert_never
 
-from muster.coordinator.core.bounds import fits_the_log
+from muster.coordinator.core.bounds import check_fits_log
 from muster.coordinator.core.classic import history, static
-from muster.coordinator.core.classic.checks import known_member, not_dead, room_for, suitable_protocols
+from muster.coordinator.core.classic.checks import check_not_dead, check_protocols, check_room, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import (
     join_reply,
     maybe_complete_join,
@@ -19,7 +19,7 @@ from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import JoinReply, refused_join
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.records import GroupStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Limits
@@ -27,7 +27,7 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 def open_group(request: JoinGroup, step: Step) -> None:
-    """The first member of a new group joins. The request is `acceptable`."""
+    """The first member of a new group joins. The request is `check_join_request`."""
     group = new_group(request)
     # What a refused request asked for is not kept: nobody would ever let go of it.
     group.offsets = step.state.offsets.get(group.id, group.offsets)
@@ -38,12 +38,12 @@ def open_group(request: JoinGroup, step: Step) -> None:
     step.keep(GroupStored(group.id, "", 0, None, None, step.now_ms, ()))
 
 
-def acceptable(request: JoinGroup, limits: Limits) -> None:
+def check_join_request(request: JoinGroup, limits: Limits) -> None:
     """The request makes sense by itself, whatever the group's kind and state. Raises what it is refused with."""
     group_id_given(request.group_id)
-    session_timeout_allowed(request, limits)
-    protocols_fit_the_log(request, limits)
-    plans.allowed(request, limits)
+    check_session_timeout(request, limits)
+    check_protocols_fit_log(request, limits)
+    plans.check_assignor_allowed(request, limits)
 
 
 def new_group(request: JoinGroup) -> ClassicGroup:
@@ -56,13 +56,13 @@ def new_group(request: JoinGroup) -> ClassicGroup:
     return ClassicGroup(request.group_id)
 
 
-def may_open(group: ClassicGroup, request: JoinGroup) -> None:
+def check_may_open(group: ClassicGroup, request: JoinGroup) -> None:
     """The request would be taken by a group without members. Raises what it would be refused with."""
     new_group(request)
-    suitable_protocols(group, request.protocol_type, request.protocols)
+    check_protocols(group, request.protocol_type, request.protocols)
 
 
-def session_timeout_allowed(request: JoinGroup, limits: Limits) -> None:
+def check_session_timeout(request: JoinGroup, limits: Limits) -> None:
     low, high = limits.min_session_timeout_ms, limits.max_session_timeout_ms
     if not low <= request.session_timeout_ms <= high:
         raise CoordinatorError(
@@ -72,19 +72,19 @@ def session_timeout_allowed(request: JoinGroup, limits: Limits) -> None:
         )
 
 
-def protocols_fit_the_log(request: JoinGroup, limits: Limits) -> None:
+def check_protocols_fit_log(request: JoinGroup, limits: Limits) -> None:
     told = sum(len(protocol.metadata) for protocol in request.protocols)
-    fits_the_log(request.group_id, "a member's protocols", told, limits)
+    check_fits_log(request.group_id, "a member's protocols", told, limits)
 
 
 def join_group(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
-    """Take the member in, park it until the join phase is over, or say why not. The request is `acceptable`."""
-    not_dead(group)
-    if group.id in step.state.holds and door.is_shut(group, request, step):
-        door.wait(group, request, rebalance_timeout(request), step)
+    """Take the member in, park it until the join phase is over, or say why not. The request is `check_join_request`."""
+    check_not_dead(group)
+    if group.id in step.state.holds and door.must_wait(group, request, step):
+        door.park_newcomer(group, request, rebalance_timeout(request), step)
         return
     try:
-        room_for(group, request.member_id, step.limits.max_group_size)
+        check_room(group, request.member_id, step.limits.max_group_size)
     except CoordinatorError as full:
         turn_away(group, request, full, step)
         return
@@ -101,7 +101,9 @@ def turn_away(group: ClassicGroup, request: JoinGroup, full: CoordinatorError, s
     step.disarm(group.session_timer(request.member_id))
     member = group.members.get(request.member_id)
     if member is not None:
-        history.noted(group, by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full"))
+        history.note_trigger(
+            group, trigger_by_member(Cause.GROUP_OVER_SIZE, member, "was turned away: the group is full")
+        )
         remove_member(group, member, Departure("its owner lost its place: the group is full", step.now_ms), step)
     step.reply(request.request_id, JoinReply(full.code, full.message))
     if known:
@@ -111,11 +113,11 @@ def turn_away(group: ClassicGroup, request: JoinGroup, full: CoordinatorError, s
 
 def join_without_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
     """A newcomer. Dynamic ones are sent back once, so that a lost answer leaves no ghost in the group (KIP-394)."""
-    suitable_protocols(group, request.protocol_type, request.protocols)
+    check_protocols(group, request.protocol_type, request.protocols)
     member_id = f"{request.group_instance_id or request.client_id}-{request.fresh_id}"
     if request.group_instance_id is not None:
         if request.group_instance_id in group.static:
-            static.replace(group, request, member_id, step)
+            static.replace_static_member(group, request, member_id, step)
         else:
             add_member(group, request, member_id, step)
     elif request.require_known_member_id:
@@ -138,20 +140,22 @@ def join_with_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None:
                 f"member id {request.member_id!r} was given to a dynamic member; "
                 f"drop group_instance_id {request.group_instance_id!r} or join with an empty member id",
             )
-        suitable_protocols(group, request.protocol_type, request.protocols)
+        check_protocols(group, request.protocol_type, request.protocols)
         add_member(group, request, request.member_id, step)
         return
     if group.members:
-        suitable_protocols(group, request.protocol_type, request.protocols)
-    member = known_member(group, request.member_id, request.group_instance_id)
+        check_protocols(group, request.protocol_type, request.protocols)
+    member = require_member(group, request.member_id, request.group_instance_id)
     rejoin(group, member, request, step)
 
 
-def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
-    if group.id in step.state.holds and door.returns(group, member, request, step):
+def rejoin(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step: Step) -> None:
+    if group.id in step.state.holds and door.take_back_member(group, member, request, step):
         return
-    changed = member.protocols != request.protocols or member.remote_assignor != plans.wanted(request, step.limits)
-    changed = bool(restricted.heard(group, member, request.rights, step.state)) or changed
+    changed = member.protocols != request.protocols or member.remote_assignor != plans.requested_assignor(
+        request, step.limits
+    )
+    changed = bool(restricted.take_rights(group, member, request.rights, step.state)) or changed
     match group.state:
         case GroupState.PREPARING_REBALANCE:
             update_member(group, member, request, step)
@@ -165,8 +169,8 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
             step.reply(request.request_id, join_reply(group, member, step))
 
         case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
-            trigger = rejoin_trigger(group, member, changed, request.reason)
-            prepare_with(group, member, request, trigger, step)
+            trigger = trigger_of_rejoin(group, member, changed, request.reason)
+            start_rebalance_with(group, member, request, trigger, step)
 
         case GroupState.EMPTY | GroupState.DEAD:
             raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -175,50 +179,54 @@ def rejoin(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) 
             assert_never(group.state)
 
 
-def rejoin_trigger(group: ClassicGroup, member: Member, changed: bool, reason: str) -> Trigger:
+def trigger_of_rejoin(group: ClassicGroup, member: ClassicMember, changed: bool, reason: str) -> RebalanceTrigger:
     if group.restored:
         # Only the selected protocol is on record, so after a reload an unchanged member may look changed.
-        return by_member(
-            history.cause_of(reason, Cause.COORDINATOR_FAILOVER),
+        return trigger_by_member(
+            history.cause_from_reason(reason, Cause.COORDINATOR_FAILOVER),
             member,
             "rejoined after the coordinator was reloaded",
             reason,
         )
     if member.id == group.leader and not changed:
-        return by_member(history.cause_of(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason)
+        return trigger_by_member(
+            history.cause_from_reason(reason, Cause.LEADER_REJOINED), member, "rejoined as leader", reason
+        )
     static_member = member.group_instance_id is not None
     changed_cause = Cause.STATIC_MEMBER_METADATA_CHANGED if static_member else Cause.MEMBER_METADATA_CHANGED
     # A cooperative member's list of owned partitions is metadata, too: its own words tell more than ours.
     what = "rejoined" if reason else "rejoined with a changed subscription or protocol list"
-    return by_member(history.cause_of(reason, changed_cause), member, what, reason)
+    return trigger_by_member(history.cause_from_reason(reason, changed_cause), member, what, reason)
 
 
-def prepare_with(group: ClassicGroup, member: Member, request: JoinGroup, trigger: Trigger, step: Step) -> None:
+def start_rebalance_with(
+    group: ClassicGroup, member: ClassicMember, request: JoinGroup, trigger: RebalanceTrigger, step: Step
+) -> None:
     """Start a rebalance in which this member has already joined."""
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
-    apply_request(member, request, step)
+    apply_join_request(member, request, step)
     prepare_rebalance(group, trigger, step, arriving=member)
 
 
-def update_member(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> None:
+def update_member(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step: Step) -> None:
     """A re-sent join replaces the parked one."""
     if member.join_request is not None and member.join_request != request.request_id:
         step.reply(member.join_request, refused_join(ErrorCode.REBALANCE_IN_PROGRESS, member.id))
     group.members.offer(member, request.protocols)
     group.members.park(member, request.request_id)
-    apply_request(member, request, step)
-    history.arrived(group, member, step)
+    apply_join_request(member, request, step)
+    history.note_arrival(group, member, step)
 
 
-def apply_request(member: Member, request: JoinGroup, step: Step) -> None:
+def apply_join_request(member: ClassicMember, request: JoinGroup, step: Step) -> None:
     member.session_timeout_ms = request.session_timeout_ms
     member.rebalance_timeout_ms = rebalance_timeout(request)
     member.client_id = request.client_id
     member.client_host = request.client_host
     member.client_software = request.client_software
     member.rights = request.rights
-    member.remote_assignor = plans.wanted(request, step.limits)
+    member.remote_assignor = plans.requested_assignor(request, step.limits)
     member.last_seen_ms = step.now_ms
 
 
@@ -228,7 +236,7 @@ def rebalance_timeout(request: JoinGroup) -> int:
 
 def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: Step) -> None:
     """A new member: parked at once, and given five minutes whatever its session timeout."""
-    member = Member(
+    member = ClassicMember(
         id=member_id,
         group_instance_id=request.group_instance_id,
         client_id=request.client_id,
@@ -240,7 +248,7 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
         protocols=request.protocols,
         is_new=True,
         join_request=request.request_id,
-        remote_assignor=plans.wanted(request, step.limits),
+        remote_assignor=plans.requested_assignor(request, step.limits),
         last_seen_ms=step.now_ms,
     )
     if not group.members:
@@ -253,5 +261,5 @@ def add_member(group: ClassicGroup, request: JoinGroup, member_id: str, step: St
     step.arm(group.session_timer(member_id), step.limits.new_member_join_timeout_ms)
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
-    trigger = by_member(Cause.MEMBER_JOINED, member, "joined", request.reason)
+    trigger = trigger_by_member(Cause.MEMBER_JOINED, member, "joined", request.reason)
     rebalance_or_wait(group, trigger, step, arriving=member)

@@ -5,55 +5,55 @@ from muster.coordinator.core.classic import join as joining
 from muster.coordinator.core.classic import leave as leaving
 from muster.coordinator.core.classic import positions as offsets
 from muster.coordinator.core.classic import sync as syncing
-from muster.coordinator.core.classic.apply import FACTS
+from muster.coordinator.core.classic.apply import CLASSIC_FACTS
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.remote import again, plans
 from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.control.held import thaw
-from muster.coordinator.core.control.holds.correction import Situation
-from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.control.holds.correction import GroupSituation
+from muster.coordinator.core.groups.unconcerned import DefaultKind
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState
 
 
-class Classic(Unconcerned[ClassicGroup]):
+class ClassicKind(DefaultKind[ClassicGroup]):
     word = views.CLASSIC
-    facts = FACTS
+    facts = CLASSIC_FACTS
 
     join = staticmethod(joining.join_group)
     sync = staticmethod(syncing.sync_group)
     heartbeat = staticmethod(liveness.heartbeat)
-    spoke = staticmethod(liveness.spoke)
-    forget = staticmethod(liveness.forget)
+    spoke = staticmethod(liveness.renew_unread)
+    forget = staticmethod(liveness.forget_parked_sync)
     session_ms = staticmethod(liveness.session_ms)
     leave = staticmethod(leaving.leave_group)
-    may_commit = staticmethod(offsets.may_commit)
-    owns = staticmethod(offsets.owns)
-    positions = staticmethod(offsets.fetched)
-    subscribed = staticmethod(offsets.subscribed)
-    expire = staticmethod(offsets.expire)
+    may_commit = staticmethod(offsets.check_may_commit)
+    owns = staticmethod(offsets.owns_partition)
+    positions = staticmethod(offsets.fetch_positions)
+    subscribed = staticmethod(offsets.subscribed_topics_or_all)
+    expire = staticmethod(offsets.expire_positions)
     delete = staticmethod(lifecycle.delete_group)
-    view = staticmethod(views.view)
-    listed = staticmethod(views.listed)
-    owners = staticmethod(views.owners)
+    view = staticmethod(views.describe_group)
+    listed = staticmethod(views.list_group)
+    owners = staticmethod(views.partition_owners)
     settings_changed = staticmethod(again.settings_changed)
-    word_lost = staticmethod(again.word_lost)
+    word_lost = staticmethod(again.replan_after_lost_setting)
     topics_changed = staticmethod(again.topics_changed)
     rights_changed = staticmethod(again.rights_changed)
-    planned = staticmethod(again.planned)
+    planned = staticmethod(again.take_planned_again)
     snapshot = staticmethod(plans.as_last_planned)
-    load = staticmethod(lifecycle.load)
-    unload = staticmethod(lifecycle.unload)
-    timer = staticmethod(lifecycle.timer_fired)
-    stood_still = staticmethod(delay.stood_still)
+    load = staticmethod(lifecycle.load_group)
+    unload = staticmethod(lifecycle.unload_group)
+    timer = staticmethod(lifecycle.fire_timer)
+    stood_still = staticmethod(delay.extend_delay)
 
-    def situation(self, group: ClassicGroup, step: Step, /) -> Situation:
-        return held.situation(group, plans.snapshot_of(group, step), step)
+    def situation(self, group: ClassicGroup, step: Step, /) -> GroupSituation:
+        return held.classic_situation(group, plans.snapshot_of(group, step), step)
 
     def at_rest(self, group: ClassicGroup, /) -> bool:
         return group.is_in(GroupState.EMPTY, GroupState.STABLE) and group.settling is None
 
-    replan = staticmethod(thaw.replan)
+    replan = staticmethod(thaw.call_back_after_freeze)
 
     def assignor(self, group: ClassicGroup, step: Step, /) -> str:
         return group.remote if group.members else ""

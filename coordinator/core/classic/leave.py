@@ -3,13 +3,13 @@
 import dataclasses
 
 from muster.coordinator.core.classic import history
-from muster.coordinator.core.classic.checks import not_dead
+from muster.coordinator.core.classic.checks import check_not_dead
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
 from muster.coordinator.core.effects import LeaveReply, MemberReply
 from muster.coordinator.core.events import LeaveGroup
-from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, MemberIdentity
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -17,23 +17,23 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 def leave_group(group: ClassicGroup, request: LeaveGroup, step: Step) -> None:
     """Take the listed members out; one rebalance follows for the whole batch."""
-    not_dead(group)
-    leavers = everyone(group) if request.everyone else request.members
-    triggers: list[Trigger] = []
-    replies = tuple(take_out(group, who, request.operator, triggers, step) for who in leavers)
+    check_not_dead(group)
+    leavers = is_everyone(group) if request.everyone else request.members
+    triggers: list[RebalanceTrigger] = []
+    replies = tuple(remove_listed_member(group, who, request.operator, triggers, step) for who in leavers)
     step.reply(request.request_id, LeaveReply(members=replies))
     if triggers:
-        rebalance_or_wait(group, combined(triggers), step)
+        rebalance_or_wait(group, combine_triggers(triggers), step)
     elif any(reply.code is ErrorCode.NONE for reply in replies):
         maybe_complete_join(group, step)
 
 
-def everyone(group: ClassicGroup) -> tuple[MemberIdentity, ...]:
+def is_everyone(group: ClassicGroup) -> tuple[MemberIdentity, ...]:
     return tuple(MemberIdentity(member.id) for member in group.members.values())
 
 
-def take_out(
-    group: ClassicGroup, who: MemberIdentity, operator: str, triggers: list[Trigger], step: Step
+def remove_listed_member(
+    group: ClassicGroup, who: MemberIdentity, operator: str, triggers: list[RebalanceTrigger], step: Step
 ) -> MemberReply:
     """Remove one member, or say why not; the answer echoes the identity of the request."""
     if who.member_id in group.pending_joins and who.group_instance_id is None:
@@ -41,25 +41,25 @@ def take_out(
         step.disarm(group.session_timer(who.member_id))
         return MemberReply(who.member_id, None, ErrorCode.NONE)
     try:
-        member = identified(group, who)
+        member = find_listed_member(group, who)
     except CoordinatorError as refusal:
-        return refused(who, refusal.code, refusal.message)
+        return refuse_listed_member(who, refusal.code, refusal.message)
     trigger = leave_trigger(member, who.reason, operator)
     if trigger.cause is Cause.POLL_TIMEOUT:
         step.lost_member(group.id, trigger.detail)
     triggers.append(trigger)
-    remove_member(group, member, departure_of(member, operator, step), step)
+    remove_member(group, member, departure_of_member(member, operator, step), step)
     return MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE)
 
 
-def departure_of(member: Member, operator: str, step: Step) -> Departure:
+def departure_of_member(member: ClassicMember, operator: str, step: Step) -> Departure:
     if operator:
         # Operators mostly remove the dead: it owned its partitions until it was last heard of.
         return Departure("its owner was removed by an operator", member.last_seen_ms)
     return Departure("its owner left the group", step.now_ms)
 
 
-def identified(group: ClassicGroup, who: MemberIdentity) -> Member:
+def find_listed_member(group: ClassicGroup, who: MemberIdentity) -> ClassicMember:
     """The member meant. A static one may be named by its instance id alone."""
     member_id = who.member_id
     if who.group_instance_id is not None:
@@ -80,9 +80,9 @@ def identified(group: ClassicGroup, who: MemberIdentity) -> Member:
     return group.members[member_id]
 
 
-def leave_trigger(member: Member, reason: str, operator: str) -> Trigger:
+def leave_trigger(member: ClassicMember, reason: str, operator: str) -> RebalanceTrigger:
     if operator:
-        return Trigger(
+        return RebalanceTrigger(
             cause=Cause.OPERATOR,
             detail=f"member {member.id} was removed by {operator}",
             culprit=member.id,
@@ -90,10 +90,10 @@ def leave_trigger(member: Member, reason: str, operator: str) -> Trigger:
             client_host=member.client_host,
             client_reason=reason,
         )
-    return by_member(history.cause_of(reason, Cause.MEMBER_LEFT), member, "left", reason)
+    return trigger_by_member(history.cause_from_reason(reason, Cause.MEMBER_LEFT), member, "left", reason)
 
 
-def combined(triggers: list[Trigger]) -> Trigger:
+def combine_triggers(triggers: list[RebalanceTrigger]) -> RebalanceTrigger:
     """One trigger for the whole batch."""
     if len(triggers) == 1:
         return triggers[0]
@@ -102,5 +102,5 @@ def combined(triggers: list[Trigger]) -> Trigger:
     return dataclasses.replace(triggers[0], detail=f"{triggers[0].detail}; with it {others}{more}")
 
 
-def refused(who: MemberIdentity, code: ErrorCode, message: str) -> MemberReply:
+def refuse_listed_member(who: MemberIdentity, code: ErrorCode, message: str) -> MemberReply:
     return MemberReply(who.member_id, who.group_instance_id, code, message)

@@ -2,7 +2,7 @@
 
 from muster.coordinator.core.classic import history, liveness
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member, Members
+from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
 from muster.coordinator.core.classic.positions import delete_records
 from muster.coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
 from muster.coordinator.core.classic.remote import again, handoff, plans
@@ -10,24 +10,24 @@ from muster.coordinator.core.classic.sync import sync_timer_fired
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import DeleteReply, refused_join, refused_sync
 from muster.coordinator.core.events import DeleteGroup
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.records import GroupStored, MemberRecord
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Protocol, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def load(group: ClassicGroup, step: Step) -> None:
+def load_group(group: ClassicGroup, step: Step) -> None:
     """The log has been replayed: bring the group to life. Nobody could be heard meanwhile: sessions start afresh."""
     if group.stored is not None:
-        restore(group, group.stored, step)
+        restore_group(group, group.stored, step)
     if len(group.members) > step.limits.max_group_size:
-        prepare_rebalance(group, over_size(group, step.limits.max_group_size), step)
+        prepare_rebalance(group, is_over_size(group, step.limits.max_group_size), step)
     else:
-        again.loaded(group, step)
+        again.replan_after_load(group, step)
 
 
-def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
+def restore_group(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     """The group as its last completed generation left it: Stable with members, Empty without."""
     group.generation = stored.generation
     group.protocol_type = stored.protocol_type or None
@@ -35,7 +35,7 @@ def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     group.leader = stored.leader
     group.state_timestamp_ms = stored.state_timestamp_ms if stored.state_timestamp_ms >= 0 else None
     group.restored = bool(stored.members)
-    group.members = Members()
+    group.members = ClassicMembers()
     for record in stored.members:
         group.members.add(restored_member(record, stored, step.now_ms))
     group.static = {m.group_instance_id: m.id for m in group.members.values() if m.group_instance_id is not None}
@@ -43,15 +43,15 @@ def restore(group: ClassicGroup, stored: GroupStored, step: Step) -> None:
     group.subscribed_topics = subscribed_topics(group) if group.members else frozenset()
     if group.members and group.leader not in group.members:
         group.leader = next(iter(group.members))
-    history.restored(group, step)
-    plans.restored(group, step)
+    history.restore_withheld(group, step)
+    plans.restore_last_plan(group, step)
     for member in group.members.values():
         step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
-def restored_member(record: MemberRecord, stored: GroupStored, now_ms: int) -> Member:
+def restored_member(record: MemberRecord, stored: GroupStored, now_ms: int) -> ClassicMember:
     timeout_ms = record.session_timeout_ms if record.rebalance_timeout_ms < 0 else record.rebalance_timeout_ms
-    return Member(
+    return ClassicMember(
         id=record.member_id,
         group_instance_id=record.group_instance_id,
         client_id=record.client_id,
@@ -65,39 +65,39 @@ def restored_member(record: MemberRecord, stored: GroupStored, now_ms: int) -> M
     )
 
 
-def over_size(group: ClassicGroup, limit: int) -> Trigger:
-    return Trigger(
+def is_over_size(group: ClassicGroup, limit: int) -> RebalanceTrigger:
+    return RebalanceTrigger(
         Cause.GROUP_OVER_SIZE, f"the group was loaded with {len(group.members)} members, group.max.size is {limit}"
     )
 
 
-def unload(group: ClassicGroup, step: Step) -> None:
-    dissolve(group, ErrorCode.NOT_COORDINATOR, step)
+def unload_group(group: ClassicGroup, step: Step) -> None:
+    dissolve_group(group, ErrorCode.NOT_COORDINATOR, step)
 
 
-def timer_fired(group: ClassicGroup, key: TimerKey, step: Step) -> None:
+def fire_timer(group: ClassicGroup, key: TimerKey, step: Step) -> None:
     match key:
         case ("join", _):
             join_timer_fired(group, step)
         case ("assign", _):
-            again.retry(group, step)
+            again.retry_plan(group, step)
         case ("sync", _):
             sync_timer_fired(group, step)
         case ("handoff", _):
-            handoff.overdue(group, step)
+            handoff.remove_overdue_members(group, step)
         case ("follow", _):
-            again.follow_up(group, step)
+            again.start_follow_up_round(group, step)
         case ("door", _, request_id):
-            door.waited_in_vain(group, int(request_id), step)
+            door.refuse_newcomer(group, int(request_id), step)
         case ("session", _, member_id):
-            liveness.session_expired(group, member_id, step)
+            liveness.expire_session(group, member_id, step)
         case _:
             raise AssertionError(f"no timer is called {key}")
 
 
-def dissolve(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
+def dissolve_group(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
     """Nobody is of this group any more: whoever is parked is refused."""
-    door.send_away(group, code, step)
+    door.refuse_newcomers(group, code, step)
     for member in group.members.values():
         join_request = group.members.unpark(member)
         if join_request is not None:

@@ -2,15 +2,15 @@
 
 from typing import assert_never
 
-from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
 from muster.coordinator.core.classic.remote import again
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import HeartbeatReply
 from muster.coordinator.core.events import Heartbeat
-from muster.coordinator.core.ledger import Departure, by_member
+from muster.coordinator.core.ledger import Departure, trigger_by_member
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause, GroupState, RequestId
@@ -21,11 +21,11 @@ ALIVE = HeartbeatReply()
 
 def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
     """Keep the member's session alive and tell it when the group calls it back."""
-    not_dead(group)
-    member = known_member(group, request.member_id, request.group_instance_id)
-    same_generation(group, member, request.generation)
+    check_not_dead(group)
+    member = require_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, member, request.generation)
     if request.rights is not None:
-        again.rights_said(group, member, request.rights, step)
+        again.take_said_rights(group, member, request.rights, step)
     match group.state:
         case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
             renew_session(group, member, step)
@@ -33,7 +33,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
 
         case GroupState.PREPARING_REBALANCE:
             renew_session(group, member, step)
-            step.reply(request.request_id, called_back(group))
+            step.reply(request.request_id, call_back_reply(group))
 
         case GroupState.EMPTY | GroupState.DEAD:
             raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -42,7 +42,7 @@ def heartbeat(group: ClassicGroup, request: Heartbeat, step: Step) -> None:
             assert_never(group.state)
 
 
-def called_back(group: ClassicGroup) -> HeartbeatReply:
+def call_back_reply(group: ClassicGroup) -> HeartbeatReply:
     """The group rebalances: join again, and this is why."""
     code, trigger = ErrorCode.REBALANCE_IN_PROGRESS, group.rebalance.trigger if group.rebalance else None
     if trigger is None:
@@ -50,7 +50,7 @@ def called_back(group: ClassicGroup) -> HeartbeatReply:
     return HeartbeatReply(code, code.meaning, trigger.cause, trigger.detail)
 
 
-def steady(
+def take_steady_heartbeat(
     group: ClassicGroup, member_id: str, generation: int, rights: Rights, state: ShardState, now_ms: int
 ) -> bool:
     """Take a heartbeat that gives no reason to think: a stable group, the right generation, a session under way.
@@ -76,13 +76,13 @@ def steady(
     return True
 
 
-def renew_session(group: ClassicGroup, member: Member, step: Step) -> None:
+def renew_session(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     if not step.on_behalf:
         member.last_seen_ms = step.now_ms
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
-def spoke(group: ClassicGroup, member_id: str, step: Step) -> None:
+def renew_unread(group: ClassicGroup, member_id: str, step: Step) -> None:
     """It lives, though what it said was not read. A newcomer's session is longer than its own, and stays so."""
     member = group.members.get(member_id)
     deadline_ms = step.state.deadlines.get(group.session_timer(member_id))
@@ -95,22 +95,22 @@ def session_ms(group: ClassicGroup, member_id: str, step: Step) -> int:
     return member.session_timeout_ms if member is not None else 0
 
 
-def forget(group: ClassicGroup, member_id: str, request: RequestId, step: Step) -> None:
+def forget_parked_sync(group: ClassicGroup, member_id: str, request: RequestId, step: Step) -> None:
     """Whoever waited for its share is gone. The member lives on until its session ends."""
-    door.forget(group, request, step)
+    door.forget_newcomer(group, request, step)
     member = group.members.get(member_id)
     if member is not None and member.sync_request == request:
         member.sync_request = None
-        watch_again(group, member, step)
+        rearm_session(group, member, step)
 
 
-def watch_again(group: ClassicGroup, member: Member, step: Step) -> None:
+def rearm_session(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """It no longer waits for us. Its session may have run out meanwhile and been let pass: start it afresh then."""
     if group.session_timer(member.id) not in step.state.deadlines:
         step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
-def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
+def expire_session(group: ClassicGroup, member_id: str, step: Step) -> None:
     """Nothing was heard of the member for its session timeout: take it out, static or not."""
     if member_id in group.pending_joins:
         group.pending_joins.discard(member_id)
@@ -121,7 +121,7 @@ def session_expired(group: ClassicGroup, member_id: str, step: Step) -> None:
         # It waits for us, not we for it. Answering it arms the session again.
         return
     silent_ms = step.now_ms - member.last_seen_ms
-    trigger = by_member(
+    trigger = trigger_by_member(
         Cause.SESSION_EXPIRED,
         member,
         f"was not heard of for {silent_ms} ms (session timeout {member.session_timeout_ms} ms)",

@@ -8,10 +8,10 @@ from muster.coordinator.core.types import Protocol, RequestId
 
 
 @dataclass(slots=True)
-class Member:
+class ClassicMember:
     """A member while it lives in the group. `join_request` and `sync_request` are its parked requests.
 
-    What a group counts about its members (`protocols`, `join_request`) is changed through `Members` only.
+    What a group counts about its members (`protocols`, `join_request`) is changed through `ClassicMembers` only.
     """
 
     id: str
@@ -61,7 +61,7 @@ class Member:
         return self.group_instance_id or f"{self.client_id} at {self.client_host}"
 
 
-class Members(dict[str, Member]):
+class ClassicMembers(dict[str, ClassicMember]):
     """Member id -> member, in order of arrival."""
 
     def __init__(self) -> None:
@@ -69,36 +69,36 @@ class Members(dict[str, Member]):
         self.joining_count = 0
         self._supporters: Counter[str] = Counter()
 
-    def add(self, member: Member) -> None:
+    def add(self, member: ClassicMember) -> None:
         assert member.id not in self, f"member {member.id!r} is there already"
         self[member.id] = member
         self.joining_count += member.joining
         self._supporters.update(member.offer)
 
-    def remove(self, member: Member) -> None:
+    def remove(self, member: ClassicMember) -> None:
         del self[member.id]
         self.joining_count -= member.joining
         self._withdraw(member)
 
-    def rename(self, member: Member, new_id: str) -> None:
+    def rename(self, member: ClassicMember, new_id: str) -> None:
         """The same member under a new id, in the same place of the order."""
         renamed = [(new_id if key == member.id else key, each) for key, each in self.items()]
         member.id = new_id
         self.clear()
         self.update(renamed)
 
-    def park(self, member: Member, request_id: RequestId) -> None:
+    def park(self, member: ClassicMember, request_id: RequestId) -> None:
         """The member waits for the join phase to end."""
         self.joining_count += not member.joining
         member.join_request = request_id
 
-    def unpark(self, member: Member) -> RequestId | None:
+    def unpark(self, member: ClassicMember) -> RequestId | None:
         """The request to answer, if there is one; the member waits no longer."""
         request_id, member.join_request = member.join_request, None
         self.joining_count -= request_id is not None
         return request_id
 
-    def offer(self, member: Member, protocols: tuple[Protocol, ...]) -> None:
+    def offer(self, member: ClassicMember, protocols: tuple[Protocol, ...]) -> None:
         """The member offers these from now on; as a rule they are what it offered before."""
         if protocols == member.protocols:
             return
@@ -111,7 +111,7 @@ class Members(dict[str, Member]):
         """The names that every member offers."""
         return {name for name, count in self._supporters.items() if count == len(self)}
 
-    def _withdraw(self, member: Member) -> None:
+    def _withdraw(self, member: ClassicMember) -> None:
         for name in member.offer:
             self._supporters[name] -= 1
             if not self._supporters[name]:

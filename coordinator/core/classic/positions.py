@@ -3,14 +3,14 @@
 from typing import assert_never
 
 from muster.assignors.data.user_data import parse_assignment
-from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.fences.facts import fences_hold
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.groups.forgetting import expired, forget_belongings
-from muster.coordinator.core.groups.kind import Positions, Refused
+from muster.coordinator.core.groups.kind import Positions, RefusedPositions
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.records import GroupDeleted, OffsetDeleted
 from muster.coordinator.core.state import Step
@@ -18,9 +18,9 @@ from muster.coordinator.core.types import GroupState, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> Refused:
+def check_may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> RefusedPositions:
     """The committer speaks for the generation that holds, or nobody else does."""
-    not_dead(group)
+    check_not_dead(group)
     if request.generation < 0 and group.state is GroupState.EMPTY:
         return {}
     if request.generation < 0 and not request.member_id and request.group_instance_id is None:
@@ -28,8 +28,8 @@ def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> Refuse
             ErrorCode.UNKNOWN_MEMBER_ID,
             f"group {group.id!r} has active members: a commit without member id is only taken while it is empty",
         )
-    member = known_member(group, request.member_id, request.group_instance_id)
-    same_generation(group, member, request.generation)
+    member = require_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, member, request.generation)
     match group.state:
         case GroupState.STABLE | GroupState.PREPARING_REBALANCE:
             # Members commit what they have done before they rejoin: the generation is still the old one.
@@ -50,9 +50,9 @@ def may_commit(group: ClassicGroup, request: OffsetCommit, step: Step) -> Refuse
     return {}
 
 
-def owns(group: ClassicGroup, request: ClaimFence, step: Step) -> bool | None:
+def owns_partition(group: ClassicGroup, request: ClaimFence, step: Step) -> bool | None:
     """As the last plan says; None where it is not in words that this side reads."""
-    not_dead(group)
+    check_not_dead(group)
     member = group.members.get(request.member_id)
     if member is None:
         return False
@@ -63,12 +63,12 @@ def owns(group: ClassicGroup, request: ClaimFence, step: Step) -> bool | None:
     return request.partition in share.get(request.topic, ())
 
 
-def fetched(group: ClassicGroup, request: OffsetFetch, step: Step) -> Positions:
+def fetch_positions(group: ClassicGroup, request: OffsetFetch, step: Step) -> Positions:
     """Everybody may read."""
     return {} if group.state is GroupState.DEAD else step.state.offsets.get(group.id, {})
 
 
-def subscribed(group: ClassicGroup, group_id: str) -> frozenset[str] | None:
+def subscribed_topics_or_all(group: ClassicGroup, group_id: str) -> frozenset[str] | None:
     """The topics whose positions may not be deleted: those that a member reads. None: all, for it cannot be known."""
     if group.state is GroupState.DEAD:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
@@ -77,16 +77,18 @@ def subscribed(group: ClassicGroup, group_id: str) -> frozenset[str] | None:
     return group.subscribed_topics if group.members else frozenset()
 
 
-def expire(group: ClassicGroup, step: Step) -> None:
+def expire_positions(group: ClassicGroup, step: Step) -> None:
     """Drop offsets past their retention, and the group if it is empty and has none left."""
-    for topic, partition in [tp for tp, value in step.positions(group.id) if is_over(group, tp[0], value, step)]:
+    for topic, partition in [
+        tp for tp, value in step.positions(group.id) if is_position_expired(group, tp[0], value, step)
+    ]:
         step.keep(OffsetDeleted(group.id, topic, partition))
     empty = group.state is GroupState.EMPTY and not group.pending_joins
     if empty and not group.offsets and not fences_hold(group.id, step):
         delete_records(group, step)
 
 
-def is_over(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) -> bool:
+def is_position_expired(group: ClassicGroup, topic: str, value: StoredOffset, step: Step) -> bool:
     """Positions of a group that is empty are kept from when it became so; those that somebody reads, for ever."""
     since_ms = None
     if group.protocol_type:
@@ -104,7 +106,7 @@ def is_subscribed(group: ClassicGroup, topic: str) -> bool:
 
 def delete_records(group: ClassicGroup, step: Step) -> None:
     """Tombstones for the group and all that belongs to it, its ledger included."""
-    door.send_away(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
+    door.refuse_newcomers(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
     forget_belongings(group.id, step)
     for member_id in group.pending_joins:
         step.disarm(group.session_timer(member_id))

@@ -3,21 +3,23 @@
 from muster.coordinator.core.bounds import next_generation
 from muster.coordinator.core.classic import delay, history
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.remote import plans
 from muster.coordinator.core.control.assigning import A_MEMBER
 from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
-from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState
 from muster.coordinator.errors import ErrorCode
 
 
-def prepare_rebalance(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:
+def prepare_rebalance(
+    group: ClassicGroup, trigger: RebalanceTrigger, step: Step, arriving: ClassicMember | None = None
+) -> None:
     """Call everyone back. A group that was empty waits the initial delay, so that members starting together meet."""
-    history.begin(group, trigger, arriving, step)
+    history.begin_rebalance(group, trigger, arriving, step)
     if group.state is GroupState.COMPLETING_REBALANCE:
         take_back_plan(group, step)
     group.pending_syncs.clear()
@@ -50,16 +52,18 @@ def take_back_plan(group: ClassicGroup, step: Step) -> None:
             step.arm(group.session_timer(member.id), member.session_timeout_ms)
 
 
-def rebalance_or_wait(group: ClassicGroup, trigger: Trigger, step: Step, arriving: Member | None = None) -> None:
+def rebalance_or_wait(
+    group: ClassicGroup, trigger: RebalanceTrigger, step: Step, arriving: ClassicMember | None = None
+) -> None:
     """A member came, went or changed: start a rebalance, or see whether the one under way can go on."""
-    if arriving is None and held.stands(group, trigger, step):
+    if arriving is None and held.let_plan_stand(group, trigger, step):
         return
     if group.can_rebalance:
         prepare_rebalance(group, trigger, step, arriving)
         return
-    history.noted(group, trigger)
+    history.note_trigger(group, trigger)
     if arriving is not None:
-        history.arrived(group, arriving, step)
+        history.note_arrival(group, arriving, step)
     maybe_complete_join(group, step)
 
 
@@ -98,7 +102,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
     group.new_member_added = False
     group.trailing.clear()
     group.generation = next_generation(group.generation)
-    history.joined(group, step)
+    history.end_join_phase(group, step)
     if group.members:
         start_generation(group, step)
     else:
@@ -108,7 +112,7 @@ def complete_join(group: ClassicGroup, step: Step) -> None:
 def drop_absent_members(group: ClassicGroup, step: Step) -> None:
     """Dynamic members that did not rejoin in time are out; static ones keep their place (KIP-345)."""
     for member in [m for m in group.members.values() if not m.joining and m.group_instance_id is None]:
-        history.noted(group, by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"))
+        history.note_trigger(group, trigger_by_member(Cause.REBALANCE_TIMEOUT, member, "did not rejoin in time"))
         departure = Departure("its owner did not rejoin within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
 
@@ -133,18 +137,18 @@ def empty_group(group: ClassicGroup, step: Step) -> None:
     group.subscribed_topics = frozenset()
     group.restored = False
     group.become(GroupState.EMPTY, step.now_ms)
-    history.emptied(group, step)
-    delay.forget(group.id, step)
+    history.record_emptied(group, step)
+    delay.forget_delay(group.id, step)
     step.keep(group.record(step.now_ms))
 
 
 def start_generation(group: ClassicGroup, step: Step) -> None:
     """Tell everyone the generation, and the leader who is there."""
-    group.protocol_name = vote(group)
+    group.protocol_name = elect_protocol(group)
     group.subscribed_topics = subscribed_topics(group)
     group.planner = plans.planner_of(group, step)
     if group.planner.kept_out:
-        history.noted(group, Trigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out))
+        history.note_trigger(group, RebalanceTrigger(Cause.ASSIGNOR_CHANGED, group.planner.kept_out))
     group.become(GroupState.COMPLETING_REBALANCE, step.now_ms)
     step.announce(group)
     for member in group.members.values():
@@ -156,10 +160,10 @@ def start_generation(group: ClassicGroup, step: Step) -> None:
     group.pending_syncs = set(group.members)
     step.arm(group.sync_timer, group.max_rebalance_timeout_ms)
     if group.remote:
-        plans.ask(group, step)
+        plans.request_plan(group, step)
 
 
-def vote(group: ClassicGroup) -> str:
+def elect_protocol(group: ClassicGroup) -> str:
     """Each member votes for the first name of its list that all support; the leader's preference breaks a tie."""
     candidates = group.members.common_protocols
     votes: dict[str, int] = {}
@@ -187,7 +191,7 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-def join_reply(group: ClassicGroup, member: Member, step: Step) -> JoinReply:
+def join_reply(group: ClassicGroup, member: ClassicMember, step: Step) -> JoinReply:
     """Tell the member the current generation, for which it may speak from now on; only the leader sees the others."""
     member.generation = group.generation
     rebalance = group.rebalance
@@ -204,7 +208,7 @@ def join_reply(group: ClassicGroup, member: Member, step: Step) -> JoinReply:
         cause_detail=rebalance.trigger.detail if rebalance else "",
         rebalance_number=rebalance.number if rebalance else 0,
         leader_state=kept.leader_state if kept else "",
-        scheduled_delay_ms=delay.left_ms(kept, step),
+        scheduled_delay_ms=delay.remaining_delay_ms(kept, step),
     )
 
 
@@ -215,10 +219,10 @@ def roster(group: ClassicGroup) -> tuple[JoinedMember, ...]:
     )
 
 
-def remove_member(group: ClassicGroup, member: Member, departure: Departure, step: Step) -> None:
+def remove_member(group: ClassicGroup, member: ClassicMember, departure: Departure, step: Step) -> None:
     """Take the member out and answer what it has parked; the caller decides what follows."""
-    held.left(group, member, step)
-    history.departed(group, member.id, departure)
+    held.hold_classic_share(group, member, step)
+    history.note_departure(group, member.id, departure)
     join_request = group.members.unpark(member)
     if join_request is not None:
         step.reply(join_request, refused_join(ErrorCode.UNKNOWN_MEMBER_ID, member.id))

@@ -4,18 +4,18 @@ from collections.abc import Mapping
 
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.effects import SyncReply
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState
 
 
-def accept(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: history.Given, step: Step) -> None:
+def accept_plan(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: history.PlanProvenance, step: Step) -> None:
     """Members that the plan forgot get nothing; those it invented are ignored."""
     for member in group.members.values():
         member.assignment = shares.get(member.id, b"")
     group.become(GroupState.STABLE, step.now_ms)
-    history.decided(group, snapshot, step)
+    history.record_decision(group, snapshot, step)
     step.keep(group.record(step.now_ms))
     for member in group.members.values():
         if member.sync_request is not None:
@@ -24,12 +24,12 @@ def accept(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: history.G
             member.sync_request = None
 
 
-def answer_sync(group: ClassicGroup, member: Member, request_id: int, step: Step) -> None:
+def answer_sync(group: ClassicGroup, member: ClassicMember, request_id: int, step: Step) -> None:
     step.reply(
         request_id,
         SyncReply(protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment),
     )
-    history.fetched_share(group, member.id, step)
+    history.note_fetched_share(group, member.id, step)
 
 
 def disarm_when_complete(group: ClassicGroup, step: Step) -> None:

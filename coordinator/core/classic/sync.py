@@ -2,19 +2,19 @@
 
 from typing import assert_never
 
-from muster.coordinator.core.bounds import fits_the_log
+from muster.coordinator.core.bounds import check_fits_log
 from muster.coordinator.core.classic import delay, history
-from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
 from muster.coordinator.core.classic.remote import insisting
-from muster.coordinator.core.classic.shares import accept, answer_sync, disarm_when_complete
+from muster.coordinator.core.classic.shares import accept_plan, answer_sync, disarm_when_complete
 from muster.coordinator.core.control.held import classic as held
 from muster.coordinator.core.control.holds import members
 from muster.coordinator.core.effects import refused_sync
 from muster.coordinator.core.events import SyncGroup
-from muster.coordinator.core.ledger import Departure, Trigger
+from muster.coordinator.core.ledger import Departure, RebalanceTrigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -22,10 +22,10 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     """Answer with the member's share, or park the request until the leader has spoken."""
-    not_dead(group)
-    member = known_member(group, request.member_id, request.group_instance_id)
-    same_generation(group, member, request.generation)
-    same_protocol(group, request)
+    check_not_dead(group)
+    member = require_member(group, request.member_id, request.group_instance_id)
+    check_generation(group, member, request.generation)
+    check_same_protocol(group, request)
 
     match group.state:
         case GroupState.STABLE:
@@ -37,11 +37,11 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
 
         case GroupState.COMPLETING_REBALANCE:
             if member.id == group.acting_leader:
-                plan_fits_the_log(group, request, step)
+                check_plan_fits_log(group, request, step)
             park_sync(member, request, step)
             group.pending_syncs.discard(member.id)
             if member.id == group.acting_leader:
-                accept_plan(group, request, step)
+                accept_leader_plan(group, request, step)
             disarm_when_complete(group, step)
 
         case GroupState.PREPARING_REBALANCE:
@@ -54,7 +54,7 @@ def sync_group(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
             assert_never(group.state)
 
 
-def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
+def check_same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
     """None means that the client is too old to say (SyncGroup before v5)."""
     if request.protocol_type is not None and request.protocol_type != group.protocol_type:
         raise CoordinatorError(
@@ -68,12 +68,12 @@ def same_protocol(group: ClassicGroup, request: SyncGroup) -> None:
         )
 
 
-def plan_fits_the_log(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+def check_plan_fits_log(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
     size = group.stored_bytes(dict(request.assignments))
-    fits_the_log(group.id, "the plan and the subscriptions", size, step.limits)
+    check_fits_log(group.id, "the plan and the subscriptions", size, step.limits)
 
 
-def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
+def park_sync(member: ClassicMember, request: SyncGroup, step: Step) -> None:
     if member.sync_request is not None:
         step.reply(member.sync_request, refused_sync(ErrorCode.REBALANCE_IN_PROGRESS))
     member.sync_request = request.request_id
@@ -81,29 +81,31 @@ def park_sync(member: Member, request: SyncGroup, step: Step) -> None:
     member.last_seen_ms = step.now_ms
 
 
-def accept_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
-    snapshot = history.Given(request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0)
-    accept(group, dict(request.assignments), snapshot, step)
-    delay.keep(group, request, step)
-    members.dealt_out(group.id, step)
+def accept_leader_plan(group: ClassicGroup, request: SyncGroup, step: Step) -> None:
+    snapshot = history.PlanProvenance(
+        request.snapshot.decode("utf-8", "replace"), delayed=request.scheduled_delay_ms > 0
+    )
+    accept_plan(group, dict(request.assignments), snapshot, step)
+    delay.keep_delay(group, request, step)
+    members.release_all_shares(group.id, step)
 
 
 def sync_timer_fired(group: ClassicGroup, step: Step) -> None:
     """Whoever has not fetched its share in time is out, static members and the leader included."""
     assert group.is_in(GroupState.COMPLETING_REBALANCE, GroupState.STABLE)
     late = [member for member in group.members.values() if member.id in group.pending_syncs]
-    trigger = insisting.spoilt(group, late, sync_timeout(late), step)
+    trigger = insisting.suspend_for_insisting_client(group, late, sync_timeout(late), step)
     for member in late:
         departure = Departure("its owner did not sync within the rebalance timeout", member.last_seen_ms)
         remove_member(group, member, departure, step)
-    if not held.stands(group, trigger, step):
+    if not held.let_plan_stand(group, trigger, step):
         prepare_rebalance(group, trigger, step)
 
 
-def sync_timeout(late: list[Member]) -> Trigger:
+def sync_timeout(late: list[ClassicMember]) -> RebalanceTrigger:
     first = late[0]
     names = ", ".join(member.id for member in late[:5]) + (f" and {len(late) - 5} more" if len(late) > 5 else "")
-    return Trigger(
+    return RebalanceTrigger(
         cause=Cause.SYNC_TIMEOUT,
         detail=f"{names} did not fetch the plan within the rebalance timeout",
         culprit=first.id,

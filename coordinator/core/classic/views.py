@@ -2,7 +2,7 @@
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.effects import DescribedMember, DescribeReply, ListedGroup, PlannedBy
-from muster.coordinator.core.groups.owners import Owned, by_partition
+from muster.coordinator.core.groups.owners import OwnedPartitions, owners_by_partition
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import GroupState
@@ -10,13 +10,13 @@ from muster.coordinator.core.types import GroupState
 CLASSIC = "classic"
 
 
-def view(group: ClassicGroup, group_id: str, step: Step) -> DescribeReply:
+def describe_group(group: ClassicGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as it is; subscriptions only while it is stable, for they are in flux otherwise.
 
     Assignments are those of the last generation while a rebalance runs: its members still own by them, as in Kafka.
     """
     stable = group.state is GroupState.STABLE
-    waiting_for, until_ms = waiting(group, step)
+    waiting_for, until_ms = describe_wait(group, step)
     return DescribeReply(
         group_id=group.id,
         state=group.state.value,
@@ -51,7 +51,7 @@ def planned_by(group: ClassicGroup) -> PlannedBy:
     return PlannedBy(planner.assignor, planner.by_setting, planner.kept_out)
 
 
-def waiting(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:
+def describe_wait(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:
     """Whom a running rebalance waits for, and until when at most (0: for nobody)."""
     match group.state:
         case GroupState.PREPARING_REBALANCE:
@@ -64,11 +64,11 @@ def waiting(group: ClassicGroup, step: Step) -> tuple[tuple[str, ...], int]:
             return (), 0
 
 
-def listed(group: ClassicGroup) -> tuple[ListedGroup, ...]:
+def list_group(group: ClassicGroup) -> tuple[ListedGroup, ...]:
     return (ListedGroup(group.id, group.protocol_type or "", group.state.value, CLASSIC),)
 
 
-def owners(group: ClassicGroup, state: ShardState, former: Owned) -> Owned:
+def partition_owners(group: ClassicGroup, state: ShardState, former: OwnedPartitions) -> OwnedPartitions:
     """What its members were given last, read from their blobs once a generation.
 
     While a rebalance runs that is what the last plan gave them, as in Kafka's descriptions.
@@ -76,6 +76,6 @@ def owners(group: ClassicGroup, state: ShardState, former: Owned) -> Owned:
     stamp = (group, group.generation, group.state, tuple(group.members))
     if stamp == former.stamp:
         return former
-    return Owned(
-        by_partition({member.id: assignment_of(member.assignment) for member in group.members.values()}), stamp
+    return OwnedPartitions(
+        owners_by_partition({member.id: assignment_of(member.assignment) for member in group.members.values()}), stamp
     )

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, TypeAlias, assert_never, get_args
 
-from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -18,7 +18,7 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.groups.kind import FactApplier
 from muster.coordinator.core.state import ShardState
 
 Stored: TypeAlias = (
@@ -27,40 +27,40 @@ Stored: TypeAlias = (
 Gone: TypeAlias = ConsumerMemberDeleted | TargetEpochDeleted | TargetDeleted | CurrentDeleted | RegexDeleted
 
 
-def keep_fact(state: ShardState, record: Stored) -> None:
+def apply_consumer_fact(state: ShardState, record: Stored) -> None:
     """Change the group the record speaks of, making it when needed: it is of this kind from here on."""
     group = state.find(ConsumerGroup, record.group_id)
-    keep(group or state.put(ConsumerGroup(record.group_id)), record)
+    store_fact(group or state.put(ConsumerGroup(record.group_id)), record)
 
 
-def forget_fact(state: ShardState, record: Gone) -> None:
+def apply_consumer_tombstone(state: ShardState, record: Gone) -> None:
     if group := state.find(ConsumerGroup, record.group_id):
-        forget(group, record)
+        remove_fact(group, record)
 
 
-def forget_group(state: ShardState, record: GroupEpochDeleted) -> None:
+def apply_epoch_deleted(state: ShardState, record: GroupEpochDeleted) -> None:
     state.drop(ConsumerGroup, record.group_id)
 
 
-def keep(group: ConsumerGroup, record: Stored) -> None:
+def store_fact(group: ConsumerGroup, record: Stored) -> None:
     match record:
         case GroupEpochStored():
             group.epoch, group.metadata_hash = record.epoch, record.metadata_hash
         case TargetEpochStored():
-            aim(group, record.epoch, record.timestamp_ms)
+            set_target_epoch(group, record.epoch, record.timestamp_ms)
         case TargetStored():
             group.targets[record.member_id] = record.partitions
         case ConsumerMemberStored():
-            introduce(group, record)
+            add_member(group, record)
         case CurrentStored():
-            hand_over(group, record)
+            set_current_assignment(group, record)
         case RegexStored():
             group.regexes[record.regex] = record
         case _:
             assert_never(record)
 
 
-def forget(group: ConsumerGroup, record: Gone) -> None:
+def remove_fact(group: ConsumerGroup, record: Gone) -> None:
     match record:
         case ConsumerMemberDeleted():
             group.uncount(record.member_id)
@@ -70,24 +70,24 @@ def forget(group: ConsumerGroup, record: Gone) -> None:
                 if member.instance_id is not None and group.static.get(member.instance_id) == member.id:
                     del group.static[member.instance_id]
         case TargetEpochDeleted():
-            aim(group, FIRST_EPOCH, 0)
+            set_target_epoch(group, FIRST_EPOCH, 0)
         case TargetDeleted():
             group.targets.pop(record.member_id, None)
         case CurrentDeleted():
-            clear(group, record.member_id)
+            clear_current_assignment(group, record.member_id)
         case RegexDeleted():
             group.regexes.pop(record.regex, None)
         case _:
             assert_never(record)
 
 
-def aim(group: ConsumerGroup, epoch: int, timestamp_ms: int) -> None:
+def set_target_epoch(group: ConsumerGroup, epoch: int, timestamp_ms: int) -> None:
     group.target_epoch, group.target_timestamp_ms = epoch, timestamp_ms
     for member in group.members.values():
         group.count(member)
 
 
-def introduce(group: ConsumerGroup, record: ConsumerMemberStored) -> None:
+def add_member(group: ConsumerGroup, record: ConsumerMemberStored) -> None:
     member = group.members.setdefault(record.member_id, ConsumerMember(record.member_id))
     member.instance_id = record.instance_id
     member.rack_id = record.rack_id
@@ -102,32 +102,32 @@ def introduce(group: ConsumerGroup, record: ConsumerMemberStored) -> None:
     group.count(member)
 
 
-def hand_over(group: ConsumerGroup, record: CurrentStored) -> None:
+def set_current_assignment(group: ConsumerGroup, record: CurrentStored) -> None:
     # Compaction may leave a member's share before the member itself.
     member = group.members.setdefault(record.member_id, ConsumerMember(record.member_id))
     group.let_go(member.id, member.holds)
     member.epoch, member.previous_epoch = record.epoch, record.previous_epoch
-    known = record.state in MemberState._value2member_map_
-    member.state = MemberState(record.state) if known else MemberState.UNKNOWN
+    known = record.state in ConsumerMemberState._value2member_map_
+    member.state = ConsumerMemberState(record.state) if known else ConsumerMemberState.UNKNOWN
     member.assigned, member.revoking = record.assigned, record.revoking
     group.hold(member.id, record.assigned)
     group.hold(member.id, record.revoking)
     group.count(member)
 
 
-def clear(group: ConsumerGroup, member_id: str) -> None:
+def clear_current_assignment(group: ConsumerGroup, member_id: str) -> None:
     member = group.members.get(member_id)
     if member is None:
         return
     group.let_go(member.id, member.holds)
     member.epoch = member.previous_epoch = 0
-    member.state = MemberState.STABLE
+    member.state = ConsumerMemberState.STABLE
     member.assigned, member.revoking = {}, {}
     group.count(member)
 
 
-FACTS: Mapping[type[Any], Keeper] = {
-    **dict.fromkeys(get_args(Stored), keep_fact),
-    **dict.fromkeys(get_args(Gone), forget_fact),
-    GroupEpochDeleted: forget_group,
+CONSUMER_FACTS: Mapping[type[Any], FactApplier] = {
+    **dict.fromkeys(get_args(Stored), apply_consumer_fact),
+    **dict.fromkeys(get_args(Gone), apply_consumer_tombstone),
+    GroupEpochDeleted: apply_epoch_deleted,
 }

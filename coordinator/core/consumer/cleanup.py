@@ -11,13 +11,13 @@ from muster.coordinator.core.consumer.records import (
 )
 from muster.coordinator.core.effects import DeleteReply
 from muster.coordinator.core.events import DeleteGroup
-from muster.coordinator.core.groups.forgetting import forget_belongings, nobody_in
+from muster.coordinator.core.groups.forgetting import check_nobody_in, forget_belongings
 from muster.coordinator.core.state import Step
 
 
 def delete_group(group: ConsumerGroup, request: DeleteGroup, step: Step) -> None:
     """Forget an empty group with its offsets and its ledger."""
-    nobody_in(group)
+    check_nobody_in(group)
     delete_records(group, step)
     step.reply(request.request_id, DeleteReply())
 

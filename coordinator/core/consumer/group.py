@@ -12,8 +12,8 @@ from muster.coordinator.core.consumer.records import (
     Shares,
     TopicId,
 )
-from muster.coordinator.core.ledger import RebalanceInProgress
-from muster.coordinator.core.rights import Rights, readable
+from muster.coordinator.core.ledger import OngoingRebalance
+from muster.coordinator.core.rights import Rights, readable_topics
 from muster.coordinator.core.types import TimerKey
 
 MOST_GAVE = 10_000
@@ -26,7 +26,7 @@ AWAY = -2
 """The epoch of a static member that left for a while."""
 
 
-class MemberState(IntEnum):
+class ConsumerMemberState(IntEnum):
     """Kafka's state byte."""
 
     STABLE = 0
@@ -60,7 +60,7 @@ class ConsumerMember:
     classic: ClassicSide | None = None
     epoch: int = 0
     previous_epoch: int = 0
-    state: MemberState = MemberState.STABLE
+    state: ConsumerMemberState = ConsumerMemberState.STABLE
     assigned: Epochs = field(default_factory=dict)
     revoking: Epochs = field(default_factory=dict)
 
@@ -101,7 +101,7 @@ class Handover:
 
 
 @dataclass(slots=True)
-class Progress:
+class ReconciliationProgress:
     """What is going on. Soft: it may die with the process."""
 
     planning: bool = False
@@ -116,7 +116,7 @@ class Progress:
     """After a failed assignor: when it may be tried again."""
     fenced_until_ms: int = 0
     """After everybody was fenced, or targets were lost: until then, who worked on partitions may not have noticed."""
-    rebalance: RebalanceInProgress | None = None
+    rebalance: OngoingRebalance | None = None
     before: dict[str, Shares] = field(default_factory=dict)
     """The targets of members that went since the last target was made."""
     handover: Handover | None = None
@@ -160,7 +160,7 @@ class ConsumerGroup:
     """Members that do not have their target yet."""
     away: set[str] = field(default_factory=set)
     """Static members that left for a while."""
-    progress: Progress = field(default_factory=Progress, compare=False)
+    progress: ReconciliationProgress = field(default_factory=ReconciliationProgress, compare=False)
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -197,7 +197,7 @@ class ConsumerGroup:
         return bool(held) and any(not held.isdisjoint(cells(share)) for share in self.targets.values())
 
     def has_its_target(self, member: ConsumerMember) -> bool:
-        return member.state is MemberState.STABLE and member.epoch in (self.target_epoch, AWAY)
+        return member.state is ConsumerMemberState.STABLE and member.epoch in (self.target_epoch, AWAY)
 
     def count(self, member: ConsumerMember) -> None:
         """Note whether the member has its target, so that the group's state needs no look at all of them."""
@@ -244,7 +244,7 @@ class ConsumerGroup:
 
     def subscribed_names(self, member: ConsumerMember) -> frozenset[str]:
         """What the member names as far as it may read that."""
-        return readable(member.rights, self.named_by(member))
+        return readable_topics(member.rights, self.named_by(member))
 
     def named_by(self, member: ConsumerMember) -> frozenset[str]:
         """Names, and what the regular expression stands for so far."""

@@ -3,16 +3,23 @@
 import dataclasses
 
 from muster.coordinator.core.consumer import history, regex, removal, static, target
-from muster.coordinator.core.consumer.checks import known_member, known_state, leaves, room_for, same_epoch, well_formed
-from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.consumer.checks import (
+    check_epoch,
+    check_heartbeat_form,
+    check_room_for,
+    check_state_known,
+    is_leaving,
+    require_consumer_member,
+)
+from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
 from muster.coordinator.core.consumer.migration import upgrade
-from muster.coordinator.core.consumer.reconcile import Wish, reconciled
+from muster.coordinator.core.consumer.reconcile import ReconciliationGoal, reconciled
 from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
 from muster.coordinator.core.control.handoff import draining, warming
 from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.core.effects import ConsumerHeartbeatReply
 from muster.coordinator.core.events import ConsumerHeartbeat
-from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.plan import canonical_name
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, Cause, Limits
@@ -21,62 +28,66 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 def consumer_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
     """Keep the member alive, take in what it says, and tell it what it may work on."""
-    well_formed(request, step.limits)
-    if leaves(request):
-        removal.leave(group, known_member(group, request.member_id, request.group_instance_id), request, step)
+    check_heartbeat_form(request, step.limits)
+    if is_leaving(request):
+        removal.handle_leave_heartbeat(
+            group, require_consumer_member(group, request.member_id, request.group_instance_id), request, step
+        )
         return
-    stay(group, request, step)
+    handle_heartbeat(group, request, step)
 
 
 def open_group(request: ConsumerHeartbeat, step: Step) -> None:
     """The first member of a new group joins."""
-    may_open(request, step.limits)
+    check_may_open(request, step.limits)
     was_there_before = request.group_id in step.state.ledgers
-    stay(ConsumerGroup(request.group_id), request, step)
+    handle_heartbeat(ConsumerGroup(request.group_id), request, step)
     if was_there_before:
         # Members of the group that was deleted may come with what they did in it still to be committed.
         step.state.get(ConsumerGroup, request.group_id).progress.gave = None
 
 
-def may_open(request: ConsumerHeartbeat, limits: Limits) -> None:
+def check_may_open(request: ConsumerHeartbeat, limits: Limits) -> None:
     """Refuse what could not join an empty group of this kind."""
-    well_formed(request, limits)
+    check_heartbeat_form(request, limits)
     if request.member_epoch != JOINING:
         raise CoordinatorError(
             ErrorCode.GROUP_ID_NOT_FOUND, f"there is no consumer group {request.group_id!r}; join with epoch 0"
         )
 
 
-def stay(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
+def handle_heartbeat(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> None:
     joining = request.member_epoch == JOINING
     if joining:
-        room_for(group, request, step.limits)
-        static.may_take_over(group, request)
+        check_room_for(group, request, step.limits)
+        static.check_may_take_over(group, request)
     else:
-        member = known_member(group, request.member_id, request.group_instance_id)
-        same_epoch(member, request)
-        known_state(member, request.owned)
-    triggers = introduce(group, request, step)
+        member = require_consumer_member(group, request.member_id, request.group_instance_id)
+        check_epoch(member, request)
+        check_state_known(member, request.owned)
+    triggers = take_in_member(group, request, step)
     if joining:
         group = step.state.get(ConsumerGroup, request.group_id)  # its first member has made it
     if joining and not triggers and upgrade.left_topics_out(group, step):
         triggers = [
-            Trigger(Cause.PARTITIONS_CHANGED, "the last plan of the classic group does not reach all partitions")
+            RebalanceTrigger(
+                Cause.PARTITIONS_CHANGED, "the last plan of the classic group does not reach all partitions"
+            )
         ]
     member = group.members[request.member_id]
     had = shares(member.assigned)
     if triggers:
-        target.bump(group, triggers[0], step)
-    target.assign(group, step)
-    reconcile(group, member, request.owned, step)
+        target.raise_group_epoch(group, triggers[0], step)
+    target.compute_target(group, step)
+    reconcile_member(group, member, request.owned, step)
     if request.ready:
-        warming.is_ready(group, member, request.ready, step)
+        warming.note_readiness(group, member, request.ready, step)
     renew_session(group, member, step)
-    tell_all = joining or request.full or shares(member.assigned) != had or first_word(group, member, step)
-    step.reply(request.request_id, answer(group, member, tell_all, step))
+    tell_all = joining or request.full or shares(member.assigned) != had or is_first_heartbeat(group, member, step)
+    step.reply(request.request_id, answer_heartbeat(group, member, tell_all, step))
 
 
-def first_word(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
+def is_first_heartbeat(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
     """Whether this is the first word of a member with a stream since the group was loaded.
 
     Who polls says everything after a request that failed. Who listens on a stream does not know that there was
@@ -88,19 +99,19 @@ def first_word(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool
     return True
 
 
-def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> list[Trigger]:
+def take_in_member(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> list[RebalanceTrigger]:
     """Take in who the member is and what it wants. Returns what calls for a new epoch."""
-    replaced = static.away(group, request)
+    replaced = static.away_member(group, request)
     live = replaced or group.members.get(request.member_id)
-    record = as_told(live, request, step.limits)
+    record = member_after(live, request, step.limits)
     may = live.rights if live is not None and step.on_behalf else request.rights
     if live is not None and replaced is None and live.stored(group.id) == record:
-        regex.want_resolved(group, record.topic_regex, step)
-        return target.rights_heard(group, live, may, step)
+        regex.request_resolution(group, record.topic_regex, step)
+        return target.take_rights(group, live, may, step)
     before = None if live is None else dataclasses.replace(live)
     preferred = target.preferred_assignor(group, step)
     if replaced is not None:
-        static.replace(group, replaced, record, step)
+        static.replace_static_member(group, replaced, record, step)
     else:
         step.keep(record)
     group = step.state.get(ConsumerGroup, record.group_id)
@@ -108,17 +119,17 @@ def introduce(group: ConsumerGroup, request: ConsumerHeartbeat, step: Step) -> l
     member.client_software = request.client_software or member.client_software
     member.rights = may if before is None else before.rights
     triggers = subscription_triggers(group, member, before, replaced is not None)
-    triggers += target.rights_heard(group, member, may, step)
+    triggers += target.take_rights(group, member, may, step)
     if before is not None and target.preferred_assignor(group, step) != preferred:
         chosen = target.preferred_assignor(group, step)
-        triggers.append(by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
+        triggers.append(trigger_by_member(Cause.ASSIGNOR_CHANGED, member, f"changed the group's assignor to {chosen}"))
     if before is not None and before.topic_regex != member.topic_regex:
-        regex.forget_unused(group, before.topic_regex, step)
-    regex.want_resolved(group, record.topic_regex, step)
+        regex.forget_unused_regex(group, before.topic_regex, step)
+    regex.request_resolution(group, record.topic_regex, step)
     return triggers
 
 
-def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat, limits: Limits) -> ConsumerMemberStored:
+def member_after(before: ConsumerMember | None, request: ConsumerHeartbeat, limits: Limits) -> ConsumerMemberStored:
     """The member as this request leaves it; what the request does not say stays as it was."""
     known = before or ConsumerMember(request.member_id)
     expression = known.topic_regex if request.topic_regex is None else request.topic_regex or None
@@ -142,36 +153,36 @@ def as_told(before: ConsumerMember | None, request: ConsumerHeartbeat, limits: L
 
 def subscription_triggers(
     group: ConsumerGroup, member: ConsumerMember, before: ConsumerMember | None, replaced: bool
-) -> list[Trigger]:
+) -> list[RebalanceTrigger]:
     """A regular expression that nobody has resolved yet changes nothing so far: its result will."""
     unresolved = member.topic_regex is not None and member.topic_regex not in group.regexes
     if before is None:
         if unresolved and not member.topic_names:
             return []
-        return [by_member(Cause.MEMBER_JOINED, member, "joined")]
+        return [trigger_by_member(Cause.MEMBER_JOINED, member, "joined")]
     changed_regex = before.topic_regex != member.topic_regex and not unresolved
     if before.topic_names == member.topic_names and not changed_regex:
         return []
     if replaced:
         what = "came back with another subscription"
-        return [by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
-    return [by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")]
+        return [trigger_by_member(Cause.STATIC_MEMBER_METADATA_CHANGED, member, what)]
+    return [trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, "changed its subscription")]
 
 
-def reconcile(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, step: Step) -> None:
+def reconcile_member(group: ConsumerGroup, member: ConsumerMember, owned: Shares | None, step: Step) -> None:
     """Bring the member one step nearer to its target; while it must give up something, a timer runs."""
-    following = reconciled(group, member, Wish(target.wanted_by(group, member, step), owned))
+    following = reconciled(group, member, ReconciliationGoal(target.readable_target(group, member, step), owned))
     if following is None:
         return
     was = (member.state, member.revoking)
     history.keep_current(group, member, following, step)
-    if member.state is not MemberState.UNREVOKED or member.classic is not None:
-        draining.watch_no_more(group, member, step)
+    if member.state is not ConsumerMemberState.UNREVOKED or member.classic is not None:
+        draining.stop_watching_draining(group, member, step)
     elif was != (member.state, member.revoking):
-        draining.watch(group, member, step)
+        draining.watch_draining(group, member, step)
 
 
-def lives(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
+def take_sign_of_life(group: ConsumerGroup, sent: ConsumerHeartbeat, step: Step) -> None:
     """Whoever sent this under an epoch that he may have is there.
 
     That can be older than the one before: what was pushed may have come behind an answer that he had not read either.
@@ -197,11 +208,13 @@ def interval_ms(group: ConsumerGroup, step: Step) -> int:
     return max(interval_ms, SESSION_TIMEOUT.of(step.state, group.id) // HEARTBEATS_IN_SESSION)
 
 
-def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step) -> ConsumerHeartbeatReply:
+def answer_heartbeat(
+    group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: Step
+) -> ConsumerHeartbeatReply:
     assignment = shares(member.assigned) if tell_all else None
     coming, heirs_ready = (
-        target.readable_of(group, member, warming.coming(group, member), step),
-        warming.tell(group, member),
+        target.readable_of(group, member, warming.coming_partitions(group, member), step),
+        warming.report_ready_heirs(group, member),
     )
     told = {*(assignment or ()), *(coming or ()), *heirs_ready}
     names = step.state.topic_names
@@ -217,6 +230,6 @@ def answer(group: ConsumerGroup, member: ConsumerMember, tell_all: bool, step: S
         cause_detail=entry.detail if entry else "",
         coming=coming,
         heirs_ready=heirs_ready,
-        revoke_within_ms=draining.left_ms(group, member, step) if tell_all else 0,
+        revoke_within_ms=draining.remaining_drain_ms(group, member, step) if tell_all else 0,
         session_timeout_ms=SESSION_TIMEOUT.of(step.state, group.id),
     )

@@ -9,34 +9,40 @@ from dataclasses import replace
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.bounds import next_generation
-from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, Handover, MemberState, cells
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, Handover, cells
 from muster.coordinator.core.consumer.records import CurrentStored, Shares, TopicId
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.entries import begun, keep_entry, newest_plan, settle, within_limit
-from muster.coordinator.core.ledger import Change, Departure, RebalanceInProgress, Trigger, last_few
-from muster.coordinator.core.moves import Before, Withheld, difference
+from muster.coordinator.core.entries import (
+    keep_entry,
+    keep_settlement,
+    ledger_entry_begun,
+    newest_plan_entry,
+    snapshot_within_limit,
+)
+from muster.coordinator.core.ledger import Departure, OngoingRebalance, RebalanceChange, RebalanceTrigger, last_few
+from muster.coordinator.core.moves import PlanBefore, WithheldPartition, diff_plans
 from muster.coordinator.core.plan import CONSUMER, Plan, canonical_name
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, Settlement
+from muster.coordinator.core.types import Cause, MemberPlan, Outcome, PartitionMove, RebalancePhase, Settlement
 
 TARGET = "target"
 """Where the ledger's snapshot comes from when the coordinator made a target of it."""
 
 
-def begin(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
+def begin_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """The epoch is about to be raised. One that got no target yet ends here and leaves its own entry."""
     close_handover(group, step)
-    restored(group, step)
+    restore_epoch(group, step)
     progress = group.progress
     unfinished = progress.rebalance
     if unfinished is not None:
-        write(group, unfinished, Outcome.SUPERSEDED, (), None, step)
-    progress.rebalance = begun(group.id, trigger, group.epoch, step)
+        write_entry(group, unfinished, Outcome.SUPERSEDED, (), None, step)
+    progress.rebalance = ledger_entry_begun(group.id, trigger, group.epoch, step)
     if unfinished is not None:
         progress.rebalance.gone.update(unfinished.gone)
 
 
-def departed(group: ConsumerGroup, member: ConsumerMember, departure: Departure) -> None:
+def note_departure(group: ConsumerGroup, member: ConsumerMember, departure: Departure) -> None:
     """A member is about to be taken out; the rebalance that this sets off has begun."""
     progress = group.progress
     assert progress.rebalance is not None
@@ -51,7 +57,7 @@ def departed(group: ConsumerGroup, member: ConsumerMember, departure: Departure)
             progress.free_since[cell] = departure.last_owned_ms
 
 
-def renamed(group: ConsumerGroup, old_id: str, new_id: str) -> None:
+def rename_member(group: ConsumerGroup, old_id: str, new_id: str) -> None:
     """A static member goes on under a new id, its partitions with it."""
     progress = group.progress
     if progress.planning:
@@ -65,41 +71,43 @@ def renamed(group: ConsumerGroup, old_id: str, new_id: str) -> None:
         waiting.update({cell: new_id for cell, owner in waiting.items() if owner == old_id})
 
 
-def emptied(group: ConsumerGroup, step: Step) -> None:
+def record_emptied(group: ConsumerGroup, step: Step) -> None:
     """Nobody is left: the epoch ends with an entry of its own."""
     rebalance = group.progress.rebalance
     assert rebalance is not None
-    diff = difference(Before(targets_before(group, step), {}, {}), {}, rebalance)
-    write(group, rebalance, Outcome.EMPTIED, diff.moves, None, step)
+    diff = diff_plans(PlanBefore(targets_before(group, step), {}, {}), {}, rebalance)
+    write_entry(group, rebalance, Outcome.EMPTIED, diff.moves, None, step)
     group.progress.rebalance = None
     group.progress.before.clear()
     group.progress.free_since.clear()
 
 
-def handed_back(group: ConsumerGroup, step: Step) -> None:
+def record_downgrade(group: ConsumerGroup, step: Step) -> None:
     """The group turns classic: an epoch that got no target leaves its entry, what follows is a generation."""
     close_handover(group, step)
     rebalance = group.progress.rebalance
     if rebalance is not None:
         rebalance.also.append("only members of the classic protocol are left: the group speaks it again")
-        write(group, rebalance, Outcome.SUPERSEDED, (), None, step)
+        write_entry(group, rebalance, Outcome.SUPERSEDED, (), None, step)
         group.progress.rebalance = None
 
 
-def adrift(group: ConsumerGroup, staying: Sequence[ConsumerMember], step: Step) -> dict[tuple[str, int], Withheld]:
+def partitions_adrift(
+    group: ConsumerGroup, staying: Sequence[ConsumerMember], step: Step
+) -> dict[tuple[str, int], WithheldPartition]:
     """Partitions that those who stay when the group turns classic are not to have: who held them last."""
     given = {cell for member in staying for cell in cells(group.target_of(member))}
     progress = group.progress
     holders = {cell: member_id for member_id, share in progress.before.items() for cell in cells(share)}
     holders |= {(topic, p): owner for topic, row in group.owners.items() for p, owner in row.items()}
     return {
-        (named(topic, step), partition): Withheld(holder, progress.free_since.get((topic, partition)))
+        (topic_name(topic, step), partition): WithheldPartition(holder, progress.free_since.get((topic, partition)))
         for (topic, partition), holder in holders.items()
         if (topic, partition) not in given
     }
 
 
-def assignor_failed(group: ConsumerGroup, why: str, step: Step) -> None:
+def record_assignor_failure(group: ConsumerGroup, why: str, step: Step) -> None:
     """An entry that names the assignor, until a later try succeeds and takes its place."""
     rebalance = group.progress.rebalance
     if rebalance is None or why in rebalance.also:
@@ -111,17 +119,17 @@ def assignor_failed(group: ConsumerGroup, why: str, step: Step) -> None:
         detail=f"{why}; the group keeps its last good assignment (epoch {group.target_epoch})",
     )
     provisional = replace(rebalance, trigger=trigger, also=[rebalance.trigger.detail])
-    write(group, provisional, Outcome.SUPERSEDED, (), None, step)
+    write_entry(group, provisional, Outcome.SUPERSEDED, (), None, step)
 
 
-def decided(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) -> None:
+def record_target(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) -> None:
     """There is a new target; `before` is the one it replaces."""
     progress = group.progress
     rebalance = progress.rebalance
     assert rebalance is not None
-    rebalance.phases.append(Phase("assign", step.now_ms - rebalance.started_at_ms))
-    diff = difference(Before(before, {}, let_go_of(group, step)), current_plan(group, step), rebalance)
-    write(group, rebalance, Outcome.COMPLETED, diff.moves, snapshot, step)
+    rebalance.phases.append(RebalancePhase("assign", step.now_ms - rebalance.started_at_ms))
+    diff = diff_plans(PlanBefore(before, {}, partitions_let_go(group, step)), current_plan(group, step), rebalance)
+    write_entry(group, rebalance, Outcome.COMPLETED, diff.moves, snapshot, step)
     progress.rebalance = None
     progress.before.clear()
     progress.handover = Handover(
@@ -137,23 +145,25 @@ def decided(group: ConsumerGroup, before: Plan, snapshot: Snapshot, step: Step) 
     settle_when_stable(group, step)
 
 
-def let_go_of(group: ConsumerGroup, step: Step) -> dict[tuple[str, int], Withheld]:
+def partitions_let_go(group: ConsumerGroup, step: Step) -> dict[tuple[str, int], WithheldPartition]:
     """What the last plan took from members and gave to nobody yet: a classic group turned into this one between the
     rounds of a cooperative rebalance. The ledger remembers whose it was, after a crash as well."""
-    last = newest_plan(group, step)
+    last = newest_plan_entry(group, step)
     return {
-        (move.topic, move.partition): Withheld(move.source)
+        (move.topic, move.partition): WithheldPartition(move.source)
         for move in (last.moves if last is not None else ())
         if not move.target and move.source in group.members
     }
 
 
-def restored(group: ConsumerGroup, step: Step) -> None:
+def restore_epoch(group: ConsumerGroup, step: Step) -> None:
     """The process may have died between an epoch and its target: what set it off is forgotten, the epoch is not."""
     if group.progress.rebalance is not None or not group.members or group.epoch <= group.target_epoch:
         return
-    trigger = Trigger(Cause.COORDINATOR_FAILOVER, "the coordinator was reloaded before this epoch had its target")
-    group.progress.rebalance = begun(group.id, trigger, group.epoch - 1, step)
+    trigger = RebalanceTrigger(
+        Cause.COORDINATOR_FAILOVER, "the coordinator was reloaded before this epoch had its target"
+    )
+    group.progress.rebalance = ledger_entry_begun(group.id, trigger, group.epoch - 1, step)
 
 
 def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentStored, step: Step) -> None:
@@ -176,7 +186,7 @@ def keep_current(group: ConsumerGroup, member: ConsumerMember, record: CurrentSt
             del handover.waiting[cell]
             since_ms = handover.started_at_ms if free_since_ms is None else free_since_ms
             handover.unowned[cell] = max(0, step.now_ms - since_ms)
-    if handover is not None and member.state is MemberState.STABLE and member.epoch == group.target_epoch:
+    if handover is not None and member.state is ConsumerMemberState.STABLE and member.epoch == group.target_epoch:
         handover.arrived.setdefault(member.id, step.now_ms)
     settle_when_stable(group, step)
     step.announce(group)
@@ -188,7 +198,7 @@ def settle_when_stable(group: ConsumerGroup, step: Step) -> None:
     if group.progress.handover is not None:
         close_handover(group, step)
     else:  # of what was on its way before a crash, or who waits for it would wait for ever
-        standing.settled(group.id, step)
+        standing.note_settled(group.id, step)
 
 
 def close_handover(group: ConsumerGroup, step: Step) -> None:
@@ -207,25 +217,25 @@ def close_handover(group: ConsumerGroup, step: Step) -> None:
         number=handover.number,
         settled_at_ms=step.now_ms,
         waited_for=last_few(handover.arrived),
-        unowned=tuple(sorted((named(topic, step), p, ms) for (topic, p), ms in handover.unowned.items())),
+        unowned=tuple(sorted((topic_name(topic, step), p, ms) for (topic, p), ms in handover.unowned.items())),
         unowned_partition_ms=sum(handover.unowned.values()) + open_ms,
         synced=tuple(handover.arrived.items()),
     )
-    settle(group, settlement, step)
+    keep_settlement(group, settlement, step)
 
 
-def write(
+def write_entry(
     group: ConsumerGroup,
-    rebalance: RebalanceInProgress,
+    rebalance: OngoingRebalance,
     outcome: Outcome,
-    moves: tuple[Move, ...],
+    moves: tuple[PartitionMove, ...],
     snapshot: Snapshot | None,
     step: Step,
 ) -> None:
     """Keep the entry."""
     # The input of the target itself, not a reconstruction: a replay must come to the same plan.
-    snapshot_json, source = within_limit(snapshot.to_json(), TARGET, step) if snapshot else ("", "")
-    change = Change(
+    snapshot_json, source = snapshot_within_limit(snapshot.to_json(), TARGET, step) if snapshot else ("", "")
+    change = RebalanceChange(
         generation=next_generation(rebalance.previous_generation),
         protocol_type=CONSUMER,
         protocol_name=canonical_name(snapshot.assignor, step.limits) if snapshot else "",
@@ -241,11 +251,13 @@ def write(
 
 def targets_before(group: ConsumerGroup, step: Step) -> Plan:
     """The last target, with the shares of those who have gone since."""
-    return {member_id: by_name(share, step) for member_id, share in {**group.progress.before, **group.targets}.items()}
+    return {
+        member_id: share_by_name(share, step) for member_id, share in {**group.progress.before, **group.targets}.items()
+    }
 
 
 def current_plan(group: ConsumerGroup, step: Step) -> Plan:
-    return {member.id: by_name(group.target_of(member), step) for member in group.members.values()}
+    return {member.id: share_by_name(group.target_of(member), step) for member in group.members.values()}
 
 
 def member_plans(group: ConsumerGroup, step: Step) -> tuple[MemberPlan, ...]:
@@ -255,16 +267,16 @@ def member_plans(group: ConsumerGroup, step: Step) -> tuple[MemberPlan, ...]:
             client_id=member.client_id,
             client_host=member.client_host,
             group_instance_id=member.instance_id,
-            assigned=tuple(sorted(by_name(group.target_of(member), step).items())),
+            assigned=tuple(sorted(share_by_name(group.target_of(member), step).items())),
         )
         for member in group.members.values()
     )
 
 
-def by_name(share: Shares, step: Step) -> dict[str, tuple[int, ...]]:
-    return {named(topic, step): tuple(sorted(partitions)) for topic, partitions in share.items() if partitions}
+def share_by_name(share: Shares, step: Step) -> dict[str, tuple[int, ...]]:
+    return {topic_name(topic, step): tuple(sorted(partitions)) for topic, partitions in share.items() if partitions}
 
 
-def named(topic: TopicId, step: Step) -> str:
+def topic_name(topic: TopicId, step: Step) -> str:
     """Its name; a topic that is gone for longer is called by its id."""
     return step.state.topic_names.get(topic) or topic.hex()

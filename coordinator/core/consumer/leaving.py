@@ -2,12 +2,12 @@
 
 import dataclasses
 
-from muster.coordinator.core.classic.history import cause_of
+from muster.coordinator.core.classic.history import cause_from_reason
 from muster.coordinator.core.consumer import removal
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.effects import LeaveReply, MemberReply
 from muster.coordinator.core.events import LeaveGroup
-from muster.coordinator.core.ledger import Departure, Trigger, by_member
+from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, MemberIdentity
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -17,33 +17,33 @@ def leave_group(group: ConsumerGroup, request: LeaveGroup, step: Step) -> None:
     """Take the listed members out; each gets an answer of its own."""
     leavers = [MemberIdentity(member_id) for member_id in group.members] if request.everyone else request.members
     gone: dict[str, tuple[ConsumerMember, Departure]] = {}
-    triggers: list[Trigger] = []
+    triggers: list[RebalanceTrigger] = []
     replies = []
     for who in leavers:
         try:
-            member = identified(group, who)
+            member = find_listed_member(group, who)
             if member.id in gone:
                 raise CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} is named twice")
         except CoordinatorError as refusal:
             replies.append(MemberReply(who.member_id, who.group_instance_id, refusal.code, refusal.message))
             continue
-        gone[member.id] = (member, departure_of(group, member, request.operator, step))
-        triggers.append(trigger_of(member, who.reason, request.operator))
-        if cause_of(who.reason, Cause.MEMBER_LEFT) is Cause.POLL_TIMEOUT and not request.operator:
+        gone[member.id] = (member, departure_of_member(group, member, request.operator, step))
+        triggers.append(trigger_of_leave(member, who.reason, request.operator))
+        if cause_from_reason(who.reason, Cause.MEMBER_LEFT) is Cause.POLL_TIMEOUT and not request.operator:
             step.lost_member(group.id, triggers[-1].detail)
         replies.append(MemberReply(who.member_id, who.group_instance_id, ErrorCode.NONE))
     step.reply(request.request_id, LeaveReply(members=tuple(replies)))
     if gone:
-        removal.remove(group, list(gone.values()), combined(triggers), step)
+        removal.remove_members(group, list(gone.values()), combine_triggers(triggers), step)
 
 
-def identified(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
+def find_listed_member(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
     """The member meant, of either protocol, as in Kafka, whose admin clients remove them by LeaveGroup."""
     member_id = who.member_id
     if who.group_instance_id is not None:
         holder = group.static.get(who.group_instance_id)
         if holder is None:
-            raise unknown(group, f"group.instance.id {who.group_instance_id!r}")
+            raise unknown_member(group, f"group.instance.id {who.group_instance_id!r}")
         if member_id and member_id != holder:
             raise CoordinatorError(
                 ErrorCode.FENCED_INSTANCE_ID,
@@ -51,15 +51,15 @@ def identified(group: ConsumerGroup, who: MemberIdentity) -> ConsumerMember:
             )
         return group.members[holder]
     if member_id not in group.members:
-        raise unknown(group, repr(member_id))
+        raise unknown_member(group, repr(member_id))
     return group.members[member_id]
 
 
-def unknown(group: ConsumerGroup, what: str) -> CoordinatorError:
+def unknown_member(group: ConsumerGroup, what: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.UNKNOWN_MEMBER_ID, f"group {group.id!r} has no member {what}")
 
 
-def departure_of(group: ConsumerGroup, member: ConsumerMember, operator: str, step: Step) -> Departure:
+def departure_of_member(group: ConsumerGroup, member: ConsumerMember, operator: str, step: Step) -> Departure:
     if operator:
         # Operators mostly remove the dead: it owned its partitions until it was last heard of.
         seen_ms = group.progress.last_seen_ms.get(member.id, step.now_ms)
@@ -67,13 +67,13 @@ def departure_of(group: ConsumerGroup, member: ConsumerMember, operator: str, st
     return Departure("its owner left the group", step.now_ms)
 
 
-def trigger_of(member: ConsumerMember, reason: str, operator: str) -> Trigger:
+def trigger_of_leave(member: ConsumerMember, reason: str, operator: str) -> RebalanceTrigger:
     if operator:
-        return by_member(Cause.OPERATOR, member, f"was removed by {operator}")
-    return by_member(Cause.MEMBER_LEFT, member, "left", reason)
+        return trigger_by_member(Cause.OPERATOR, member, f"was removed by {operator}")
+    return trigger_by_member(Cause.MEMBER_LEFT, member, "left", reason)
 
 
-def combined(triggers: list[Trigger]) -> Trigger:
+def combine_triggers(triggers: list[RebalanceTrigger]) -> RebalanceTrigger:
     others = ", ".join(trigger.culprit for trigger in triggers[1:6])
     more = f" and {len(triggers) - 6} more" if len(triggers) > 6 else ""
     detail = triggers[0].detail + (f"; with it {others}{more}" if others else "")

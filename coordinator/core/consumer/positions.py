@@ -9,38 +9,40 @@ from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.fences.facts import fences_hold
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.groups.forgetting import forget_unread
-from muster.coordinator.core.groups.kind import Positions, Refused
+from muster.coordinator.core.groups.kind import Positions, RefusedPositions
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 NO_OWNERS: Mapping[int, str] = {}
 
 
-def may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> Refused:
+def check_may_commit(group: ConsumerGroup, request: OffsetCommit, step: Step) -> RefusedPositions:
     """Partitions for which the epoch is too old. One that the member has had since then may still be committed."""
     epoch = request.generation
     if epoch < 0 and not group.members:
         return {}
-    member = committer(group, request.member_id)
+    member = committing_member(group, request.member_id)
     if member.classic is None and request.missing_group_code_is_illegal_generation:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"member {member.id!r} speaks the consumer protocol; it has to commit with OffsetCommit v9 or newer",
         )
     if epoch > member.epoch:
-        raise stale(member, epoch)
+        raise is_stale(member, epoch)
     if epoch == member.epoch:
-        return given_on(group, member, request, step)
+        return partitions_given_on(group, member, request, step)
     # KIP-1251: the epoch went on while the commit was under way; that alone is no reason to refuse it.
     ids = step.state.topic_ids
     asked = request.offsets
-    refused = [tp for tp in asked if not had_since(member, ids.get(tp[0]), tp[1], epoch)]
+    refused = [tp for tp in asked if not has_had_since(member, ids.get(tp[0]), tp[1], epoch)]
     if len(refused) == len(asked):
-        raise stale(member, epoch)
-    return dict.fromkeys(refused, stale(member, epoch).code)
+        raise is_stale(member, epoch)
+    return dict.fromkeys(refused, is_stale(member, epoch).code)
 
 
-def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit, step: Step) -> Refused:
+def partitions_given_on(
+    group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit, step: Step
+) -> RefusedPositions:
     """Partitions that are another member's by now, though the epoch is right: what was done since belongs to it.
 
     Of classic members the generation says enough: they are given a new one before anything of theirs is given on.
@@ -48,7 +50,7 @@ def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit
     if not group.may_have_given(member.id):
         return {}
     owners, ids, own = group.owners, step.state.topic_ids, member.id
-    refused: Refused = {}
+    refused: RefusedPositions = {}
     of_topic, row = "", NO_OWNERS
     for place in request.offsets:
         if place[0] is not of_topic:
@@ -57,7 +59,7 @@ def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit
         if row.get(place[1], own) != own:
             refused[place] = ErrorCode.STALE_MEMBER_EPOCH
     if group.progress.taken:
-        refused |= taken_from(group, member, request, step)
+        refused |= partitions_taken_from(group, member, request, step)
     if not refused or member.classic is not None:
         return {}
     if len(refused) == len(request.offsets):
@@ -71,7 +73,9 @@ def given_on(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit
     return refused
 
 
-def taken_from(group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit, step: Step) -> Refused:
+def partitions_taken_from(
+    group: ConsumerGroup, member: ConsumerMember, request: OffsetCommit, step: Step
+) -> RefusedPositions:
     """What the member was too slow to let go of, and nobody has yet."""
     taken, ids = group.progress.taken, step.state.topic_ids
     return {
@@ -81,7 +85,7 @@ def taken_from(group: ConsumerGroup, member: ConsumerMember, request: OffsetComm
     }
 
 
-def committer(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+def committing_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     member = group.members.get(member_id)
     if member is None:
         what = f"no member {member_id!r}" if member_id else "active members: only they may commit while it is not empty"
@@ -89,7 +93,7 @@ def committer(group: ConsumerGroup, member_id: str) -> ConsumerMember:
     return member
 
 
-def had_since(member: ConsumerMember, topic: TopicId | None, partition: int, epoch: int) -> bool:
+def has_had_since(member: ConsumerMember, topic: TopicId | None, partition: int, epoch: int) -> bool:
     """The partition has been this member's without a break since that epoch, pending revocation included."""
     if topic is None:
         return False
@@ -100,7 +104,7 @@ def had_since(member: ConsumerMember, topic: TopicId | None, partition: int, epo
     return False
 
 
-def owns(group: ConsumerGroup, request: ClaimFence, step: Step) -> bool:
+def owns_partition(group: ConsumerGroup, request: ClaimFence, step: Step) -> bool:
     """Pending revocation included: until it has let go, nobody else has it. The epochs of a classic member's partitions
     may be those of its group's conversion.
     """
@@ -109,10 +113,10 @@ def owns(group: ConsumerGroup, request: ClaimFence, step: Step) -> bool:
     if member is None or topic is None:
         return False
     generation = member.epoch if member.classic is not None else request.generation
-    return had_since(member, topic, request.partition, generation)
+    return has_had_since(member, topic, request.partition, generation)
 
 
-def stale(member: ConsumerMember, epoch: int) -> CoordinatorError:
+def is_stale(member: ConsumerMember, epoch: int) -> CoordinatorError:
     if member.classic is not None:
         return CoordinatorError(
             ErrorCode.ILLEGAL_GENERATION, f"generation {epoch} is not generation {member.epoch} of member {member.id!r}"
@@ -123,16 +127,16 @@ def stale(member: ConsumerMember, epoch: int) -> CoordinatorError:
     )
 
 
-def fetched(group: ConsumerGroup, request: OffsetFetch, step: Step) -> Positions:
+def fetch_positions(group: ConsumerGroup, request: OffsetFetch, step: Step) -> Positions:
     """A member that says who it is must say so rightly; everybody else may read."""
     if request.member_id or request.member_epoch >= 0:
-        member = committer(group, request.member_id or "")
+        member = committing_member(group, request.member_id or "")
         if member.epoch != request.member_epoch:
-            raise stale(member, request.member_epoch)
+            raise is_stale(member, request.member_epoch)
     return step.state.offsets.get(group.id, {})
 
 
-def expire(group: ConsumerGroup, step: Step) -> None:
+def expire_positions(group: ConsumerGroup, step: Step) -> None:
     """Drop what nobody reads and nobody has committed for the retention time, then the group if it has nothing left."""
     forget_unread(group.id, group.subscribed_topics(), step)
     if not group.members and not step.state.offsets.get(group.id) and not fences_hold(group.id, step):

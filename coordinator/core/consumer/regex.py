@@ -5,8 +5,8 @@ from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.records import RegexDeleted, RegexStored
 from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import RegexResolved
-from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.patterns import MAX_REGEX_CHARS, compiled
+from muster.coordinator.core.ledger import RebalanceTrigger
+from muster.coordinator.core.patterns import MAX_REGEX_CHARS, compile_pattern
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -24,7 +24,7 @@ def check_regex(regex: str) -> None:
             f"the regular expression has {len(regex)} characters; at most {MAX_REGEX_CHARS} are accepted",
         )
     try:
-        compiled(regex)
+        compile_pattern(regex)
     except ValueError as error:
         raise CoordinatorError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
@@ -32,13 +32,13 @@ def check_regex(regex: str) -> None:
         ) from error
 
 
-def matching(request: ResolveRegex) -> tuple[str, ...]:
+def match_topics(request: ResolveRegex) -> tuple[str, ...]:
     """The topics whose whole name matches, in order. Raises ValueError. The work that is done off the loop."""
-    pattern = compiled(request.regex)
+    pattern = compile_pattern(request.regex)
     return tuple(topic for topic in sorted(request.topics) if pattern.fullmatch(topic))
 
 
-def want_resolved(group: ConsumerGroup, regex: str | None, step: Step) -> None:
+def request_resolution(group: ConsumerGroup, regex: str | None, step: Step) -> None:
     """A member that reads by pattern was heard: ask for all patterns of the group if its own is new, topics were
     created since, or the answers are old."""
     progress = group.progress
@@ -47,27 +47,27 @@ def want_resolved(group: ConsumerGroup, regex: str | None, step: Step) -> None:
     refreshed_ms = progress.regex_refreshed_ms
     if refreshed_ms is not None and step.now_ms - refreshed_ms <= REFRESH_FLOOR_MS:
         return
-    if regex in group.regexes and not any(is_due(group, known, step) for known in group.regexes.values()):
+    if regex in group.regexes and not any(is_resolution_due(group, known, step) for known in group.regexes.values()):
         return
     progress.regex_refreshed_ms = step.now_ms
     for used in sorted({member.topic_regex for member in group.members.values() if member.topic_regex}):
         progress.resolving[used] = step.tick()
-        step.out.regexes.append(ResolveRegex(group.id, used, candidates(step), progress.resolving[used]))
+        step.out.regexes.append(ResolveRegex(group.id, used, candidate_topics(step), progress.resolving[used]))
 
 
-def candidates(step: Step) -> tuple[str, ...]:
+def candidate_topics(step: Step) -> tuple[str, ...]:
     """What a pattern may match: a node's own topics, such as __consumer_offsets, are only read by name."""
     return tuple(topic for topic in step.state.topic_ids if not topic.startswith(INTERNAL))
 
 
-def is_due(group: ConsumerGroup, known: RegexStored, step: Step) -> bool:
+def is_resolution_due(group: ConsumerGroup, known: RegexStored, step: Step) -> bool:
     """What an earlier life of the shard found out says nothing of topics made since: it counted by itself."""
     if group.progress.resolved.get(known.regex, 0) <= step.state.topics_version:
         return True
     return step.now_ms - known.timestamp_ms > step.limits.consumer_regex_refresh_ms
 
 
-def resolved(group: ConsumerGroup, event: RegexResolved, step: Step) -> None:
+def take_resolved(group: ConsumerGroup, event: RegexResolved, step: Step) -> None:
     """Keep what the expression stands for; a change is a change of every subscription that uses it."""
     if group.progress.resolving.get(event.regex) != event.version:
         return  # an earlier group of this id, or an earlier wish, asked for it
@@ -81,14 +81,14 @@ def resolved(group: ConsumerGroup, event: RegexResolved, step: Step) -> None:
     if known is not None and known.topics == event.topics:
         return
     what = f"{len(event.topics)} topics" if len(event.topics) != 1 else "1 topic"
-    trigger = Trigger(
+    trigger = RebalanceTrigger(
         Cause.SUBSCRIPTION_CHANGED,
         f"the regular expression {event.regex!r} of {len(users)} members now stands for {what}",
     )
-    target.call_for(group, trigger, step)
+    target.request_target(group, trigger, step)
 
 
-def forget_unused(group: ConsumerGroup, regex: str | None, step: Step) -> None:
+def forget_unused_regex(group: ConsumerGroup, regex: str | None, step: Step) -> None:
     """The last member that used the expression is gone, or uses another one."""
     if regex and regex in group.regexes and not group.regex_users(regex):
         group.progress.resolved.pop(regex, None)

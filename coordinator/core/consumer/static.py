@@ -2,14 +2,14 @@
 
 from muster.coordinator.core.consumer import history
 from muster.coordinator.core.consumer.cleanup import forget_member
-from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.records import ConsumerMemberStored, CurrentStored, TargetStored
 from muster.coordinator.core.events import ConsumerHeartbeat
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def may_take_over(group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
+def check_may_take_over(group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
     """An instance id is free, or its holder has said that it goes; a live one is not pushed out."""
     instance_id = request.group_instance_id
     if instance_id is None:
@@ -27,25 +27,27 @@ def may_take_over(group: ConsumerGroup, request: ConsumerHeartbeat) -> None:
     )
 
 
-def away(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | None:
+def away_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember | None:
     """The member whose place the one that joins takes."""
     holder = group.static.get(request.group_instance_id or "")
     return None if holder is None or holder == request.member_id else group.members[holder]
 
 
-def replace(group: ConsumerGroup, old: ConsumerMember, record: ConsumerMemberStored, step: Step) -> None:
+def replace_static_member(group: ConsumerGroup, old: ConsumerMember, record: ConsumerMemberStored, step: Step) -> None:
     """The same identity under a new id, with all that the old one had; the group need not move."""
     share, assigned = group.target_of(old), old.assigned
-    history.renamed(group, old.id, record.member_id)
+    history.rename_member(group, old.id, record.member_id)
     group.progress.last_seen_ms.pop(old.id, None)
     forget_member(group, old.id, step)
     step.keep(record)
     step.keep(TargetStored(group.id, record.member_id, share))
-    step.keep(CurrentStored(group.id, record.member_id, 0, 0, MemberState.STABLE, assigned, {}))
+    step.keep(CurrentStored(group.id, record.member_id, 0, 0, ConsumerMemberState.STABLE, assigned, {}))
 
 
-def go_away(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """It leaves for a while: its partitions stay its own until its session ends, a revocation counts as done."""
     step.disarm(group.rebalance_timer(member.id))
-    record = CurrentStored(group.id, member.id, AWAY, max(member.epoch, 0), MemberState.STABLE, member.assigned, {})
+    record = CurrentStored(
+        group.id, member.id, AWAY, max(member.epoch, 0), ConsumerMemberState.STABLE, member.assigned, {}
+    )
     history.keep_current(group, member, record, step)

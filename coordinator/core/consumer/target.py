@@ -8,17 +8,17 @@ from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
 from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_large
 from muster.coordinator.core.consumer import history
-from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, MemberState
+from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
 from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
-from muster.coordinator.core.control.balance.weighing import weighed
+from muster.coordinator.core.control.balance.weighing import weigh_snapshot
 from muster.coordinator.core.control.held import consumer as held
 from muster.coordinator.core.control.holds import members, standing
 from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
-from muster.coordinator.core.control.who import wanted_assignor, wanted_options
+from muster.coordinator.core.control.who import chosen_assignor, chosen_options
 from muster.coordinator.core.events import Planned
-from muster.coordinator.core.ledger import Trigger, by_member
-from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable
-from muster.coordinator.core.rights import Rights, RightsAnew, anew, change, readable
+from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable_name
+from muster.coordinator.core.rights import Rights, RightsAnew, describe_rights_change, readable_topics, refreshed_rights
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause
 
@@ -26,9 +26,9 @@ RETRY_FLOOR_MS = 1_000
 """A failed assignor is left alone for so long, even when assignments have no interval."""
 
 
-def bump(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
+def raise_group_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """A new group epoch, and the ledger's entry for it. A target follows when it is due."""
-    history.begin(group, trigger, step)
+    history.begin_epoch(group, trigger, step)
     raise_epoch(group, step)
 
 
@@ -44,7 +44,7 @@ def next_epoch(group: ConsumerGroup) -> int:
     return LAST_GENERATION if group.members else FIRST_EPOCH
 
 
-def used_up(group: ConsumerGroup) -> bool:
+def are_epochs_used_up(group: ConsumerGroup) -> bool:
     """No epoch is left for another target: everybody has to go and to come again (`removal.begin_anew`)."""
     return bool(group.members) and group.epoch >= LAST_GENERATION
 
@@ -62,22 +62,24 @@ def metadata_hash(group: ConsumerGroup, step: Step) -> int:
 def topics_changed(group: ConsumerGroup, step: Step) -> None:
     """A group whose topics grew, went or were made anew needs another target."""
     if group.members and metadata_hash(group, step) != group.metadata_hash:
-        call_for(group, Trigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed"), step)
+        request_target(
+            group, RebalanceTrigger(Cause.PARTITIONS_CHANGED, "the topics that the group reads have changed"), step
+        )
 
 
-def call_for(group: ConsumerGroup, trigger: Trigger, step: Step) -> None:
+def request_target(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Something changed what the target depends on: a new epoch, and a new target as soon as it is due."""
-    bump(group, trigger, step)
-    assign(group, step)
+    raise_group_epoch(group, trigger, step)
+    compute_target(group, step)
 
 
-def assign(group: ConsumerGroup, step: Step) -> None:
+def compute_target(group: ConsumerGroup, step: Step) -> None:
     """Make the target of the newest epoch if it is time; one computation at a time."""
     progress = group.progress
-    if used_up(group):
+    if are_epochs_used_up(group):
         step.arm(group.assign_timer, 0)
         return
-    calm = standing.resting(step.state, group.id)
+    calm = standing.are_members_protected(step.state, group.id)
     if not group.members or group.epoch <= group.target_epoch or (progress.planning and not calm):
         return
     due_ms = progress.fenced_until_ms
@@ -90,22 +92,24 @@ def assign(group: ConsumerGroup, step: Step) -> None:
     if calm:
         # Whatever an assignor says, nobody loses anything: who has been asked may keep it.
         progress.planning, progress.renamed = False, {}
-        adopt(group, {}, snapshot_of(group, step), step)
+        adopt_target(group, {}, snapshot_of(group, step), step)
         return
     if progress.asked_for != group.epoch:
         progress.asked_for, progress.asked = group.epoch, step.fresh_epoch(group.epoch)
-    snapshot = weighed(snapshot_of(group, step), group, step)
-    request = PlanRequest(group.id, progress.asked, snapshot.assignor, held.asked(group, snapshot, step))
+    snapshot = weigh_snapshot(snapshot_of(group, step), group, step)
+    request = PlanRequest(
+        group.id, progress.asked, snapshot.assignor, held.consumer_assignor_input(group, snapshot, step)
+    )
     try:
         plan = None if lacks_lags(request) else step.state.planner(request)
     except AssignorError as error:
-        failed(group, str(error), step)
+        keep_last_target(group, str(error), step)
         return
     if plan is None:
         progress.planning = True
         step.out.plans.append(request)
     else:
-        adopt(group, plan, snapshot, step)
+        adopt_target(group, plan, snapshot, step)
 
 
 def next_due_ms(group: ConsumerGroup, step: Step) -> int:
@@ -113,7 +117,7 @@ def next_due_ms(group: ConsumerGroup, step: Step) -> int:
     return step.past(group.target_timestamp_ms) + interval_ms if group.target_timestamp_ms and interval_ms else 0
 
 
-def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
+def take_planned_target(group: ConsumerGroup, event: Planned, step: Step) -> None:
     """A target that was computed off the loop has come; one for an older epoch is of no use any more."""
     progress = group.progress
     if not progress.planning or progress.asked != event.epoch:
@@ -121,15 +125,15 @@ def planned(group: ConsumerGroup, event: Planned, step: Step) -> None:
     progress.planning = False
     renamed, progress.renamed = progress.renamed, {}
     if progress.asked_for != group.epoch:
-        assign(group, step)
+        compute_target(group, step)
     elif event.plan is None:
-        failed(group, event.error, step)
+        keep_last_target(group, event.error, step)
     else:
         plan = {renamed.get(member_id, member_id): share for member_id, share in event.plan.items()}
-        adopt(group, plan, seen_by(event, snapshot_of(group, step)), step)
+        adopt_target(group, plan, snapshot_seen_by(event, snapshot_of(group, step)), step)
 
 
-def seen_by(event: Planned, now: Snapshot) -> Snapshot:
+def snapshot_seen_by(event: Planned, now: Snapshot) -> Snapshot:
     """The snapshot as it is now, with what the assignor was told beside the group."""
     seen = event.snapshot
     if seen is None:
@@ -137,34 +141,34 @@ def seen_by(event: Planned, now: Snapshot) -> Snapshot:
     return replace(now, assignor=seen.assignor, lags=seen.lags, options=seen.options, stale=seen.stale)
 
 
-def failed(group: ConsumerGroup, why: str, step: Step) -> None:
+def keep_last_target(group: ConsumerGroup, why: str, step: Step) -> None:
     """The group keeps its last good target; the assignor gets another chance after the interval."""
     step.plan_failed(group.id, why)
     pause_ms = max(ASSIGNMENT_INTERVAL.of(step.state, group.id), RETRY_FLOOR_MS)
     group.progress.retry_at_ms = step.now_ms + pause_ms
     step.arm(group.assign_timer, pause_ms)
-    history.assignor_failed(group, why, step)
+    history.record_assignor_failure(group, why, step)
 
 
-def adopt(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> None:
+def adopt_target(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> None:
     """The plan is the target from here on; members get there one by one. One that the log cannot take has failed."""
     size = largest_share(plan)
     if size > step.limits.max_group_bytes:
-        failed(group, too_large(group.id, "one member's partitions", size, step.limits), step)
+        keep_last_target(group, too_large(group.id, "one member's partitions", size, step.limits), step)
         return
-    kept = held.correct(group, plan, snapshot, step)
+    kept = held.correct_consumer_plan(group, plan, snapshot, step)
     before = {**history.targets_before(group, step), **kept.left_by}
     for member in group.members.values():
-        share = by_id(kept.plan.get(member.id, {}), step)
+        share = share_by_id(kept.plan.get(member.id, {}), step)
         if share != group.target_of(member):
             step.keep(TargetStored(group.id, member.id, share))
     step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
     group.progress.retry_at_ms = group.progress.fenced_until_ms = 0
-    history.decided(group, before, kept.told_in(snapshot), step)
-    members.adopted(group.id, kept.inherited, step)
+    history.record_target(group, before, kept.told_in(snapshot), step)
+    members.release_inherited_shares(group.id, kept.inherited, step)
 
 
-def by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:
+def share_by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:
     ids = step.state.topic_ids
     return {ids[topic]: frozenset(share[topic]) for topic in sorted(share) if topic in ids and share[topic]}
 
@@ -172,7 +176,7 @@ def by_id(share: Mapping[str, tuple[int, ...]], step: Step) -> Shares:
 def preferred_assignor(group: ConsumerGroup, step: Step) -> str:
     """The operator's; else the one that most members ask for, the first asked for in a tie; else the first that is
     configured."""
-    if wanted := wanted_assignor(step.state, group.id):
+    if wanted := chosen_assignor(step.state, group.id):
         return wanted
     votes: dict[str, int] = {}
     for member in group.members.values():
@@ -190,8 +194,8 @@ def snapshot_of(group: ConsumerGroup, step: Step) -> Snapshot:
     return Snapshot(
         topics=topics,
         members=[assignor_member(group, member, subscribed[member.id], step) for member in group.members.values()],
-        assignor=loadable(preferred_assignor(group, step), step.limits),
-        options=wanted_options(state, group.id),
+        assignor=loadable_name(preferred_assignor(group, step), step.limits),
+        options=chosen_options(state, group.id),
     )
 
 
@@ -210,7 +214,7 @@ def assignor_member(
     )
 
 
-def wanted_by(group: ConsumerGroup, member: ConsumerMember, step: Step) -> Shares:
+def readable_target(group: ConsumerGroup, member: ConsumerMember, step: Step) -> Shares:
     """The member's target without the topics that it no longer reads, or that are no more."""
     subscribed = group.subscribed_names(member)
     names = step.state.topic_names
@@ -231,32 +235,36 @@ def readable_of(group: ConsumerGroup, member: ConsumerMember, told: Shares | Non
 
 def has_what_it_may_not(group: ConsumerGroup, member: ConsumerMember, state: ShardState) -> bool:
     """Whether its next word takes topics from it that it may no longer read, whenever the next target is due."""
-    if member.rights is None or member.state is MemberState.UNREVOKED:
+    if member.rights is None or member.state is ConsumerMemberState.UNREVOKED:
         return False
     subscribed, names = group.subscribed_names(member), state.topic_names
     return any(names.get(topic) not in subscribed for topic in member.assigned)
 
 
-def rights_heard(group: ConsumerGroup, member: ConsumerMember, rights: Rights, step: Step) -> list[Trigger]:
+def take_rights(group: ConsumerGroup, member: ConsumerMember, rights: Rights, step: Step) -> list[RebalanceTrigger]:
     """A heartbeat has said what the member may. Returns what calls for a new epoch."""
-    if goes_with(group, member, rights, step.state):
+    if target_fits_rights(group, member, rights, step.state):
         member.rights = rights
         return []
     before, member.rights = group.subscribed_names(member), rights
-    what = change(before, group.subscribed_names(member)) or "may read what nobody was given"
-    return [by_member(Cause.SUBSCRIPTION_CHANGED, member, what)]
+    what = describe_rights_change(before, group.subscribed_names(member)) or "may read what nobody was given"
+    return [trigger_by_member(Cause.SUBSCRIPTION_CHANGED, member, what)]
 
 
-def goes_with(group: ConsumerGroup, member: ConsumerMember, rights: Rights, state: ShardState) -> bool:
+def target_fits_rights(group: ConsumerGroup, member: ConsumerMember, rights: Rights, state: ShardState) -> bool:
     """Whether the target can stay when the member is heard to have these rights."""
     if rights == member.rights:
         return True
-    now = readable(rights, group.named_by(member))
+    now = readable_topics(rights, group.named_by(member))
     # What the target was made with is not known of who is heard for the first time: only what came of it.
-    return still_fits(group, member, now, state) if member.rights is None else now == group.subscribed_names(member)
+    return (
+        target_still_fits(group, member, now, state) if member.rights is None else now == group.subscribed_names(member)
+    )
 
 
-def still_fits(group: ConsumerGroup, member: ConsumerMember, may_read: frozenset[str], state: ShardState) -> bool:
+def target_still_fits(
+    group: ConsumerGroup, member: ConsumerMember, may_read: frozenset[str], state: ShardState
+) -> bool:
     """Whether the target can stay: who has not been heard since the log was read has said nothing new by that.
 
     It cannot where the member was to have what it may not read, or where nobody has what it may.
@@ -273,7 +281,7 @@ def rights_changed(group: ConsumerGroup, event: RightsAnew, step: Step) -> None:
     triggers = [
         trigger
         for member in group.members.values()
-        for trigger in rights_heard(group, member, anew(member.rights, event), step)
+        for trigger in take_rights(group, member, refreshed_rights(member.rights, event), step)
     ]
     if triggers:
-        call_for(group, triggers[0], step)
+        request_target(group, triggers[0], step)

@@ -2,10 +2,10 @@
 
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.consumer import history, target
-from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
 from muster.coordinator.core.control.handoff import warming
 from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.who import chosen_assignor
 from muster.coordinator.core.effects import (
     ConsumerMemberView,
     DescribeConsumerReply,
@@ -15,15 +15,15 @@ from muster.coordinator.core.effects import (
     PlannedBy,
 )
 from muster.coordinator.core.events import ConsumerHeartbeat, Listen
-from muster.coordinator.core.groups.kind import Outlook
-from muster.coordinator.core.groups.owners import Owned
+from muster.coordinator.core.groups.kind import HeartbeatOutlook
+from muster.coordinator.core.groups.owners import OwnedPartitions
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.state import ShardState, Step
 
 
-def epochs(group: ConsumerGroup, group_id: str, step: Step) -> DescribeConsumerReply:
+def describe_epochs(group: ConsumerGroup, group_id: str, step: Step) -> DescribeConsumerReply:
     """Epochs, and for each member what it has and what it is to have."""
-    waiting_for, until_ms = waiting(group, step)
+    waiting_for, until_ms = describe_wait(group, step)
     members = tuple(member_view(group, member) for member in group.members.values())
     topics = {topic for view in members for share in (view.assigned, view.revoking, view.target) for topic in share}
     return DescribeConsumerReply(
@@ -57,16 +57,16 @@ def member_view(group: ConsumerGroup, member: ConsumerMember) -> ConsumerMemberV
     )
 
 
-def waiting(group: ConsumerGroup, step: Step) -> tuple[tuple[str, ...], int]:
+def describe_wait(group: ConsumerGroup, step: Step) -> tuple[tuple[str, ...], int]:
     """Who has to give something up first, and until when at most (0: nobody)."""
-    late = tuple(member.id for member in group.members.values() if member.state is MemberState.UNREVOKED)
+    late = tuple(member.id for member in group.members.values() if member.state is ConsumerMemberState.UNREVOKED)
     timers = [key for member_id in late for key in group.timers_of(member_id) if key[0] != "session"]
     return late, max((step.state.deadlines.get(key, 0) for key in timers), default=0)
 
 
-def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
+def describe_group(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
     """The group as DescribeGroups shows it: its epoch as the generation, assignments in the members' own format."""
-    waiting_for, until_ms = waiting(group, step)
+    waiting_for, until_ms = describe_wait(group, step)
     heartbeat_ms = HEARTBEAT_INTERVAL.of(step.state, group.id)
     session_ms = SESSION_TIMEOUT.of(step.state, group.id)
     assignor = target.preferred_assignor(group, step) if group.members else ""
@@ -83,7 +83,7 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
                 member.client_id,
                 member.client_host,
                 b"",
-                encode_assignment(history.by_name(shares(member.assigned), step)),
+                encode_assignment(history.share_by_name(shares(member.assigned), step)),
                 member.client_software,
                 session_timeout_ms=member.classic.session_timeout_ms if member.classic else session_ms,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
@@ -96,27 +96,27 @@ def view(group: ConsumerGroup, group_id: str, step: Step) -> DescribeReply:
         ),
         waiting_for=waiting_for,
         waiting_until_ms=until_ms,
-        planned_by=PlannedBy(assignor, bool(assignor and wanted_assignor(step.state, group.id))),
+        planned_by=PlannedBy(assignor, bool(assignor and chosen_assignor(step.state, group.id))),
     )
 
 
-def listed(group: ConsumerGroup) -> tuple[ListedGroup, ...]:
+def list_group(group: ConsumerGroup) -> tuple[ListedGroup, ...]:
     return (ListedGroup(group.id, CONSUMER, group.state.value, CONSUMER),)
 
 
-def outlook(group: ConsumerGroup, listener: Listen) -> Outlook:
+def heartbeat_outlook(group: ConsumerGroup, listener: Listen) -> HeartbeatOutlook:
     """Most members, most of the time: where they have to be, or yet to let go of what they know they must."""
     member = group.members.get(listener.member_id) if listener.consumer else None
     if member is None:
-        return Outlook.UNKNOWN
+        return HeartbeatOutlook.UNKNOWN
     if member.epoch != listener.generation:
-        return Outlook.MOVED_ON
-    at_rest = member.state is MemberState.STABLE and member.epoch == group.target_epoch == group.epoch
-    draining = member.state is MemberState.UNREVOKED and not warming.untold(group, member)
-    return Outlook.NOTHING_NEW if at_rest or draining else Outlook.UNKNOWN
+        return HeartbeatOutlook.MOVED_ON
+    at_rest = member.state is ConsumerMemberState.STABLE and member.epoch == group.target_epoch == group.epoch
+    draining = member.state is ConsumerMemberState.UNREVOKED and not warming.has_unreported_heir(group, member)
+    return HeartbeatOutlook.NOTHING_NEW if at_rest or draining else HeartbeatOutlook.UNKNOWN
 
 
-def steady(group: ConsumerGroup, beat: ConsumerHeartbeat, state: ShardState) -> bool:
+def is_steady(group: ConsumerGroup, beat: ConsumerHeartbeat, state: ShardState) -> bool:
     """The member is up to date, and so is its group: nothing is asked for, and nothing is to be handed over."""
     member = group.members.get(beat.member_id)
     if member is None or beat.member_epoch <= 0:
@@ -128,11 +128,11 @@ def steady(group: ConsumerGroup, beat: ConsumerHeartbeat, state: ShardState) -> 
         and (beat.topic_regex or None) in (None, member.topic_regex)
         and beat.server_assignor in (None, member.server_assignor)
         and (beat.owned is None or dict(beat.owned) == shares(member.assigned))
-        and target.goes_with(group, member, beat.rights, state)
+        and target.target_fits_rights(group, member, beat.rights, state)
     )
 
 
-def owners(group: ConsumerGroup, state: ShardState, former: Owned) -> Owned:
+def partition_owners(group: ConsumerGroup, state: ShardState, former: OwnedPartitions) -> OwnedPartitions:
     """Under the names that topics have now; one that is gone has none."""
     names = state.topic_names
-    return Owned({names[topic]: row for topic, row in group.owners.items() if topic in names})
+    return OwnedPartitions({names[topic]: row for topic, row in group.owners.items() if topic in names})

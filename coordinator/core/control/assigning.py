@@ -12,10 +12,10 @@ from functools import cache
 from muster.assignors.api import JsonValue, RebalanceProtocol
 from muster.assignors.data.told import TOLD_BESIDE
 from muster.assignors.registry import BUILT_IN, resolve
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR, COOPERATIVE_ONLY, PROTOCOLS
 from muster.coordinator.core.control.settings.handoff import HANDOFF_TIMEOUT
-from muster.coordinator.core.control.who import wanted_assignor, wanted_options
+from muster.coordinator.core.control.who import chosen_assignor, chosen_options
 from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.plan import CONSUMER, topics_of
 from muster.coordinator.core.state import ShardState
@@ -28,7 +28,7 @@ its user data."""
 
 
 @dataclass(frozen=True, slots=True)
-class Planner:
+class ClassicPlanner:
     """Who makes the plans of a generation."""
 
     assignor: str = ""
@@ -38,12 +38,12 @@ class Planner:
     kept_out: str = ""
     """Why the setting does not count, and because of whom; empty: it does, or there is none."""
 
-    def same(self, other: "Planner") -> bool:
+    def same(self, other: "ClassicPlanner") -> bool:
         """Whether plans are made by the same, whatever is told of it."""
         return (self.assignor, self.by_setting) == (other.assignor, other.by_setting)
 
 
-A_MEMBER = Planner()
+A_MEMBER = ClassicPlanner()
 
 
 def handoff_timeout_ms(state: ShardState, group_id: str) -> int:
@@ -51,29 +51,40 @@ def handoff_timeout_ms(state: ShardState, group_id: str) -> int:
     return HANDOFF_TIMEOUT.of(state, group_id)
 
 
-def classic_planner(
-    state: ShardState, group_id: str, protocol_type: str | None, protocol: str, members: Sequence[Member], asked: str
-) -> Planner:
+def choose_classic_planner(
+    state: ShardState,
+    group_id: str,
+    protocol_type: str | None,
+    protocol: str,
+    members: Sequence[ClassicMember],
+    asked: str,
+) -> ClassicPlanner:
     """Who plans for classic members that voted for this protocol. `asked`: the assignor that all of them ask for.
 
     Members that ask have said themselves that a share of partitions is all they need.
     """
-    word = wanted_assignor(state, group_id)
+    word = chosen_assignor(state, group_id)
     if not word:
-        return Planner(asked)
-    why = suspended(state, group_id)
+        return ClassicPlanner(asked)
+    why = suspension_reason(state, group_id)
     if not why and not asked:
-        why = unfit(state, group_id, protocol_type, protocol, members)
-    return Planner(asked, kept_out=f"{ASSIGNOR.name}={word} does not count: {why}") if why else Planner(word, True)
+        why = unfit_reason(state, group_id, protocol_type, protocol, members)
+    return (
+        ClassicPlanner(asked, kept_out=f"{ASSIGNOR.name}={word} does not count: {why}")
+        if why
+        else ClassicPlanner(word, True)
+    )
 
 
-def suspended(state: ShardState, group_id: str) -> str:
+def suspension_reason(state: ShardState, group_id: str) -> str:
     """Why the setting has no effect until it is set again; empty: it has."""
     stored = state.settings.get(group_id)
     return stored.suspended if stored else ""
 
 
-def unfit(state: ShardState, group_id: str, protocol_type: str | None, protocol: str, members: Sequence[Member]) -> str:
+def unfit_reason(
+    state: ShardState, group_id: str, protocol_type: str | None, protocol: str, members: Sequence[ClassicMember]
+) -> str:
     """Why these members need a leader of their own, and which of them is the first; empty: they do not."""
     if protocol_type != CONSUMER:
         return f"the members' protocol type is {protocol_type!r}, and only {CONSUMER!r} can be planned for here"
@@ -82,14 +93,15 @@ def unfit(state: ShardState, group_id: str, protocol_type: str | None, protocol:
         # All of them offer it; whoever offers nothing else that would do is why it was chosen.
         culprit = next((member for member in members if not member.offer & plain), members[0])
         return (
-            f"the members voted for {protocol!r}, which may need more than partitions in a share: {said_by(culprit)} "
+            f"the members voted for {protocol!r}, which may need more than partitions in a share: "
+            f"{describe_client(culprit)} "
             f"offers {', '.join(sorted(culprit.offer))}. If it reads partitions only, name it in {PROTOCOLS.name}"
         )
     unread = next((member for member in members if topics_of(member.metadata(protocol)) is None), None)
-    return f"the subscription of {said_by(unread)} cannot be read" if unread else ""
+    return f"the subscription of {describe_client(unread)} cannot be read" if unread else ""
 
 
-def said_by(member: Member) -> str:
+def describe_client(member: ClassicMember) -> str:
     """The member as an operator knows it: its id, client, and what that says it runs."""
     software = f", {member.client_software}" if member.client_software else ""
     return f"member {member.id} ({member.client_id} at {member.client_host}{software})"
@@ -101,7 +113,7 @@ def cooperative_names() -> frozenset[str]:
     return frozenset(name for name in BUILT_IN if resolve(name).protocol is RebalanceProtocol.COOPERATIVE)
 
 
-def cooperative_enough(request: JoinGroup, state: ShardState) -> None:
+def check_cooperative_only(request: JoinGroup, state: ShardState) -> None:
     """With `cooperative.only`, refuse whoever would behave eagerly: one eager name among its offers makes it so."""
     if request.group_id not in state.settings or request.protocol_type != CONSUMER:
         return
@@ -117,7 +129,7 @@ def cooperative_enough(request: JoinGroup, state: ShardState) -> None:
         )
 
 
-def options_differ(planned: Mapping[str, JsonValue], group_id: str, state: ShardState) -> bool:
+def have_options_changed(planned: Mapping[str, JsonValue], group_id: str, state: ShardState) -> bool:
     """Whether a plan was made with other options than the assignor has now; what is only told beside them is none."""
     before = {name: value for name, value in planned.items() if name not in TOLD_BESIDE}
-    return before != dict(wanted_options(state, group_id))
+    return before != dict(chosen_options(state, group_id))

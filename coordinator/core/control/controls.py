@@ -4,10 +4,10 @@ from typing import Final
 
 from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.core.control.trial.replies import CanaryReply
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class BalanceView:
     """`heaviest`: the member that carried most when the group was judged last, `ratio` times the mean (None: it has
     not been). `paid`: evaluations in a row in which moves would have paid, `rounds`: how many it takes. `resting`:
@@ -23,7 +23,7 @@ class BalanceView:
     resting: int
 
 
-@value
+@frozen_value
 class Controls:
     """None and nothing where a group has no such thing. `canary`: only while it runs. `fences`: how many there are, and
     `newest_fences` some of them, those first that were claimed last.
@@ -35,4 +35,4 @@ class Controls:
     newest_fences: tuple[FenceStored, ...] = ()
 
 
-NOTHING: Final = Controls()
+NO_CONTROLS: Final = Controls()

@@ -2,40 +2,40 @@
 
 from typing import TypeAlias
 
-from muster.coordinator.core.control.holds.values import By, Orphans, Seen
+from muster.coordinator.core.control.holds.values import By, MeasuredRates, Orphans
 from muster.coordinator.core.types import RequestId
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class AskFreeze:
     """`orphans` None: as suits the group."""
 
     orphans: Orphans | None = None
 
 
-@value
+@frozen_value
 class AskDeploy:
     expect: int
 
 
-@value
+@frozen_value
 class AskDrain:
     by: By
     name: str
 
 
-@value
+@frozen_value
 class AskPin:
     topic: str
     partition: int
     name: str
 
 
-Ask: TypeAlias = AskFreeze | AskDeploy | AskDrain | AskPin
+OverrideRequest: TypeAlias = AskFreeze | AskDeploy | AskDrain | AskPin
 
 
-@value
+@frozen_value
 class HoldGroup:
     """Something of the group shall be held from now on. `for_ms` None: until it is resumed.
 
@@ -44,53 +44,53 @@ class HoldGroup:
 
     request_id: RequestId
     group_id: str
-    ask: Ask
+    ask: OverrideRequest
     for_ms: int | None
     expected_version: int | None
     validate_only: bool
     operator: str
-    seen: Seen | None = None
+    seen: MeasuredRates | None = None
     """What the group's partitions carry, if the node knows; said of what a drain or a pin moves."""
 
 
-@value
+@frozen_value
 class EndFreeze:
     """No freeze any more."""
 
 
-@value
+@frozen_value
 class EndDeploy:
     """No deploy any more."""
 
 
-@value
+@frozen_value
 class Undrain:
     by: By
     name: str
 
 
-@value
+@frozen_value
 class Unpin:
     topic: str
     partition: int
 
 
-End: TypeAlias = EndFreeze | EndDeploy | Undrain | Unpin
+OverrideEnd: TypeAlias = EndFreeze | EndDeploy | Undrain | Unpin
 
 
-@value
+@frozen_value
 class ResumeGroup:
     """`end` None: nothing of the group is held any more."""
 
     request_id: RequestId
     group_id: str
-    end: End | None
+    end: OverrideEnd | None
     expected_version: int | None
     validate_only: bool
     operator: str
 
 
-@value
+@frozen_value
 class DescribeHolds:
     """What is held of a group."""
 

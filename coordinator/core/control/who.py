@@ -8,11 +8,11 @@ from muster.coordinator.core.plan import canonical_name
 from muster.coordinator.core.state import ShardState
 
 
-def wanted_assignor(state: ShardState, group_id: str) -> str:
+def chosen_assignor(state: ShardState, group_id: str) -> str:
     """The canary's candidate while one runs, else the group's setting, by its own name; empty: whoever its members ask
     for.
 
-    Options that go with it are `wanted_options`.
+    Options that go with it are `chosen_options`.
     """
     canary = state.canaries.get(group_id)
     if canary is not None and canary.runs:
@@ -20,7 +20,7 @@ def wanted_assignor(state: ShardState, group_id: str) -> str:
     return canonical_name(ASSIGNOR.of(state, group_id), state.limits)
 
 
-def wanted_options(state: ShardState, group_id: str) -> Mapping[str, JsonValue]:
+def chosen_options(state: ShardState, group_id: str) -> Mapping[str, JsonValue]:
     """What that assignor is told beside the group."""
     canary = state.canaries.get(group_id)
     return canary.options if canary is not None and canary.runs else ASSIGNOR_OPTIONS.of(state, group_id)

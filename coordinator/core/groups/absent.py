@@ -8,13 +8,13 @@ from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.effects import DeleteReply, DescribeReply, LeaveReply, ListedGroup, MemberReply
 from muster.coordinator.core.events import ConsumerHeartbeat, DeleteGroup, JoinGroup, LeaveGroup, OffsetCommit
 from muster.coordinator.core.groups.forgetting import forget_ledger
-from muster.coordinator.core.groups.kind import NO_FACTS, Refused
-from muster.coordinator.core.groups.unconcerned import Unconcerned
+from muster.coordinator.core.groups.kind import NO_FACTS, RefusedPositions
+from muster.coordinator.core.groups.unconcerned import DefaultKind
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-class Absent(Unconcerned[None]):
+class AbsentKind(DefaultKind[None]):
     """The kind of a group that does not exist; the group is None."""
 
     facts = NO_FACTS
@@ -33,7 +33,7 @@ class Absent(Unconcerned[None]):
         replies = tuple(MemberReply(who.member_id, who.group_instance_id, code, why) for who in event.members)
         step.reply(event.request_id, LeaveReply(members=replies))
 
-    def may_commit(self, group: None, event: OffsetCommit, step: Step, /) -> Refused:
+    def may_commit(self, group: None, event: OffsetCommit, step: Step, /) -> RefusedPositions:
         """Whoever is no member may: the positions make a simple group."""
         if event.generation < 0:
             return {}
@@ -45,21 +45,23 @@ class Absent(Unconcerned[None]):
         return False
 
     def subscribed(self, group: None, group_id: str, /) -> frozenset[str] | None:
-        raise unknown(group_id)
+        raise unknown_group(group_id)
 
     def delete(self, group: None, event: DeleteGroup, step: Step, /) -> None:
         if event.group_id not in step.state.ledgers or event.group_id in step.state.farewells:
-            raise unknown(event.group_id)
+            raise unknown_group(event.group_id)
         # It has gone from ZooKeeper by itself; what is told of it is left.
         forget_ledger(event.group_id, step)
         step.reply(event.request_id, DeleteReply())
 
     def view(self, group: None, group_id: str, step: Step, /) -> DescribeReply:
-        raise unknown(group_id, "; it was deleted, and its history tells by whom" * (group_id in step.state.farewells))
+        raise unknown_group(
+            group_id, "; it was deleted, and its history tells by whom" * (group_id in step.state.farewells)
+        )
 
     def listed(self, group: None, /) -> tuple[ListedGroup, ...]:
         return ()
 
 
-def unknown(group_id: str, more: str = "") -> CoordinatorError:
+def unknown_group(group_id: str, more: str = "") -> CoordinatorError:
     return CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}{more}")

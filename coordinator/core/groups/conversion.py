@@ -4,16 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.state import Step
 
-G = TypeVar("G", bound=Group)
+G = TypeVar("G", bound=GroupData)
 W = TypeVar("W")
 C = TypeVar("C")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversion(Generic[G, W, C]):
+class GroupConversion(Generic[G, W, C]):
     """One way. `why` is the type of what calls for it: a request, or what has become of the members.
 
     Check comes first, then change: `check` refuses by raising, and a conversion that was refused has changed nothing.
@@ -21,7 +21,7 @@ class Conversion(Generic[G, W, C]):
     """
 
     source: type[G]
-    target: type[Group]
+    target: type[GroupData]
     why: type[W]
     when: Callable[[G, W, Step], bool]
     """Whether it is this group's turn; if not, the group answers as it is."""

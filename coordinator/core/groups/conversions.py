@@ -22,15 +22,15 @@ from muster.coordinator.core.consumer.migration.upgrade import UPGRADE
 from muster.coordinator.core.consumer.records import GroupEpochStored, TargetEpochStored
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup
-from muster.coordinator.core.groups.conversion import Conversion
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.conversion import GroupConversion
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.records import GroupDeleted, GroupStored
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState
 from muster.coordinator.errors import ErrorCode
 
 
-def converted(request: JoinGroup | ConsumerHeartbeat | RegisterConsumer, step: Step) -> Group | None:
+def convert_if_due(request: JoinGroup | ConsumerHeartbeat | RegisterConsumer, step: Step) -> GroupData | None:
     """The group of that id; the log's has been turned into one that takes such members, if it was its turn."""
     group = step.state.groups.get(request.group_id)
     if group is None:
@@ -42,29 +42,29 @@ def converted(request: JoinGroup | ConsumerHeartbeat | RegisterConsumer, step: S
     return step.state.groups[request.group_id]
 
 
-def nobody_in(group: Group, request: object, step: Step) -> bool:
+def check_nobody_in(group: GroupData, request: object, step: Step) -> bool:
     return not group.members
 
 
-def nobody_near(group: ClassicGroup, request: object, step: Step) -> bool:
+def check_nobody_near(group: ClassicGroup, request: object, step: Step) -> bool:
     """Nor is anybody on the way who was given a member id."""
     return group.state is GroupState.EMPTY and not group.pending_joins
 
 
-def may_join(group: Group, request: JoinGroup, step: Step) -> None:
-    join.may_open(ClassicGroup(group.id), request)
+def check_may_join(group: GroupData, request: JoinGroup, step: Step) -> None:
+    join.check_may_open(ClassicGroup(group.id), request)
 
 
-def may_heartbeat(group: Group, request: ConsumerHeartbeat, step: Step) -> None:
-    heartbeat.may_open(request, step.limits)
+def check_may_heartbeat(group: GroupData, request: ConsumerHeartbeat, step: Step) -> None:
+    heartbeat.check_may_open(request, step.limits)
 
 
-def may_register(group: Group, request: RegisterConsumer, step: Step) -> None:
-    registration.may_open(request, step.limits)
+def check_may_register(group: GroupData, request: RegisterConsumer, step: Step) -> None:
+    registration.check_may_open(request, step.limits)
 
 
 def give_up_classic(group: ClassicGroup, step: Step) -> None:
-    door.send_away(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
+    door.refuse_newcomers(group, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, step)
     step.keep(GroupDeleted(group.id))
 
 
@@ -84,22 +84,22 @@ def open_consumer(request: ConsumerHeartbeat, generation: int, step: Step) -> No
     step.keep(TargetEpochStored(request.group_id, epoch, 0))
 
 
-GIVE_UP: Mapping[type[Group], Callable[[Any, Step], None]] = {
+GIVE_UP: Mapping[type[GroupData], Callable[[Any, Step], None]] = {
     ClassicGroup: give_up_classic,
     ConsumerGroup: forget_group,
     CentralGroup: give_up_central,
 }
-OPEN: Mapping[type[Group], Callable[[Any, int, Step], None]] = {
+OPEN: Mapping[type[GroupData], Callable[[Any, int, Step], None]] = {
     ClassicGroup: open_classic,
     ConsumerGroup: open_consumer,
-    CentralGroup: registration.opened,
+    CentralGroup: registration.opened_group,
 }
 
 
-def hand_on(source: type[Group], target: type[Group]) -> Callable[[Any, Any, None, Step], None]:
+def hand_on_group(source: type[GroupData], target: type[GroupData]) -> Callable[[Any, Any, None, Step], None]:
     """A group without members leaves its id to one of another kind."""
 
-    def change(group: Group, request: object, checked: None, step: Step) -> None:
+    def change(group: GroupData, request: object, checked: None, step: Step) -> None:
         generation = group.generation
         GIVE_UP[source](group, step)
         OPEN[target](request, generation, step)
@@ -107,24 +107,24 @@ def hand_on(source: type[Group], target: type[Group]) -> Callable[[Any, Any, Non
     return change
 
 
-def empty(
-    source: type[Group],
-    target: type[Group],
+def conversion_when_empty(
+    source: type[GroupData],
+    target: type[GroupData],
     why: type[Any],
     check: Callable[[Any, Any, Step], None],
-    when: Callable[[Any, object, Step], bool] = nobody_in,
-) -> Conversion[Any, Any, None]:
-    return Conversion(source, target, why, when, check, hand_on(source, target))
+    when: Callable[[Any, object, Step], bool] = check_nobody_in,
+) -> GroupConversion[Any, Any, None]:
+    return GroupConversion(source, target, why, when, check, hand_on_group(source, target))
 
 
-CONVERSIONS: tuple[Conversion[Any, Any, Any], ...] = (
+CONVERSIONS: tuple[GroupConversion[Any, Any, Any], ...] = (
     UPGRADE,
     DOWNGRADE,
-    empty(ConsumerGroup, ClassicGroup, JoinGroup, may_join),
-    empty(CentralGroup, ClassicGroup, JoinGroup, may_join),
-    empty(CentralGroup, ConsumerGroup, ConsumerHeartbeat, may_heartbeat),
-    empty(ClassicGroup, CentralGroup, RegisterConsumer, may_register, when=nobody_near),
-    empty(ConsumerGroup, CentralGroup, RegisterConsumer, may_register),
+    conversion_when_empty(ConsumerGroup, ClassicGroup, JoinGroup, check_may_join),
+    conversion_when_empty(CentralGroup, ClassicGroup, JoinGroup, check_may_join),
+    conversion_when_empty(CentralGroup, ConsumerGroup, ConsumerHeartbeat, check_may_heartbeat),
+    conversion_when_empty(ClassicGroup, CentralGroup, RegisterConsumer, check_may_register, when=check_nobody_near),
+    conversion_when_empty(ConsumerGroup, CentralGroup, RegisterConsumer, check_may_register),
 )
 """Every way there is: from, to, what calls for it, its check, and when it is its turn."""
 

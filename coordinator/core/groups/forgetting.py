@@ -4,14 +4,14 @@ from muster.coordinator.core.control.fences.facts import forget_fences
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.trial import gone
 from muster.coordinator.core.entries import forget_entry
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.records import DelayForgotten, OffsetDeleted
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def nobody_in(group: Group) -> None:
+def check_nobody_in(group: GroupData) -> None:
     """Only a group that everybody has left may be deleted."""
     if group.members:
         raise CoordinatorError(
@@ -26,8 +26,8 @@ def forget_belongings(group_id: str, step: Step) -> None:
     for topic, partition in [*stored, *(step.state.pending.of_group(group_id) - stored.keys())]:
         step.keep(OffsetDeleted(group_id, topic, partition))
     forget_fences(group_id, step)
-    standing.forget(group_id, step)
-    gone.forget(group_id, step)
+    standing.forget_overrides(group_id, step)
+    gone.forget_canary(group_id, step)
     forget_ledger(group_id, step)
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-class Group(Protocol):
+class GroupData(Protocol):
     """One group, of whatever kind: the data. What it answers is its kind's (`muster.coordinator.core.groups.kind`)."""
 
     @property
@@ -29,7 +29,7 @@ class Group(Protocol):
         """The number that the ledger has set aside for the rebalance that is under way; 0 when none is."""
 
     @property
-    def logged(self) -> "Group | None":
+    def logged(self) -> "GroupData | None":
         """What the log has under this id: itself, unless the group is held elsewhere."""
 
 

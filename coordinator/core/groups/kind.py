@@ -1,8 +1,8 @@
 """The one protocol of groups: what a shard asks of a group, and every kind answers in its own way.
 
-A kind is a folder with a group (data, `core.groups.group`), the facts it is made of, and one class that fulfils `Kind`;
-one line in `core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What happens when
-there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
+A kind is a folder with a group (data, `core.groups.group`), the facts it is made of, and one class that fulfils
+`GroupKind`; one line in `core.groups.kinds` makes the shard know it. Kinds have no state: the group is passed in. What
+happens when there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
 
 Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. How a
 group of one kind becomes one of another is in `muster.coordinator.core.groups.conversions`.
@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.holds.correction import Situation
+from muster.coordinator.core.control.holds.correction import GroupSituation
 from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -31,8 +31,8 @@ from muster.coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.groups.owners import Owned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.groups.owners import OwnedPartitions
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, StoredOffset, TimerKey
@@ -40,16 +40,16 @@ from muster.coordinator.errors import ErrorCode
 
 G_contra = TypeVar("G_contra", contravariant=True)
 
-Keeper: TypeAlias = Callable[[ShardState, Any], None]
+FactApplier: TypeAlias = Callable[[ShardState, Any], None]
 """Makes a fact true, live and in replay. Tombstones of what is not there are harmless."""
 
-NO_FACTS: Mapping[type[Any], Keeper] = {}
+NO_FACTS: Mapping[type[Any], FactApplier] = {}
 
 Positions: TypeAlias = Mapping[tuple[str, int], StoredOffset]
-Refused: TypeAlias = dict[tuple[str, int], ErrorCode]
+RefusedPositions: TypeAlias = dict[tuple[str, int], ErrorCode]
 
 
-class Outlook(Enum):
+class HeartbeatOutlook(Enum):
     """What a member's next heartbeat would hear, as far as that can be told without asking."""
 
     UNKNOWN = auto()
@@ -58,11 +58,11 @@ class Outlook(Enum):
     """The member has heard of a later epoch than the one that it listens under."""
 
 
-class Kind(Protocol[G_contra]):
+class GroupKind(Protocol[G_contra]):
     """What every kind of group answers."""
 
     @property
-    def facts(self) -> Mapping[type[Any], Keeper]:
+    def facts(self) -> Mapping[type[Any], FactApplier]:
         """The records that are this kind's own."""
 
     # What members say.
@@ -87,7 +87,7 @@ class Kind(Protocol[G_contra]):
     # What members and operators say.
     def leave(self, group: G_contra, event: LeaveGroup, step: Step, /) -> None: ...
 
-    def may_commit(self, group: G_contra, event: OffsetCommit, step: Step, /) -> Refused:
+    def may_commit(self, group: G_contra, event: OffsetCommit, step: Step, /) -> RefusedPositions:
         """The partitions that this committer may not speak for. Refuses when there is none it may."""
 
     def owns(self, group: G_contra, event: ClaimFence, step: Step, /) -> bool | None:
@@ -114,7 +114,7 @@ class Kind(Protocol[G_contra]):
     def listed(self, group: G_contra, /) -> Iterable[ListedGroup]:
         """Its lines in ListGroups."""
 
-    def owners(self, group: G_contra, state: ShardState, former: Owned, /) -> Owned:
+    def owners(self, group: G_contra, state: ShardState, former: OwnedPartitions, /) -> OwnedPartitions:
         """Who has which partition. `former` is what was answered last, and may be the answer again."""
 
     def assignor(self, group: G_contra, step: Step, /) -> str:
@@ -123,17 +123,17 @@ class Kind(Protocol[G_contra]):
     def plans_itself(self, group: G_contra, /) -> bool:
         """Whether its members make the plans, so that nothing said to the coordinator's assignor reaches them."""
 
-    def settings_changed(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+    def settings_changed(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """What was planned without the change is void."""
 
     # What is held of it by operators.
-    def situation(self, group: G_contra, step: Step, /) -> Situation:
+    def situation(self, group: G_contra, step: Step, /) -> GroupSituation:
         """Who its members are, what they read, and who has what."""
 
     def at_rest(self, group: G_contra, /) -> bool:
         """Whether everybody has what it is to have."""
 
-    def replan(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+    def replan(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """What stands, stands no longer: a rebalance, if it has members, whoever plans for it."""
 
     def snapshot(self, group: G_contra, step: Step, /) -> Snapshot | None:
@@ -166,7 +166,7 @@ class Kind(Protocol[G_contra]):
         """Drop positions past their retention, and the group when it is empty and has none left."""
 
     # What can be told without asking.
-    def outlook(self, group: G_contra, listener: Listen, /) -> Outlook: ...
+    def outlook(self, group: G_contra, listener: Listen, /) -> HeartbeatOutlook: ...
 
     def steady(self, group: G_contra, event: ConsumerHeartbeat, state: ShardState, /) -> bool:
         """Whether the heartbeat would leave no record."""

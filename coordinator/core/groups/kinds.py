@@ -7,29 +7,29 @@ from typing import Any
 
 from muster.coordinator.core import facts
 from muster.coordinator.core.central.group import CentralGroup
-from muster.coordinator.core.central.kind import Central
+from muster.coordinator.core.central.kind import CentralKind
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.kind import Classic
+from muster.coordinator.core.classic.kind import ClassicKind
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.consumer.kind import Consumer
-from muster.coordinator.core.groups.absent import Absent
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.groups.kind import Keeper, Kind
+from muster.coordinator.core.consumer.kind import ConsumerKind
+from muster.coordinator.core.groups.absent import AbsentKind
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.kind import FactApplier, GroupKind
 from muster.coordinator.core.observed.group import ObservedGroup
-from muster.coordinator.core.observed.kind import Observed
+from muster.coordinator.core.observed.kind import ObservedKind
 
 
-def kind_of(group: Group | None) -> Kind[Any]:
+def kind_of(group: GroupData | None) -> GroupKind[Any]:
     """What answers for the group, or for there being none."""
     return KINDS[type(group)]
 
 
-def rows() -> tuple[tuple[type[Any], Kind[Any]], ...]:
-    absent: Kind[None] = Absent()
-    classic: Kind[ClassicGroup] = Classic()
-    consumer: Kind[ConsumerGroup] = Consumer()
-    central: Kind[CentralGroup] = Central()
-    observed: Kind[ObservedGroup] = Observed(kind_of)
+def kind_rows() -> tuple[tuple[type[Any], GroupKind[Any]], ...]:
+    absent: GroupKind[None] = AbsentKind()
+    classic: GroupKind[ClassicGroup] = ClassicKind()
+    consumer: GroupKind[ConsumerGroup] = ConsumerKind()
+    central: GroupKind[CentralGroup] = CentralKind()
+    observed: GroupKind[ObservedGroup] = ObservedKind(kind_of)
     return (
         (NoneType, absent),
         (ClassicGroup, classic),
@@ -39,9 +39,9 @@ def rows() -> tuple[tuple[type[Any], Kind[Any]], ...]:
     )
 
 
-KINDS: Mapping[type[Any], Kind[Any]] = dict(rows())
+KINDS: Mapping[type[Any], GroupKind[Any]] = dict(kind_rows())
 
-FACTS: Mapping[type[Any], Keeper] = dict(
-    chain(facts.FACTS.items(), *(kind.facts.items() for kind in KINDS.values())),
+FACTS: Mapping[type[Any], FactApplier] = dict(
+    chain(facts.COMMON_FACTS.items(), *(kind.facts.items() for kind in KINDS.values())),
 )
 """What makes a record true, by its type."""

@@ -9,19 +9,19 @@ Owners: TypeAlias = Mapping[str, Mapping[int, str]]
 """topic -> partition -> member"""
 
 
-class Owned(NamedTuple):
+class OwnedPartitions(NamedTuple):
     """The owners, and what they follow from where that is known: nothing has to be read anew as long as it is equal."""
 
     owners: Owners
     stamp: tuple[object, ...] = ()
 
 
-NOBODY_OWNS = Owned({})
+NOBODY_OWNS = OwnedPartitions({})
 
 
-def by_partition(plan: Plan) -> Owners:
+def owners_by_partition(plan: Plan) -> Owners:
     """
-    >>> by_partition({"a": {"t": (0, 2)}, "b": {"t": (1,)}})
+    >>> owners_by_partition({"a": {"t": (0, 2)}, "b": {"t": (1,)}})
     {'t': {0: 'a', 2: 'a', 1: 'b'}}
     """
     rows: dict[str, dict[int, str]] = {}

@@ -28,7 +28,7 @@ from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.txn.events import TxnOffsetCommit
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
-Place: TypeAlias = tuple[str, int]
+PartitionPlace: TypeAlias = tuple[str, int]
 
 MADE_ANEW = -1
 """As the time when a topic went: before any commit, so that only the topic's id says which positions go."""
@@ -37,7 +37,7 @@ OPENING = (JoinGroup, ConsumerHeartbeat, RegisterConsumer, OffsetCommit, OffsetF
 """What must not come between the parts of a deletion: it would meet half a group."""
 
 
-class Portion:
+class SweepSlice:
     """So many positions of the groups as one step may look at, and what is left of them.
 
     What is left is told once, by where it begins: to hand on a shorter list for each group would copy the whole list
@@ -49,7 +49,7 @@ class Portion:
         self.places = event.places
         self.begin = event.begin
 
-    def taken(self, step: Step) -> Iterator[tuple[str, tuple[Place, ...]]]:
+    def taken(self, step: Step) -> Iterator[tuple[str, tuple[PartitionPlace, ...]]]:
         room, done = step.limits.slice_positions, 0
         while room > 0 and done < len(self.groups):
             group_id = self.groups[done]
@@ -71,9 +71,9 @@ def look_for_expired(step: Step) -> None:
     step.out.chores.append(ExpireOffsets(tuple(state.groups)))
 
 
-def expire(event: ExpireOffsets, step: Step) -> None:
+def expire_slice(event: ExpireOffsets, step: Step) -> None:
     """A slice of it. The next look is due when this one is over."""
-    portion = Portion(event)
+    portion = SweepSlice(event)
     for group_id, places in portion.taken(step):
         if group_id not in step.state.going and not step.state.pending.of_group(group_id):
             step.looked_at = places
@@ -89,44 +89,44 @@ def expire(event: ExpireOffsets, step: Step) -> None:
 def forget_topics(event: TopicsChanged, step: Step) -> None:
     """Deleted topics take their positions with them, in every group; what is still there until then is told nobody."""
     if event.deleted and step.state.offsets:
-        begin_to_forget(dict.fromkeys(event.deleted, step.now_ms), step)
+        start_forgetting(dict.fromkeys(event.deleted, step.now_ms), step)
 
 
-def forget_orphans(event: Loaded, step: Step) -> None:
+def forget_orphan_slice(event: Loaded, step: Step) -> None:
     """So do topics that went while nobody listened. Of one made anew since then, positions without an id stay."""
     state = step.state
-    begin_to_forget(
+    start_forgetting(
         {
             topic: MADE_ANEW if topic in state.partitions else step.now_ms
             for topic, topic_id in event.topics
-            if offsets.orphaned(topic, topic_id, state.partitions, state.topic_ids)
+            if offsets.is_orphaned(topic, topic_id, state.partitions, state.topic_ids)
         },
         step,
     )
 
 
-def begin_to_forget(topics: Mapping[str, int], step: Step) -> None:
+def start_forgetting(topics: Mapping[str, int], step: Step) -> None:
     """Look for positions of these topics, beside those that are looked for; each with the time when it went."""
     state = step.state
     begun = bool(state.forgetting)
     state.forgetting = {**state.forgetting, **topics}
     if state.forgetting and not begun:
-        step.out.chores.append(all_that_go(state))
+        step.out.chores.append(topics_being_forgotten(state))
 
 
-def all_that_go(state: ShardState) -> ForgetOffsets:
+def topics_being_forgotten(state: ShardState) -> ForgetOffsets:
     return ForgetOffsets(tuple(state.offsets), dict(state.forgetting))
 
 
-def forget(event: ForgetOffsets, step: Step) -> None:
+def forget_slice(event: ForgetOffsets, step: Step) -> None:
     """A slice of the positions is looked through for topics that have gone."""
     state, gone = step.state, event.topics
-    portion = Portion(event)
+    portion = SweepSlice(event)
     for group_id, places in portion.taken(step):
         stored = state.offsets.get(group_id, {})
         for topic, partition in places:
             value = stored.get((topic, partition)) if topic in gone else None
-            if value is not None and offsets.outlived(topic, value, gone[topic], step):
+            if value is not None and offsets.is_of_deleted_topic(topic, value, gone[topic], step):
                 step.keep(OffsetDeleted(group_id, topic, partition))
     if portion.groups:
         step.out.chores.append(ForgetOffsets(portion.groups, gone, portion.places, portion.begin))
@@ -134,10 +134,10 @@ def forget(event: ForgetOffsets, step: Step) -> None:
     # More may have gone meanwhile, some of them again.
     state.forgetting = {topic: at_ms for topic, at_ms in state.forgetting.items() if gone.get(topic) != at_ms}
     if state.forgetting:
-        step.out.chores.append(all_that_go(state))
+        step.out.chores.append(topics_being_forgotten(state))
 
 
-def deleted_in_part(event: DeleteGroup, step: Step) -> bool:
+def delete_in_part(event: DeleteGroup, step: Step) -> bool:
     """Let go of as many positions of a large empty group as one step may. False: the rest of it may go at once."""
     state, group_id = step.state, event.group_id
     stored, most = state.offsets.get(group_id, {}), step.limits.slice_positions
@@ -145,14 +145,14 @@ def deleted_in_part(event: DeleteGroup, step: Step) -> bool:
     if len(stored) <= most or group is None or group.logged is not group or group.members:
         return False
     if group_id not in state.going:
-        state.going[group_id] = noted.loss(stored)
+        state.going[group_id] = noted.lost_positions(stored)
     for topic, partition in list(islice(stored, most)):
         step.keep(OffsetDeleted(group_id, topic, partition))
     step.out.chores.append(event)
     return True
 
 
-def not_going(event: object, state: ShardState) -> None:
+def check_not_being_deleted(event: object, state: ShardState) -> None:
     """Nobody comes into a group that is being deleted. Raises CoordinatorError."""
     if isinstance(event, OPENING) and event.group_id in state.going:
         raise CoordinatorError(

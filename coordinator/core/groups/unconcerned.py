@@ -4,9 +4,9 @@ from typing import Generic, TypeVar
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.events import RegisterConsumer
-from muster.coordinator.core.central.registration import well_formed as registers_well
-from muster.coordinator.core.consumer.checks import well_formed as beats_well
-from muster.coordinator.core.control.holds.correction import Situation
+from muster.coordinator.core.central.registration import check_registration_form as registers_well
+from muster.coordinator.core.consumer.checks import check_heartbeat_form as beats_well
+from muster.coordinator.core.control.holds.correction import GroupSituation
 from muster.coordinator.core.effects import DescribeConsumerReply
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -18,19 +18,19 @@ from muster.coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.groups.kind import Outlook, Positions
-from muster.coordinator.core.groups.owners import NOBODY_OWNS, Owned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.kind import HeartbeatOutlook, Positions
+from muster.coordinator.core.groups.owners import NOBODY_OWNS, OwnedPartitions
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
-G_contra = TypeVar("G_contra", bound=Group | None, contravariant=True)
+G_contra = TypeVar("G_contra", bound=GroupData | None, contravariant=True)
 
 
-class Unconcerned(Generic[G_contra]):
+class DefaultKind(Generic[G_contra]):
     """Nothing is changed by what a group of this kind has no part in, and no such member is known."""
 
     word = "none"
@@ -76,7 +76,7 @@ class Unconcerned(Generic[G_contra]):
     def epochs(self, group: G_contra, group_id: str, step: Step, /) -> DescribeConsumerReply:
         raise no_consumer_group(group_id)
 
-    def owners(self, group: G_contra, state: ShardState, former: Owned, /) -> Owned:
+    def owners(self, group: G_contra, state: ShardState, former: OwnedPartitions, /) -> OwnedPartitions:
         return NOBODY_OWNS
 
     def assignor(self, group: G_contra, step: Step, /) -> str:
@@ -85,11 +85,11 @@ class Unconcerned(Generic[G_contra]):
     def plans_itself(self, group: G_contra, /) -> bool:
         return False
 
-    def settings_changed(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+    def settings_changed(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """Nothing is planned here."""
 
-    def situation(self, group: G_contra, step: Step, /) -> Situation:
-        return Situation(Snapshot({}, []), {}, {})
+    def situation(self, group: G_contra, step: Step, /) -> GroupSituation:
+        return GroupSituation(Snapshot({}, []), {}, {})
 
     def at_rest(self, group: G_contra, /) -> bool:
         return True
@@ -97,7 +97,7 @@ class Unconcerned(Generic[G_contra]):
     def snapshot(self, group: G_contra, step: Step, /) -> Snapshot | None:
         return None
 
-    def replan(self, group: G_contra, trigger: Trigger, step: Step, /) -> None:
+    def replan(self, group: G_contra, trigger: RebalanceTrigger, step: Step, /) -> None:
         """Nothing is planned here."""
 
     def load(self, group: G_contra, step: Step, /) -> None:
@@ -133,14 +133,14 @@ class Unconcerned(Generic[G_contra]):
     def expire(self, group: G_contra, step: Step, /) -> None:
         """It keeps nothing that is past its time."""
 
-    def outlook(self, group: G_contra, listener: Listen, /) -> Outlook:
-        return Outlook.UNKNOWN
+    def outlook(self, group: G_contra, listener: Listen, /) -> HeartbeatOutlook:
+        return HeartbeatOutlook.UNKNOWN
 
     def steady(self, group: G_contra, event: ConsumerHeartbeat, state: ShardState, /) -> bool:
         return False
 
 
-def members_of(group: Group | None) -> int:
+def members_of(group: GroupData | None) -> int:
     return 0 if group is None else len(group.members)
 
 

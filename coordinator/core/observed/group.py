@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.ledger import MAX_ALSO, Trigger
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.ledger import MAX_ALSO, RebalanceTrigger
 from muster.coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
 from muster.coordinator.core.types import GroupState, TimerKey
 
@@ -16,7 +16,7 @@ ZOOKEEPER = "zookeeper"
 class ObservedRebalance:
     """A rebalance that was seen to begin, and is not seen to be over yet."""
 
-    trigger: Trigger
+    trigger: RebalanceTrigger
     started_at_ms: int
     before: dict[TopicPartition, str]
     """The claims when it began."""
@@ -34,7 +34,7 @@ class ObservedRebalance:
     """Everybody who claimed since it began."""
     notifications: int = 0
 
-    def note(self, trigger: Trigger) -> None:
+    def note(self, trigger: RebalanceTrigger) -> None:
         if len(self.also) < MAX_ALSO:
             self.also.append(trigger.detail)
 
@@ -48,7 +48,7 @@ class ObservedGroup:
     generation: int
     """The number of rebalances that the ledger counts; members of that era know of none."""
     rebalance: ObservedRebalance | None = None
-    logged: Group | None = None
+    logged: GroupData | None = None
     """What the log has under this id: a group on its way between two generations is in both places."""
 
     @property

@@ -7,10 +7,10 @@ from muster.coordinator.core.entries import keep_entry, next_number
 from muster.coordinator.core.ledger import last_few
 from muster.coordinator.core.observed.group import ZOOKEEPER, ObservedGroup, ObservedRebalance
 from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import MemberPlan, Move, Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.types import MemberPlan, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
 
 
-def write(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, step: Step) -> None:
+def write_entry(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, step: Step) -> None:
     """Keep the entry, within the ledger's bound. It is whole at once: nothing is fetched afterwards."""
     trigger, generation = rebalance.trigger, generation_of(group.id, step)
     entry = RebalanceEntry(
@@ -41,7 +41,7 @@ def write(group: ObservedGroup, rebalance: ObservedRebalance, outcome: Outcome, 
     step.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
 
 
-def announce(group: ObservedGroup, step: Step) -> None:
+def announce_group(group: ObservedGroup, step: Step) -> None:
     """Tell the group's watchers how it stands."""
     step.out.notices.append(GroupChanged(group.id, group.state.value, group.generation))
 
@@ -52,14 +52,14 @@ def generation_of(group_id: str, step: Step) -> int:
     return ledger.newest.generation if ledger and ledger.newest else 0
 
 
-def phases(rebalance: ObservedRebalance) -> Iterator[Phase]:
+def phases(rebalance: ObservedRebalance) -> Iterator[RebalancePhase]:
     """Until the first claim went, and from there until the last one came."""
     claimed_from = rebalance.started_at_ms
     if rebalance.released_at_ms >= 0:
-        yield Phase("release", rebalance.released_at_ms - rebalance.started_at_ms)
+        yield RebalancePhase("release", rebalance.released_at_ms - rebalance.started_at_ms)
         claimed_from = rebalance.released_at_ms
     if rebalance.claimed:
-        yield Phase("claim", rebalance.changed_at_ms - claimed_from, last_few(rebalance.claimed))
+        yield RebalancePhase("claim", rebalance.changed_at_ms - claimed_from, last_few(rebalance.claimed))
 
 
 def plans(group: ObservedGroup) -> Iterator[MemberPlan]:
@@ -68,13 +68,13 @@ def plans(group: ObservedGroup) -> Iterator[MemberPlan]:
         yield MemberPlan(member_id, "", group.members[member_id].host, None, assigned)
 
 
-def moves(group: ObservedGroup, rebalance: ObservedRebalance) -> Iterator[Move]:
+def moves(group: ObservedGroup, rebalance: ObservedRebalance) -> Iterator[PartitionMove]:
     before, after = rebalance.before, group.seen.owners
     for tp in sorted(before.keys() | after.keys()):
         source, target = before.get(tp, ""), after.get(tp, "")
         if source != target:
             free_ms = rebalance.unowned.get(tp, 0) if target else -1
-            yield Move(*tp, source, target, free_ms, why(source, target, group, rebalance))
+            yield PartitionMove(*tp, source, target, free_ms, why(source, target, group, rebalance))
 
 
 def why(source: str, target: str, group: ObservedGroup, rebalance: ObservedRebalance) -> str:

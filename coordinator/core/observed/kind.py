@@ -10,7 +10,7 @@ from typing import Any
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.central.events import RegisterConsumer
 from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.holds.correction import Situation
+from muster.coordinator.core.control.holds.correction import GroupSituation
 from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
 from muster.coordinator.core.events import (
     ConsumerHeartbeat,
@@ -26,10 +26,10 @@ from muster.coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.groups.kind import NO_FACTS, Kind, Outlook, Positions, Refused
-from muster.coordinator.core.groups.owners import Owned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.kind import NO_FACTS, GroupKind, HeartbeatOutlook, Positions, RefusedPositions
+from muster.coordinator.core.groups.owners import OwnedPartitions
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.observed import views, watching
 from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.rights import RightsAnew
@@ -38,12 +38,12 @@ from muster.coordinator.core.types import RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-class Observed:
+class ObservedKind:
     """`kind_of` tells the kind of the log's group behind this one, which may be none."""
 
     facts = NO_FACTS
 
-    def __init__(self, kind_of: Callable[[Group | None], Kind[Any]]) -> None:
+    def __init__(self, kind_of: Callable[[GroupData | None], GroupKind[Any]]) -> None:
         self._kind_of = kind_of
 
     # What is answered for the group that ZooKeeper holds, unless the log's prevails.
@@ -65,22 +65,22 @@ class Observed:
 
     def view(self, group: ObservedGroup, group_id: str, step: Step, /) -> DescribeReply:
         if group.prevails:
-            return views.view(group)
+            return views.describe_group(group)
         return self._kind_of(group.logged).view(group.logged, group_id, step)
 
     def listed(self, group: ObservedGroup, /) -> Iterator[ListedGroup]:
         """The one that prevails, and those with members beside the log's: nobody may think that the one is alone."""
         if group.members or group.prevails:
-            yield views.line(group)
+            yield views.list_group(group)
         if not group.prevails:
             yield from self._kind_of(group.logged).listed(group.logged)
 
-    def owners(self, group: ObservedGroup, state: ShardState, former: Owned, /) -> Owned:
-        return views.owners(group)
+    def owners(self, group: ObservedGroup, state: ShardState, former: OwnedPartitions, /) -> OwnedPartitions:
+        return views.partition_owners(group)
 
     def timer(self, group: ObservedGroup, key: TimerKey, step: Step, /) -> None:
         if key == group.timer:
-            watching.quiet(group, step)
+            watching.fire_quiet_timer(group, step)
         else:
             self._kind_of(group.logged).timer(group.logged, key, step)
 
@@ -113,7 +113,7 @@ class Observed:
     def forget(self, group: ObservedGroup, member_id: str, request: RequestId, step: Step, /) -> None:
         self._kind_of(group.logged).forget(group.logged, member_id, request, step)
 
-    def may_commit(self, group: ObservedGroup, event: OffsetCommit, step: Step, /) -> Refused:
+    def may_commit(self, group: ObservedGroup, event: OffsetCommit, step: Step, /) -> RefusedPositions:
         return self._kind_of(group.logged).may_commit(group.logged, event, step)
 
     def owns(self, group: ObservedGroup, event: ClaimFence, step: Step, /) -> bool | None:
@@ -136,16 +136,16 @@ class Observed:
     def plans_itself(self, group: ObservedGroup, /) -> bool:
         return self._kind_of(group.logged).plans_itself(group.logged)
 
-    def situation(self, group: ObservedGroup, step: Step, /) -> Situation:
+    def situation(self, group: ObservedGroup, step: Step, /) -> GroupSituation:
         return self._kind_of(group.logged).situation(group.logged, step)
 
     def at_rest(self, group: ObservedGroup, /) -> bool:
         return self._kind_of(group.logged).at_rest(group.logged)
 
-    def replan(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
+    def replan(self, group: ObservedGroup, trigger: RebalanceTrigger, step: Step, /) -> None:
         self._kind_of(group.logged).replan(group.logged, trigger, step)
 
-    def settings_changed(self, group: ObservedGroup, trigger: Trigger, step: Step, /) -> None:
+    def settings_changed(self, group: ObservedGroup, trigger: RebalanceTrigger, step: Step, /) -> None:
         self._kind_of(group.logged).settings_changed(group.logged, trigger, step)
 
     def snapshot(self, group: ObservedGroup, step: Step, /) -> Snapshot | None:
@@ -181,7 +181,7 @@ class Observed:
     def expire(self, group: ObservedGroup, step: Step, /) -> None:
         self._kind_of(group.logged).expire(group.logged, step)
 
-    def outlook(self, group: ObservedGroup, listener: Listen, /) -> Outlook:
+    def outlook(self, group: ObservedGroup, listener: Listen, /) -> HeartbeatOutlook:
         return self._kind_of(group.logged).outlook(group.logged, listener)
 
     def steady(self, group: ObservedGroup, event: ConsumerHeartbeat, state: ShardState, /) -> bool:

@@ -4,13 +4,13 @@ from muster.assignors.data.user_data import Subscription, encode_assignment, enc
 from muster.coordinator.core.effects import DeleteReply, DescribedMember, DescribeReply, ListedGroup
 from muster.coordinator.core.events import DeleteGroup
 from muster.coordinator.core.groups.forgetting import forget_ledger
-from muster.coordinator.core.groups.owners import Owned
+from muster.coordinator.core.groups.owners import OwnedPartitions
 from muster.coordinator.core.observed.group import ZOOKEEPER, ObservedGroup
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def view(group: ObservedGroup) -> DescribeReply:
+def describe_group(group: ObservedGroup) -> DescribeReply:
     """The group as DescribeGroups shows it: claims as assignments, as they stand at this moment."""
     members = group.members
     return DescribeReply(
@@ -33,16 +33,16 @@ def view(group: ObservedGroup) -> DescribeReply:
     )
 
 
-def line(group: ObservedGroup) -> ListedGroup:
+def list_group(group: ObservedGroup) -> ListedGroup:
     return ListedGroup(group.id, ZOOKEEPER, group.state.value, ZOOKEEPER)
 
 
-def owners(group: ObservedGroup) -> Owned:
+def partition_owners(group: ObservedGroup) -> OwnedPartitions:
     """By their claims, also of members that are gone and whose claims are not."""
     rows: dict[str, dict[int, str]] = {}
     for (topic, partition), owner in group.seen.owners.items():
         rows.setdefault(topic, {})[partition] = owner
-    return Owned(rows)
+    return OwnedPartitions(rows)
 
 
 def delete_group(group: ObservedGroup, request: DeleteGroup, step: Step) -> None:

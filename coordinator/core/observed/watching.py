@@ -9,7 +9,7 @@ all is claimed and nothing has moved for a while.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.observed import history
 from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.observed.group import ObservedGroup, ObservedRebalance
@@ -22,19 +22,19 @@ GIVE_UP_MS = 30_000
 """When nothing has moved for this long and partitions are still unclaimed, the members have given up."""
 
 
-def observe(event: GroupObserved, step: Step) -> None:
+def take_observation(event: GroupObserved, step: Step) -> None:
     """Take note of the group as it is now."""
     group = step.state.observed(event.group_id)
     if group is None:
         group = first_sight(event, step)
     before, group.seen = group.seen, replace(event, was_there=False)
-    triggers = list(changes(before, event))
+    triggers = list(changes_that_wake(before, event))
     for trigger in triggers:
-        note(group, before, trigger, step)
+        note_change(group, before, trigger, step)
     follow_claims(group, before, step)
-    conclude(group, step, quiet=False)
+    conclude_rebalance(group, step, quiet=False)
     if triggers or before.owners != event.owners:
-        history.announce(group, step)
+        history.announce_group(group, step)
 
 
 def first_sight(event: GroupObserved, step: Step) -> ObservedGroup:
@@ -45,19 +45,19 @@ def first_sight(event: GroupObserved, step: Step) -> ObservedGroup:
     return group
 
 
-def unseen(event: GroupUnseen, step: Step) -> None:
+def take_unseen(event: GroupUnseen, step: Step) -> None:
     """It is gone; its ledger stays."""
     group = step.state.overlook(event.group_id)
     if group is not None:
         step.disarm(group.timer)
 
 
-def quiet(group: ObservedGroup, step: Step) -> None:
+def fire_quiet_timer(group: ObservedGroup, step: Step) -> None:
     """Nothing has moved for a while."""
-    conclude(group, step, quiet=True)
+    conclude_rebalance(group, step, quiet=True)
 
 
-def changes(before: GroupObserved, now: GroupObserved) -> Iterator[Trigger]:
+def changes_that_wake(before: GroupObserved, now: GroupObserved) -> Iterator[RebalanceTrigger]:
     """What has changed that wakes members, the heaviest first."""
     old, new = {m.id: m for m in before.members}, {m.id: m for m in now.members}
     for member_id in sorted(old.keys() - new.keys()):
@@ -66,43 +66,45 @@ def changes(before: GroupObserved, now: GroupObserved) -> Iterator[Trigger]:
         member = new[member_id]
         topics = ", ".join(member.topics) or "nothing that exists"
         detail = f"member {member_id} joined; it reads {topics}"
-        yield Trigger(Cause.MEMBER_JOINED, detail, member_id, client_host=member.host)
+        yield RebalanceTrigger(Cause.MEMBER_JOINED, detail, member_id, client_host=member.host)
     for member_id in sorted(new.keys() & old.keys()):
         if new[member_id].topics != old[member_id].topics and new[member_id].pattern == "static":
-            yield Trigger(Cause.SUBSCRIPTION_CHANGED, f"member {member_id} changed its subscription", member_id)
+            yield RebalanceTrigger(
+                Cause.SUBSCRIPTION_CHANGED, f"member {member_id} changed its subscription", member_id
+            )
     if old and new:
         yield from changes_around(before, now)
 
 
-def changes_around(before: GroupObserved, now: GroupObserved) -> Iterator[Trigger]:
+def changes_around(before: GroupObserved, now: GroupObserved) -> Iterator[RebalanceTrigger]:
     """What members are told of beside each other: topics and brokers."""
     read = {topic for member in (*before.members, *now.members) for topic in member.topics}
     for topic in sorted(read):
         old, new = before.partitions.get(topic, 0), now.partitions.get(topic, 0)
         known = any(topic in member.topics for member in before.members)
         if old != new and (known or any(m.pattern != "static" for m in now.members)):
-            yield Trigger(Cause.PARTITIONS_CHANGED, f"topic {topic} has {new} partitions now, {old} before")
+            yield RebalanceTrigger(Cause.PARTITIONS_CHANGED, f"topic {topic} has {new} partitions now, {old} before")
     for broker in sorted(set(before.brokers) ^ set(now.brokers)):
         word = "came" if broker in now.brokers else "went"
-        yield Trigger(Cause.BROKERS_CHANGED, f"broker {broker} {word}, which wakes every consumer")
+        yield RebalanceTrigger(Cause.BROKERS_CHANGED, f"broker {broker} {word}, which wakes every consumer")
 
 
-def departure(member_id: str, before: GroupObserved, now: GroupObserved) -> Trigger:
+def departure(member_id: str, before: GroupObserved, now: GroupObserved) -> RebalanceTrigger:
     """Left in order, or gone with its claims standing: then its session ended, by death or by a plain goodbye."""
     host = next((member.host for member in before.members if member.id == member_id), "")
     if member_id in now.ended:
         detail = f"the session of member {member_id} ended while it held partitions"
-        return Trigger(Cause.SESSION_EXPIRED, detail, member_id, client_host=host)
-    return Trigger(Cause.MEMBER_LEFT, f"member {member_id} left", member_id, client_host=host)
+        return RebalanceTrigger(Cause.SESSION_EXPIRED, detail, member_id, client_host=host)
+    return RebalanceTrigger(Cause.MEMBER_LEFT, f"member {member_id} left", member_id, client_host=host)
 
 
-def note(group: ObservedGroup, before: GroupObserved, trigger: Trigger, step: Step) -> None:
+def note_change(group: ObservedGroup, before: GroupObserved, trigger: RebalanceTrigger, step: Step) -> None:
     """The first trigger gives the rebalance its cause; a later one is noted, and everybody has to claim once more.
 
     One whose cause was not seen, such as a member that gives its claims up before it leaves, has found it now.
     """
     if group.rebalance is None:
-        begin(group, before, trigger, step)
+        begin_rebalance(group, before, trigger, step)
     elif group.rebalance.trigger.cause is Cause.UNSPECIFIED:
         group.rebalance.trigger = trigger
     else:
@@ -115,7 +117,7 @@ def note(group: ObservedGroup, before: GroupObserved, trigger: Trigger, step: St
         group.rebalance.gone[trigger.culprit] = trigger.detail
 
 
-def begin(group: ObservedGroup, before: GroupObserved, trigger: Trigger, step: Step) -> None:
+def begin_rebalance(group: ObservedGroup, before: GroupObserved, trigger: RebalanceTrigger, step: Step) -> None:
     group.rebalance = ObservedRebalance(trigger, step.now_ms, dict(before.owners), step.now_ms)
 
 
@@ -130,7 +132,7 @@ def follow_claims(group: ObservedGroup, before: GroupObserved, step: Step) -> No
         if not before.members and not group.seen.members:
             return  # claims of nobody: somebody tidies up, or writes by hand
         detail = "members let go of partitions or claimed them, and what called for it was not seen"
-        begin(group, before, Trigger(Cause.UNSPECIFIED, detail), step)
+        begin_rebalance(group, before, RebalanceTrigger(Cause.UNSPECIFIED, detail), step)
     rebalance = group.rebalance
     assert rebalance is not None
     rebalance.changed_at_ms = step.now_ms
@@ -147,24 +149,24 @@ def follow_claims(group: ObservedGroup, before: GroupObserved, step: Step) -> No
         rebalance.herd.add(new[tp])
 
 
-def conclude(group: ObservedGroup, step: Step, *, quiet: bool) -> None:
+def conclude_rebalance(group: ObservedGroup, step: Step, *, quiet: bool) -> None:
     """Write the entry if the rebalance is over; else look again when nothing has moved for a while."""
     rebalance = group.rebalance
     if rebalance is None:
         return
     idle_ms = step.now_ms - rebalance.changed_at_ms
     if not group.seen.members:
-        history.write(group, rebalance, Outcome.EMPTIED, step)
+        history.write_entry(group, rebalance, Outcome.EMPTIED, step)
     elif group.settled or (quiet and group.complete):
         only_woken = not rebalance.herd and rebalance.trigger.cause is Cause.BROKERS_CHANGED
         if not only_woken:  # nobody let go of anything: nothing to be told of
-            history.write(group, rebalance, Outcome.COMPLETED, step)
+            history.write_entry(group, rebalance, Outcome.COMPLETED, step)
     elif quiet and idle_ms >= GIVE_UP_MS:
-        history.write(group, rebalance, Outcome.FAILED, step)
+        history.write_entry(group, rebalance, Outcome.FAILED, step)
     else:
         step.arm(group.timer, QUIET_MS if group.complete else max(1, GIVE_UP_MS - idle_ms))
         return
     group.rebalance = None
     step.disarm(group.timer)
     if quiet:
-        history.announce(group, step)
+        history.announce_group(group, step)

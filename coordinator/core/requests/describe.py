@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.control.describing import controls
+from muster.coordinator.core.control.describing import describe_controls
 from muster.coordinator.core.effects import ExplainReply, ListReply
 from muster.coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
 from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import Ledger, told
+from muster.coordinator.core.ledger import GroupLedger, entry_with_settlement
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Stall, Takeover
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -16,7 +16,7 @@ def describe_group(request: DescribeGroup, step: Step) -> None:
     """The group as any client may look at it, whatever its kind."""
     group = step.state.groups.get(request.group_id)
     view = KINDS[type(group)].view(group, request.group_id, step)
-    step.reply(request.request_id, replace(view, controls=controls(request.group_id, step)))
+    step.reply(request.request_id, replace(view, controls=describe_controls(request.group_id, step)))
 
 
 def describe_consumer_group(request: DescribeConsumerGroup, step: Step) -> None:
@@ -47,7 +47,7 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
         step.reply(request.request_id, ExplainReply())
         return
     entries = [
-        told(ledger, number)
+        entry_with_settlement(ledger, number)
         for number, entry in sorted(ledger.entries.items(), reverse=True)
         if request.generation in (0, entry.generation)
     ]
@@ -57,13 +57,13 @@ def explain_group(request: ExplainGroup, step: Step) -> None:
     step.reply(request.request_id, ExplainReply(entries=shown, stalls=stalls, takeovers=takeovers))
 
 
-def takeovers_since(since_ms: int, ledger: Ledger, step: Step) -> tuple[Takeover, ...]:
+def takeovers_since(since_ms: int, ledger: GroupLedger, step: Step) -> tuple[Takeover, ...]:
     """Which nodes took the shard over since then while the group had members, newest first."""
     takeovers = sorted(step.state.takeovers.values(), key=lambda takeover: -takeover.epoch)
     return tuple(each for each in takeovers if each.serving_ms >= since_ms and ledger.had_members(each.serving_ms))
 
 
-def stalls_since(since_ms: int, ledger: Ledger, step: Step) -> tuple[Stall, ...]:
+def stalls_since(since_ms: int, ledger: GroupLedger, step: Step) -> tuple[Stall, ...]:
     """When the node stood still since then and the group had members whose deadlines moved by it, newest first."""
     stalls = reversed(step.state.stalls.values())
     return tuple(stall for stall in stalls if stall.ended_at_ms >= since_ms and ledger.had_members(stall.ended_at_ms))

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from muster.coordinator.core.entries import beside, keep_entry
+from muster.coordinator.core.entries import audit_entry, keep_entry
 from muster.coordinator.core.events import DeleteGroup, OffsetCommit
-from muster.coordinator.core.ledger import Ledger, Loss
+from muster.coordinator.core.ledger import GroupLedger, LostPositions
 from muster.coordinator.core.observed.group import ZOOKEEPER
 from muster.coordinator.core.records import RebalanceForgotten
 from muster.coordinator.core.state import Step
@@ -33,7 +33,7 @@ tools send a request for each topic, and doors cut long ones into slices."""
 Positions = Mapping[tuple[str, int], StoredOffset]
 
 
-def committed(request: OffsetCommit, kept: Positions, step: Step) -> None:
+def note_operator_commit(request: OffsetCommit, kept: Positions, step: Step) -> None:
     """Called before `kept` counts: who is no member commits it.
 
     On the wire an operator's tool is like a consumer that assigns partitions to itself and commits all the time. It is
@@ -47,7 +47,7 @@ def committed(request: OffsetCommit, kept: Positions, step: Step) -> None:
         for place, position in kept.items()
         if place not in stored or stored[place].offset != position.offset
     ]
-    positions_changed(request.group_id, changes, request.operator, step)
+    note_positions_changed(request.group_id, changes, request.operator, step)
 
 
 def is_shared_here(group_id: str, step: Step) -> bool:
@@ -61,18 +61,20 @@ def is_shared_here(group_id: str, step: Step) -> bool:
     return observed is not None and not observed.members
 
 
-def positions_changed(group_id: str, changes: Sequence[PositionChange], operator: str, step: Step) -> None:
+def note_positions_changed(group_id: str, changes: Sequence[PositionChange], operator: str, step: Step) -> None:
     """Keep an entry for them, or tell them in that of a moment ago."""
     if not changes or not operator:
         return
     ledger = step.state.ledgers.get(group_id)
-    entry = last_of(ledger, operator, step) or beside(group_id, Outcome.POSITIONS_CHANGED, operator, "", step)
+    entry = last_operator_entry(ledger, operator, step) or audit_entry(
+        group_id, Outcome.POSITIONS_CHANGED, operator, "", step
+    )
     keep_entry(group_id, with_changes(entry, changes, step.now_ms), step)
-    for number in surplus(step.state.ledgers[group_id]):
+    for number in surplus_entries(step.state.ledgers[group_id]):
         step.keep(RebalanceForgotten(group_id, number))
 
 
-def last_of(ledger: Ledger | None, operator: str, step: Step) -> RebalanceEntry | None:
+def last_operator_entry(ledger: GroupLedger | None, operator: str, step: Step) -> RebalanceEntry | None:
     """The entry that tells what this operator did a moment ago, if it is the last of all."""
     last = ledger.last if ledger else None
     if last is None or last.outcome is not Outcome.POSITIONS_CHANGED or last.culprit != operator:
@@ -93,47 +95,47 @@ def with_changes(entry: RebalanceEntry, changes: Sequence[PositionChange], now_m
         else:
             more += 1
     what = {"deleted" if change.after is None else "set" for change in told.values()}
-    detail = f"{entry.culprit} {' and '.join(sorted(what, reverse=True))} {counted(len(told) + more)}"
+    detail = f"{entry.culprit} {' and '.join(sorted(what, reverse=True))} {count_positions(len(told) + more)}"
     return replace(entry, positions=tuple(told.values()), more_positions=more, detail=detail, ended_at_ms=now_ms)
 
 
-def counted(positions: int) -> str:
+def count_positions(positions: int) -> str:
     """
-    >>> counted(1), counted(12)
+    >>> count_positions(1), count_positions(12)
     ('1 position', '12 positions')
     """
     return f"{positions} position" if positions == 1 else f"{positions} positions"
 
 
-def surplus(ledger: Ledger) -> list[int]:
+def surplus_entries(ledger: GroupLedger) -> list[int]:
     """The oldest entries of changed positions, beyond as many as may be."""
     numbers = sorted(n for n, entry in ledger.entries.items() if entry.outcome is Outcome.POSITIONS_CHANGED)
     return numbers[:-MAX_ENTRIES]
 
 
-def loss(stored: Positions) -> Loss:
+def lost_positions(stored: Positions) -> LostPositions:
     """All positions of a group that goes."""
     told = [PositionChange(*place, position.offset, None) for place, position in islice(stored.items(), MAX_POSITIONS)]
-    return Loss(tuple(told), len(stored) - len(told))
+    return LostPositions(tuple(told), len(stored) - len(told))
 
 
-def farewell(event: DeleteGroup, step: Step) -> RebalanceEntry | None:
+def farewell_entry(event: DeleteGroup, step: Step) -> RebalanceEntry | None:
     """What will be told of the group if it may be deleted: to be made while it is there. Its number goes on from those
     of the entries that go with it, so that no address of an entry ever means another.
     """
-    lost = step.state.going.pop(event.group_id, None) or loss(step.state.offsets.get(event.group_id, {}))
+    lost = step.state.going.pop(event.group_id, None) or lost_positions(step.state.offsets.get(event.group_id, {}))
     if not event.operator:
         return None
     ledger = step.state.ledgers.get(event.group_id)
     entries = len(ledger.entries) if ledger else 0
     told = f"{entries} {'entry' if entries == 1 else 'entries'} of its ledger"
-    had = f"{counted(len(lost.positions) + lost.more)} and {told}"
+    had = f"{count_positions(len(lost.positions) + lost.more)} and {told}"
     detail = f"{event.operator} deleted the group, with {had}"
-    entry = beside(event.group_id, Outcome.GROUP_DELETED, event.operator, detail, step)
+    entry = audit_entry(event.group_id, Outcome.GROUP_DELETED, event.operator, detail, step)
     return replace(entry, positions=lost.positions, more_positions=lost.more)
 
 
-def deleted(group_id: str, entry: RebalanceEntry | None, step: Step) -> None:
+def keep_farewell(group_id: str, entry: RebalanceEntry | None, step: Step) -> None:
     """The group is gone: its ledger begins anew with the entry that says so. Of too many such the oldest go."""
     if entry is None:
         return

@@ -15,7 +15,7 @@ from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import NO_TOPIC_ID, PositionChange, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
-Place: TypeAlias = tuple[str, int]
+PartitionPlace: TypeAlias = tuple[str, int]
 TopicId: TypeAlias = bytes
 Catalog: TypeAlias = Mapping[str, int]
 """The number of partitions by topic."""
@@ -51,7 +51,7 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms, topic_id))
     if kept:
         if request.operator:
-            noted.committed(request, kept, step)
+            noted.note_operator_commit(request, kept, step)
         step.keep(OffsetsStored(request.group_id, kept))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
 
@@ -67,13 +67,13 @@ def fetch_offsets(request: OffsetFetch, step: Step) -> None:
     stored = KINDS[type(group)].positions(group, request, step)
     wanted = request.partitions
     if wanted is None:
-        found: dict[Place, StoredOffset | None] = dict(living(stored, step))
+        found: dict[PartitionPlace, StoredOffset | None] = dict(without_deleted_topics(stored, step))
     else:
         found = dict(zip(wanted, map(stored.get, wanted), strict=True))
         if step.state.forgetting:
-            there = living({place: value for place, value in found.items() if value is not None}, step)
+            there = without_deleted_topics({place: value for place, value in found.items() if value is not None}, step)
             found = {place: there.get(place) for place in found}
-    refused: dict[Place, ErrorCode] = {}
+    refused: dict[PartitionPlace, ErrorCode] = {}
     if request.require_stable and step.state.pending:
         # Whoever reads on from here must not do so from before a transaction that may yet commit (KIP-447).
         unstable = step.state.pending.unstable(request.group_id)
@@ -100,7 +100,7 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
         if (topic, partition) in stored or (topic, partition) in pending:
             step.keep(OffsetDeleted(request.group_id, topic, partition))
         results[topic, partition] = ErrorCode.NONE
-    noted.positions_changed(request.group_id, gone, request.operator, step)
+    noted.note_positions_changed(request.group_id, gone, request.operator, step)
     step.reply(request.request_id, OffsetDeleteReply(partitions=results))
 
 
@@ -113,14 +113,16 @@ def expire_ledgers(step: Step) -> None:
             forget_ledger(group_id, step)
 
 
-def outlived(topic: str, value: StoredOffset, deleted_at_ms: int, step: Step) -> bool:
+def is_of_deleted_topic(topic: str, value: StoredOffset, deleted_at_ms: int, step: Step) -> bool:
     """Whether a position is of a topic that was deleted then, and not of one made anew under its name."""
     if value.topic_id:
         return value.topic_id != step.state.topic_ids.get(topic)
     return step.past(value.commit_timestamp_ms) <= deleted_at_ms
 
 
-def living(stored: Mapping[Place, StoredOffset], step: Step) -> Mapping[Place, StoredOffset]:
+def without_deleted_topics(
+    stored: Mapping[PartitionPlace, StoredOffset], step: Step
+) -> Mapping[PartitionPlace, StoredOffset]:
     """Without the positions of deleted topics that have still to be found."""
     gone = step.state.forgetting
     if not gone:
@@ -128,15 +130,15 @@ def living(stored: Mapping[Place, StoredOffset], step: Step) -> Mapping[Place, S
     return {
         place: value
         for place, value in stored.items()
-        if place[0] not in gone or not outlived(place[0], value, gone[place[0]], step)
+        if place[0] not in gone or not is_of_deleted_topic(place[0], value, gone[place[0]], step)
     }
 
 
-def committed_to(offsets: Mapping[str, Mapping[Place, StoredOffset]]) -> Counter[tuple[str, TopicId]]:
+def count_committed(offsets: Mapping[str, Mapping[PartitionPlace, StoredOffset]]) -> Counter[tuple[str, TopicId]]:
     """How many positions there are of each topic, by name and id."""
     return Counter((topic, value.topic_id) for stored in offsets.values() for (topic, _), value in stored.items())
 
 
-def orphaned(topic: str, topic_id: TopicId, partitions: Catalog, topic_ids: Mapping[str, TopicId]) -> bool:
+def is_orphaned(topic: str, topic_id: TopicId, partitions: Catalog, topic_ids: Mapping[str, TopicId]) -> bool:
     """Whether a position is of a topic that is gone; one made anew under the same name is another."""
     return topic not in partitions or bool(topic_id and topic_id != topic_ids.get(topic, topic_id))

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, HelloReply, PushReply
 from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Hello, Listen, SessionHeartbeat, StreamLost
-from muster.coordinator.core.groups.kind import Outlook
+from muster.coordinator.core.groups.kind import HeartbeatOutlook
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import (
     LossMended,
@@ -46,17 +46,17 @@ SILENT = (
 """Facts that no heartbeat speaks of."""
 
 
-def listen(event: Listen, hear: Hear, step: Step) -> None:
+def park_listener(event: Listen, hear: Hear, step: Step) -> None:
     """Answer at once if there is something to say; otherwise park it in place of an earlier one."""
     listeners = step.state.listeners.setdefault(event.group_id, {})
     if (earlier := listeners.pop(event.member_id, None)) is not None:
         step.reply(earlier.request_id, PushReply())
     listeners[event.member_id] = event
     step.state.parked[event.request_id] = event.member_id
-    consider(event, hear, step)
+    push_if_news(event, hear, step)
 
 
-def welcome(event: Hello, step: Step) -> None:
+def welcome_member(event: Hello, step: Step) -> None:
     """A pushed member's heartbeats say no more than that it lives: three in a session, as many as a session is for."""
     group = step.state.groups.get(event.group_id)
     session_ms = KINDS[type(group)].session_ms(group, event.member_id, step)
@@ -78,14 +78,14 @@ def session_heartbeat(event: SessionHeartbeat, hear: Hear, step: Step) -> None:
         return
     if listener is not None:
         step.reply(listener.request_id, PushReply())
-        drop(listener, step)
+        drop_listener(listener, step)
     told = Step(step.state, step.now_ms, pushed=True)
     try:
         hear(inner, told)
     except CoordinatorError as refusal:
         step.reply(event.request_id, PushReply(refusal.code, refusal.message))
         return
-    take_over(told, inner.request_id, step)
+    merge_step(told, inner.request_id, step)
     for request_id, reply in told.out.replies:
         if request_id == inner.request_id and isinstance(reply, ConsumerHeartbeatReply):
             step.reply(event.request_id, PushReply(reply.code, reply.message, reply))
@@ -120,7 +120,7 @@ def tell_listeners(hear: Hear, step: Step) -> None:
             return
         stirred = set()
         for listener in parked:
-            consider(listener, hear, step)
+            push_if_news(listener, hear, step)
 
 
 def group_of(record: Record) -> str:
@@ -128,34 +128,34 @@ def group_of(record: Record) -> str:
     return "" if isinstance(record, SILENT) else record.group_id
 
 
-def consider(listener: Listen, hear: Hear, step: Step) -> None:
+def push_if_news(listener: Listen, hear: Hear, step: Step) -> None:
     """Ask on the member's behalf; say what is new."""
     if step.state.listeners.get(listener.group_id, {}).get(listener.member_id) is not listener:
         return  # it has been told meanwhile
     group = step.state.groups.get(listener.group_id)
     match KINDS[type(group)].outlook(group, listener):
-        case Outlook.NOTHING_NEW:
+        case HeartbeatOutlook.NOTHING_NEW:
             return
-        case Outlook.MOVED_ON:
+        case HeartbeatOutlook.MOVED_ON:
             # It has heard of the new epoch by a call of its own; from there it has to listen anew.
-            drop(listener, step)
+            drop_listener(listener, step)
             step.reply(listener.request_id, PushReply())
             return
     asked = Step(step.state, step.now_ms, on_behalf=True)
     try:
-        hear(question(listener), asked)
+        hear(polled_heartbeat(listener), asked)
     except CoordinatorError as refusal:
-        drop(listener, step)
+        drop_listener(listener, step)
         step.reply(listener.request_id, PushReply(refusal.code, refusal.message))
         return
-    take_over(asked, listener.request_id, step)
+    merge_step(asked, listener.request_id, step)
     for request_id, reply in asked.out.replies:
-        if request_id == listener.request_id and (word := news(listener, reply)) is not None:
-            drop(listener, step)
+        if request_id == listener.request_id and (word := push_reply(listener, reply)) is not None:
+            drop_listener(listener, step)
             step.reply(listener.request_id, word)
 
 
-def question(listener: Listen) -> Heartbeat | ConsumerHeartbeat:
+def polled_heartbeat(listener: Listen) -> Heartbeat | ConsumerHeartbeat:
     if listener.consumer:
         return ConsumerHeartbeat(
             listener.request_id,
@@ -173,7 +173,7 @@ def question(listener: Listen) -> Heartbeat | ConsumerHeartbeat:
     )
 
 
-def news(listener: Listen, reply: object) -> PushReply | None:
+def push_reply(listener: Listen, reply: object) -> PushReply | None:
     match reply:
         case ConsumerHeartbeatReply():
             moved = reply.member_epoch != listener.generation or reply.assignment is not None
@@ -186,7 +186,7 @@ def news(listener: Listen, reply: object) -> PushReply | None:
             raise AssertionError(f"a heartbeat was answered by {type(reply).__name__}")
 
 
-def take_over(asked: Step, request_id: RequestId, step: Step) -> None:
+def merge_step(asked: Step, request_id: RequestId, step: Step) -> None:
     """What the heartbeat of a member did becomes part of the step, but for its answer."""
     step.out.records += asked.out.records
     step.out.timers |= asked.out.timers
@@ -197,7 +197,7 @@ def take_over(asked: Step, request_id: RequestId, step: Step) -> None:
     step.out.replies += [(asker, reply) for asker, reply in asked.out.replies if asker != request_id]
 
 
-def drop(listener: Listen, step: Step) -> None:
+def drop_listener(listener: Listen, step: Step) -> None:
     listeners = step.state.listeners[listener.group_id]
     if listeners.get(listener.member_id) is listener:
         del listeners[listener.member_id]
@@ -205,14 +205,14 @@ def drop(listener: Listen, step: Step) -> None:
         del step.state.listeners[listener.group_id]
 
 
-def forget(group_id: str, member_id: str, request_id: RequestId, step: Step) -> None:
+def forget_listener(group_id: str, member_id: str, request_id: RequestId, step: Step) -> None:
     """The stream that listened is gone."""
     listener = step.state.listeners.get(group_id, {}).get(member_id)
     if listener is not None and listener.request_id == request_id:
-        drop(listener, step)
+        drop_listener(listener, step)
 
 
-def unload(step: Step) -> None:
+def release_listeners(step: Step) -> None:
     for listeners in step.state.listeners.values():
         for listener in listeners.values():
             step.reply(listener.request_id, PushReply(ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR.meaning))

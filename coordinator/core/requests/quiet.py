@@ -38,10 +38,10 @@ READS = (
 SIGNS_OF_LIFE = (Heartbeat, Listen, PingAnswered, AwaitOrders)
 
 
-def quiet(event: Event, state: ShardState) -> bool:
+def leaves_no_record(event: Event, state: ShardState) -> bool:
     """Whether a request reads, or says no more than that a member is still there."""
     if isinstance(event, SessionHeartbeat):
-        return quiet(event.heartbeat, state)
+        return leaves_no_record(event.heartbeat, state)
     if isinstance(event, ConsumerHeartbeat):
         group = state.groups.get(event.group_id)
         return KINDS[type(group)].steady(group, event, state)

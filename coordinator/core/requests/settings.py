@@ -8,15 +8,20 @@ import json
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR
-from muster.coordinator.core.control.settings.setting import UNRECORDABLE, Change, invalid, recordable
+from muster.coordinator.core.control.settings.setting import (
+    UNRECORDABLE,
+    SettingsChange,
+    invalid_setting,
+    is_recordable,
+)
 from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.core.control.trial import canary
 from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
 from muster.coordinator.core.entries import keep_entry, next_number
 from muster.coordinator.core.events import AlterSettings, DescribeSettings, ListSettings
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.records import SettingsStored, SettingsUnset
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry
@@ -34,7 +39,7 @@ MAX_TOLD = 500
 
 def describe_settings(request: DescribeSettings, step: Step) -> None:
     """What is set, and how often it was changed. A group that nobody has heard of has nothing set."""
-    named(request.group_id)
+    check_group_named(request.group_id)
     step.reply(request.request_id, reply_of(step.state.settings.get(request.group_id), step))
 
 
@@ -45,19 +50,21 @@ def list_settings(request: ListSettings, step: Step) -> None:
 
 def alter_settings(request: AlterSettings, step: Step) -> None:
     """Set and unset at once, if the version is still the expected one; refusals change nothing."""
-    named(request.group_id)
+    check_group_named(request.group_id)
     before = step.state.settings.get(request.group_id)
     check_request(request, before)
-    canary.undisturbed(request.group_id, (*request.set, *request.unset), step)
+    canary.check_no_canary(request.group_id, (*request.set, *request.unset), step)
     old = before.values if before else {}
     values = {name: value for name, value in {**old, **request.set}.items() if name not in request.unset}
     if before is None and values:
         room_for_one_more(request.group_id, step.state)
     size = len(json.dumps(values))
     if size > MAX_BYTES:
-        raise invalid(f"the settings of group {request.group_id!r} would take {size} bytes; at most {MAX_BYTES} may")
+        raise invalid_setting(
+            f"the settings of group {request.group_id!r} would take {size} bytes; at most {MAX_BYTES} may"
+        )
     group = step.state.logged(request.group_id)
-    change = Change(request.group_id, group, KINDS[type(group)], values, old, step)
+    change = SettingsChange(request.group_id, group, KINDS[type(group)], values, old, step)
     check_values(request, change)
     why = before.suspended if before and ASSIGNOR.name not in request.set and ASSIGNOR.name in values else ""
     # What was unset left nothing behind: from the ledger's count on, no version ever comes again.
@@ -68,11 +75,11 @@ def alter_settings(request: AlterSettings, step: Step) -> None:
         return
     if not request.validate_only:
         step.keep(after if values else SettingsUnset(request.group_id))
-        changed(request, change)
+        apply_change(request, change)
     step.reply(request.request_id, reply_of(after if values else None, step))
 
 
-def named(group_id: str) -> None:
+def check_group_named(group_id: str) -> None:
     if not group_id:
         raise CoordinatorError(ErrorCode.INVALID_GROUP_ID, "group_id is empty; name the group")
 
@@ -90,15 +97,15 @@ def check_request(request: AlterSettings, before: SettingsStored | None) -> None
     set_once = before.values if before else {}
     unknown = [name for name in names if name not in SETTINGS and (name in request.set or name not in set_once)]
     if unknown:
-        raise invalid(f"{unknown[0]!r} is no setting of a group; known are: {', '.join(SETTINGS)}")
+        raise invalid_setting(f"{unknown[0]!r} is no setting of a group; known are: {', '.join(SETTINGS)}")
     if not names:
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, "nothing is to be set or unset; name a setting")
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, f"{twice!r} is named twice; set it or unset it, once")
     for name, value in request.set.items():
-        if not recordable(value):
-            raise invalid(f"{name} has {UNRECORDABLE}")
+        if not is_recordable(value):
+            raise invalid_setting(f"{name} has {UNRECORDABLE}")
     version = before.version if before else 0
     if request.expected_version not in (None, version):
         raise CoordinatorError(
@@ -119,36 +126,36 @@ def room_for_one_more(group_id: str, state: ShardState) -> None:
         )
 
 
-def check_values(request: AlterSettings, change: Change) -> None:
+def check_values(request: AlterSettings, change: SettingsChange) -> None:
     """Each by its own shape and by what speaks against it in this group, and then all of them together."""
     for name, value in request.set.items():
         setting = SETTINGS[name]
         try:
             found = setting.shape.of_json(value, change.step.limits)
         except ValueError as error:
-            raise invalid(f"{name} {error}") from None
+            raise invalid_setting(f"{name} {error}") from None
         setting.check(found, change)
     names = [*request.set, *request.unset]
     for fits in dict.fromkeys(SETTINGS[name].together for name in names if name in SETTINGS):
         fits(change)
 
 
-def changed(request: AlterSettings, change: Change) -> None:
+def apply_change(request: AlterSettings, change: SettingsChange) -> None:
     """The ledger's entry, and what follows for whoever hears of it, once each."""
     old, new, step = change.before, change.after, change.step
     names = [name for name in (*request.set, *request.unset) if old.get(name) != new.get(name)]
-    told = "; ".join(f"{name}: {shown(old.get(name))} -> {shown(new.get(name))}" for name in names)
+    told = "; ".join(f"{name}: {shown_setting(old.get(name))} -> {shown_setting(new.get(name))}" for name in names)
     if not names:
         # Set to what it was: that takes back what suspended it.
-        names, told = [ASSIGNOR.name], f"{ASSIGNOR.name}: {shown(new[ASSIGNOR.name])} counts again"
+        names, told = [ASSIGNOR.name], f"{ASSIGNOR.name}: {shown_setting(new[ASSIGNOR.name])} counts again"
     detail = f"{request.operator} changed the group's settings: {told}"
     keep_entry(request.group_id, entry_of(change.group, request, detail, step), step)
-    trigger = Trigger(Cause.OPERATOR, detail, request.operator)
+    trigger = RebalanceTrigger(Cause.OPERATOR, detail, request.operator)
     for hears in dict.fromkeys(SETTINGS[name].hears for name in names if name in SETTINGS):
         hears(change, trigger)
 
 
-def entry_of(group: Group | None, request: AlterSettings, detail: str, step: Step) -> RebalanceEntry:
+def entry_of(group: GroupData | None, request: AlterSettings, detail: str, step: Step) -> RebalanceEntry:
     """An entry beside those of rebalances: nothing was planned, nobody moved."""
     generation, under_way = (0, 0) if group is None else (group.generation, group.under_way)
     return RebalanceEntry(
@@ -170,6 +177,6 @@ def entry_of(group: Group | None, request: AlterSettings, detail: str, step: Ste
     )
 
 
-def shown(value: JsonValue) -> str:
+def shown_setting(value: JsonValue) -> str:
     text = "unset" if value is None else json.dumps(value, sort_keys=True)
     return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}... ({len(text)} characters)"

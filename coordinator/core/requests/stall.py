@@ -31,19 +31,19 @@ SIGNS_OF_LIFE = frozenset({"session", "ping", "lease"})
 """Timers that a member has pushed back before they ring."""
 
 
-def stood_still(event: StoodStill, step: Step) -> None:
+def take_stall(event: StoodStill, step: Step) -> None:
     """Move what would have come due meanwhile, and note why where there are members it would have hit."""
     deadlines = step.state.deadlines
     for key in deadlines:
         deadlines[key] += event.moved_ms
     for group in list(step.state.groups.values()):
         KINDS[type(group)].stood_still(group, event, step)
-    standing.stood_still(event.stalled_ms, step)
+    standing.extend_held_shares(event.stalled_ms, step)
     if event.stalled_ms >= WORTH_A_NOTE_MS and any(key[0] in SIGNS_OF_LIFE for key in deadlines):
-        note(event.stalled_ms, step)
+        note_stall(event.stalled_ms, step)
 
 
-def held_back(event: HeldBack, step: Step) -> None:
+def take_held_back(event: HeldBack, step: Step) -> None:
     """Nobody listens to this member meanwhile, so its session stands still as all do when nobody listens to anybody.
 
     What the whole group waits for (a rebalance) does not wait for it: others are not slowed by one's quota.
@@ -54,7 +54,7 @@ def held_back(event: HeldBack, step: Step) -> None:
         step.arm(key, deadline_ms - step.now_ms + event.for_ms)
 
 
-def turned_away(event: TurnedAway, step: Step) -> None:
+def take_turned_away(event: TurnedAway, step: Step) -> None:
     """Who is told to try again, for there is no room, has been heard: his session begins anew as if he had been read.
 
     Only by what begins one where there is room: a KIP-848 member's heartbeats, whatever a classic member says but that
@@ -68,7 +68,7 @@ def turned_away(event: TurnedAway, step: Step) -> None:
         KINDS[type(group)].spoke(group, said.member_id, step)
 
 
-def note(stalled_ms: int, step: Step) -> None:
+def note_stall(stalled_ms: int, step: Step) -> None:
     stalls = step.state.stalls
     step.keep(StallNoted(Stall(max(stalls, default=0) + 1, step.now_ms, stalled_ms)))
     for number in sorted(stalls)[:-KEPT_STALLS]:

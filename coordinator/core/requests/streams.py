@@ -1,10 +1,10 @@
 """What session streams ask of a shard: who opens one, who listens on it, whose broke (pushed membership)."""
 
 from muster.coordinator.core.types import RequestId
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class Listen:
     """A member's session stream asks to be told, once, what a heartbeat of this generation (or epoch) would hear.
 
@@ -20,7 +20,7 @@ class Listen:
     """Whether the member speaks KIP-848: then `generation` is its member epoch."""
 
 
-@value
+@frozen_value
 class Hello:
     """A member opens a session stream: how seldom may it say that it lives, now that it is told of everything?"""
 
@@ -29,7 +29,7 @@ class Hello:
     member_id: str
 
 
-@value
+@frozen_value
 class StreamLost:
     """A member's session stream broke: unless it is heard of again, its session ends after `grace_ms` at the latest."""
 
@@ -38,7 +38,7 @@ class StreamLost:
     grace_ms: int
 
 
-@value
+@frozen_value
 class TookOver:
     """This node has taken the shard over in that leader epoch, and answers from now on. See `Takeover`."""
 
@@ -51,7 +51,7 @@ class TookOver:
     elected_ms: int
 
 
-@value
+@frozen_value
 class CutFound:
     """An unclean election, which began that leader epoch, has cost the shard so many records, as is known by now."""
 
@@ -60,7 +60,7 @@ class CutFound:
     records: int
 
 
-@value
+@frozen_value
 class HeldBack:
     """For `for_ms` from now nothing that a member says is read, because of a quota: so it is not silent."""
 

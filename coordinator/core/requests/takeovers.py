@@ -11,7 +11,7 @@ KEPT_TAKEOVERS = 20
 """How many the diary of a shard holds."""
 
 
-def took_over(event: TookOver, step: Step) -> None:
+def note_takeover(event: TookOver, step: Step) -> None:
     """This node answers for the shard from now on."""
     state = step.state
     members = sum(len(group.members) for group in state.groups.values())
@@ -32,7 +32,7 @@ def took_over(event: TookOver, step: Step) -> None:
         step.keep(TakeoverForgotten(event.shard, epoch))
 
 
-def cut_found(event: CutFound, step: Step) -> None:
+def note_cut(event: CutFound, step: Step) -> None:
     """Who was to lose records has come back, and counted them: the diary tells it with the takeover that cost them."""
     takeover = step.state.takeovers.get(event.epoch)
     if takeover is not None and event.records > takeover.cut:

@@ -1,18 +1,18 @@
 """TxnOffsetCommit and what follows it: who may, what is pending, and what a marker makes of it (KIP-98, KIP-447)."""
 
-from muster.coordinator.core.classic.checks import known_member, not_dead, same_generation
+from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.core.groups import sweeps
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.groups.kind import Refused
+from muster.coordinator.core.groups.kind import RefusedPositions
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import OffsetsStored
 from muster.coordinator.core.requests.offsets import utf16_length
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.txn.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
-from muster.coordinator.core.txn.pending import Place
+from muster.coordinator.core.txn.pending import TopicPartition
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import NO_TOPIC_ID, GroupState, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -24,18 +24,18 @@ STALE = {ErrorCode.STALE_MEMBER_EPOCH: ErrorCode.ILLEGAL_GENERATION}
 """TxnOffsetCommit knows the second one only, before its v6."""
 
 
-def commit(request: TxnOffsetCommit, step: Step) -> None:
+def allow_transactional_commit(request: TxnOffsetCommit, step: Step) -> None:
     """Allow what may be, and take it for unstable: it may be in the log before its writer hears so."""
     group_id_given(request.group_id)
     state, now_ms = step.state, step.now_ms
-    refused = may_commit(request, step)
+    refused = check_may_commit(request, step)
     if state.pending and len(state.pending) + len(request.offsets) > MOST_PENDING:
         raise CoordinatorError(
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             f"{len(state.pending)} positions of this shard wait for their transactions to end, and {MOST_PENDING} may; "
             f"try again when some have ended",
         )
-    kept: dict[Place, StoredOffset] = {}
+    kept: dict[TopicPartition, StoredOffset] = {}
     for place, (offset, leader_epoch, metadata) in request.offsets.items():
         if place in refused:
             continue
@@ -49,15 +49,15 @@ def commit(request: TxnOffsetCommit, step: Step) -> None:
     step.reply(request.request_id, TxnOffsetCommitReply(partitions=refused, kept=kept))
 
 
-def may_commit(request: TxnOffsetCommit, step: Step) -> Refused:
+def check_may_commit(request: TxnOffsetCommit, step: Step) -> RefusedPositions:
     """As for a plain commit, but that nothing need be said of oneself, and that a rebalance is no reason to refuse."""
     group = step.state.logged(request.group_id)
     nobody = request.generation < 0 and not request.member_id and request.group_instance_id is None
     if isinstance(group, ClassicGroup):
-        not_dead(group)
+        check_not_dead(group)
         if not nobody and (request.generation >= 0 or group.state is not GroupState.EMPTY):
-            member = known_member(group, request.member_id, request.group_instance_id)
-            same_generation(group, member, request.generation)
+            member = require_member(group, request.member_id, request.group_instance_id)
+            check_generation(group, member, request.generation)
         return {}
     if isinstance(group, ConsumerGroup) and nobody:
         return {}
@@ -77,16 +77,16 @@ def may_commit(request: TxnOffsetCommit, step: Step) -> Refused:
     return {place: STALE.get(code, code) for place, code in refused.items()}
 
 
-def written(event: TxnOffsetsWritten, step: Step) -> None:
+def take_written(event: TxnOffsetsWritten, step: Step) -> None:
     step.state.pending.written(event.producer_id, event.group_id, event.offsets, event.at)
 
 
-def write_over(event: TxnWriteOver, step: Step) -> None:
+def finish_write(event: TxnWriteOver, step: Step) -> None:
     step.state.pending.writing.pop(event.of, None)
     step.reply(event.request_id, TxnWriteOverReply())
 
 
-def ended(event: TxnEnded, step: Step) -> None:
+def take_transaction_end(event: TxnEnded, step: Step) -> None:
     """The log has it already: nothing is written. Positions of topics that went meanwhile go after them."""
     state = step.state
     waiting = state.pending.ended(event.producer_id, event.at)
@@ -103,4 +103,4 @@ def ended(event: TxnEnded, step: Step) -> None:
             topics.update(topic for topic, _ in counting)
     gone = [topic for topic in topics if topic not in state.partitions] if state.catalog_known else []
     if gone:
-        sweeps.begin_to_forget(dict.fromkeys(gone, step.now_ms), step)
+        sweeps.start_forgetting(dict.fromkeys(gone, step.now_ms), step)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from muster.coordinator.core.types import Position, RequestId, StoredOffset
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 END = 1 << 62
 """An offset behind all others."""
@@ -19,7 +19,7 @@ Key: TypeAlias = tuple[str, str, int]
 """Group, topic, partition: what a record of the log is about."""
 
 
-@value
+@frozen_value
 class TxnOffsetCommit:
     """May these positions be committed by a transaction? From here on they are unstable, until `TxnWriteOver`.
 
@@ -34,7 +34,7 @@ class TxnOffsetCommit:
     offsets: Mapping[Place, Position]
 
 
-@value
+@frozen_value
 class TxnOffsetsWritten:
     """These positions are in the shard's log as a transaction's, at this place and the next ones: pending from here on.
 
@@ -48,7 +48,7 @@ class TxnOffsetsWritten:
     at: int
 
 
-@value
+@frozen_value
 class TxnWriteOver:
     """What the `TxnOffsetCommit` of that id allowed is written, or never will be.
 
@@ -62,7 +62,7 @@ class TxnWriteOver:
     of: RequestId
 
 
-@value
+@frozen_value
 class TxnEnded:
     """A producer's transaction has its marker. `counts`: what of it nothing later in the log is written over, as far as
     whoever reads it can tell; None: all. What was decided here since, and is not in the log yet, is known here.

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 from muster.coordinator.errors import ErrorCode
 
 
-@value
+@frozen_value
 class TxnOffsetCommitReply:
     """`code` stands for every partition that `partitions` does not name. `kept`: what is to be written now, under the
     producer's own numbers."""
@@ -19,7 +19,7 @@ class TxnOffsetCommitReply:
     kept: Mapping[tuple[str, int], StoredOffset] = field(default_factory=dict)
 
 
-@value
+@frozen_value
 class TxnWriteOverReply:
     """All that was decided before is in the log."""
 

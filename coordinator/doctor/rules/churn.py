@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.doctor.facts import Facts, Group, is_recent
-from muster.coordinator.doctor.finding import Found
-from muster.coordinator.doctor.words import cause, culprits, numbered, seconds, some
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup, is_recent
+from muster.coordinator.doctor.finding import RuleCase
+from muster.coordinator.doctor.words import cause_name, list_culprits, number_entries, seconds, some
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 from muster.coordinator.views.words import plural
 
@@ -29,26 +29,26 @@ DEPARTURES = {
 WAITED_IN_VAIN = {RebalanceCause.REBALANCE_CAUSE_SYNC_TIMEOUT}
 
 
-def flapping(group: Group, facts: Facts) -> Iterator[Found]:
+def flapping(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """One client joined more than three times in ten minutes, and went in between.
 
     Several members of one name at one host (workers of one program) have so many times as much leave to.
     """
-    for who, seen in comings(group, facts.now_ms).items():
+    for who, seen in count_comings(group, facts.now_ms).items():
         joins, leaves = list(seen.joined.values()), list(seen.gone.values())
         often = JOINED_OFTEN * max(1, seen.at_once)
         if len(joins) > often and len(leaves) >= often:
-            yield Found(
+            yield RuleCase(
                 f"{who} joined {len(joins)} times in {seconds(WINDOW_MS)}, and went {len(leaves)} times",
                 (
-                    f"joined with {numbered(unique(joins))}",
-                    f"gone with {numbered(unique(leaves))} ({reasons(leaves)})",
+                    f"joined with {number_entries(unique_entries(joins))}",
+                    f"gone with {number_entries(unique_entries(leaves))} ({list_reasons(leaves)})",
                 ),
             )
 
 
 @dataclass(slots=True)
-class Comings:
+class ClientComings:
     """Of all members of one name: with which rebalance each came and went, and how many there were at once."""
 
     joined: dict[str, Rebalance] = field(default_factory=dict)
@@ -56,11 +56,11 @@ class Comings:
     at_once: int = 0
 
 
-def comings(group: Group, now_ms: int) -> dict[str, Comings]:
+def count_comings(group: ExaminedGroup, now_ms: int) -> dict[str, ClientComings]:
     """By client. A member is known by its id: whoever comes again gets a new one."""
     entries = list(reversed(group.rebalances))
-    names = {member.member_id: called(member) for entry in entries for member in entry.members}
-    seen: dict[str, Comings] = defaultdict(Comings)
+    names = {member.member_id: client_name(member) for entry in entries for member in entry.members}
+    seen: dict[str, ClientComings] = defaultdict(ClientComings)
     # A ledger that is whole begins with a group of nobody.
     before: set[str] | None = set() if entries and entries[0].number == 1 else None
     for entry in entries:
@@ -84,7 +84,7 @@ def comings(group: Group, now_ms: int) -> dict[str, Comings]:
     return seen
 
 
-def unique(entries: list[Rebalance]) -> list[Rebalance]:
+def unique_entries(entries: list[Rebalance]) -> list[Rebalance]:
     """Each once, in order."""
     return [entry for _, entry in sorted({entry.number: entry for entry in entries}.items())]
 
@@ -96,36 +96,36 @@ def is_settled(entry: Rebalance) -> bool:
     )
 
 
-def called(member: MemberPlan) -> str:
+def client_name(member: MemberPlan) -> str:
     """Who comes again under a new member id is known by what it calls itself, and where it runs."""
     name = member.group_instance_id or member.client_id or member.member_id
     return f"{name} at {member.client_host or 'unknown host'}"
 
 
-def reasons(entries: list[Rebalance]) -> str:
-    return some(list(dict.fromkeys(cause(entry) for entry in entries)))
+def list_reasons(entries: list[Rebalance]) -> str:
+    return some(list(dict.fromkeys(cause_name(entry) for entry in entries)))
 
 
-def storm(group: Group, facts: Facts) -> Iterator[Found]:
+def storm(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """More than six rebalances in ten minutes."""
     entries = list(group.lately(facts.now_ms, WINDOW_MS))
     if len(entries) > STORM:
         causes: dict[str, int] = defaultdict(int)
         for entry in entries:
-            causes[cause(entry)] += 1
+            causes[cause_name(entry)] += 1
         often = sorted(causes.items(), key=lambda pair: -pair[1])
         unowned_s = sum(entry.unowned_partition_seconds for entry in entries)
-        yield Found(
+        yield RuleCase(
             f"{len(entries)} rebalances in {seconds(WINDOW_MS)}",
             (
-                numbered(entries),
+                number_entries(entries),
                 "causes: " + ", ".join(f"{name} {times}" for name, times in often),
                 f"{unowned_s:,.1f} partition-seconds without an owner",
             ),
         )
 
 
-def superseded(group: Group, facts: Facts) -> Iterator[Found]:
+def superseded(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """The last three rebalances or more were overtaken by the next one before they had a plan."""
     row = []
     for entry in group.rebalances:
@@ -134,33 +134,37 @@ def superseded(group: Group, facts: Facts) -> Iterator[Found]:
         row.append(entry)
     if len(row) >= IN_A_ROW:
         lost_ms = max(0, row[0].ended_at_ms - row[-1].started_at_ms)
-        yield Found(
+        yield RuleCase(
             f"the last {len(row)} rebalances were each overtaken by the next",
-            (numbered(row), f"without a plan for {seconds(lost_ms)}", f"set off by {reasons(row)}"),
+            (number_entries(row), f"without a plan for {seconds(lost_ms)}", f"set off by {list_reasons(row)}"),
         )
 
 
-def leader_never_syncs(group: Group, facts: Facts) -> Iterator[Found]:
+def leader_never_syncs(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Rebalances ended because no plan came: the leader joined, and did not hand one in."""
     entries = [e for e in group.lately(facts.now_ms, 6 * WINDOW_MS) if e.cause in WAITED_IN_VAIN]
     if len(entries) >= SILENT_LEADER:
-        yield Found(
+        yield RuleCase(
             f"{plural(len(entries), 'time')} in the last hour no plan came from the leader",
-            (numbered(entries), f"put out for it: {some(culprits(entries))}", f"the leader now: {leader(group)}"),
+            (
+                number_entries(entries),
+                f"put out for it: {some(list_culprits(entries))}",
+                f"the leader now: {find_leader(group)}",
+            ),
         )
 
 
-def leader(group: Group) -> str:
+def find_leader(group: ExaminedGroup) -> str:
     found = next((member.name for member in group.members if member.id == group.leader), "")
     return found or group.leader or "nobody"
 
 
-def overdue(group: Group, facts: Facts) -> Iterator[Found]:
+def overdue(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """A rebalance goes on after the moment at which it was to end at the latest."""
     late_ms = facts.now_ms - group.waiting_until_ms
     if group.waiting_until_ms and group.waiting_for and late_ms > OVERDUE_MS:
         names = {member.id: member.name for member in group.members}
-        yield Found(
+        yield RuleCase(
             f"a rebalance is {seconds(late_ms // 1000 * 1000)} past its deadline, and goes on",
             (
                 f"state {group.state}, generation {group.generation}",
@@ -169,17 +173,17 @@ def overdue(group: Group, facts: Facts) -> Iterator[Found]:
         )
 
 
-def no_plan(group: Group, facts: Facts) -> Iterator[Found]:
+def no_plan(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """The newest rebalance failed: its assignor made no plan, or no attempt succeeded."""
     newest = next(iter(group.rebalances), None)
     failed = RebalanceOutcome.REBALANCE_OUTCOME_FAILED
     if newest is not None and (
         newest.outcome == failed or newest.cause == RebalanceCause.REBALANCE_CAUSE_ASSIGNOR_FAILED
     ):
-        yield Found(
+        yield RuleCase(
             "the newest rebalance came to no plan of its own",
             (
-                numbered([newest]),
+                number_entries([newest]),
                 *([f"assignor {newest.protocol_name}"] if newest.protocol_name else []),
                 newest.detail,
             ),

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from muster.coordinator.doctor.facts import Facts, Group, Member
-from muster.coordinator.doctor.finding import Found
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup, ExaminedMember
+from muster.coordinator.doctor.finding import RuleCase
 from muster.coordinator.doctor.words import some
 from muster.coordinator.views.words import plural
 
@@ -109,24 +109,24 @@ DEFECTS = (
 """What upstream's change logs and threads say; a source a row."""
 
 
-def known_defects(group: Group, facts: Facts) -> Iterator[Found]:
+def known_defects(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Members run a version that is known for a defect."""
-    cases: dict[tuple[str, str], list[Member]] = defaultdict(list)
+    cases: dict[tuple[str, str], list[ExaminedMember]] = defaultdict(list)
     for member in group.members:
         software = software_of(member)
         if software:
             cases[software].append(member)
     for (name, version), members in sorted(cases.items()):
         for defect in DEFECTS:
-            if has(defect, name, version, group.assignor):
-                yield Found(
+            if has_defect(defect, name, version, group.assignor):
+                yield RuleCase(
                     f"{name} {version}, in {plural(len(members), 'member')}: {defect.what}",
                     (f"members: {some([member.name for member in members])}", f"known as {defect.source}"),
                     f"upgrade to {defect.software} {defect.mended} or later",
                 )
 
 
-def software_of(member: Member) -> tuple[str, str] | None:
+def software_of(member: ExaminedMember) -> tuple[str, str] | None:
     """Name and version, as the client says them, or as its default client id does."""
     name, _, version = member.software.partition(" ")
     if numbers(version):
@@ -138,7 +138,7 @@ def software_of(member: Member) -> tuple[str, str] | None:
     return None
 
 
-def has(defect: Defect, name: str, version: str, assignor: str) -> bool:
+def has_defect(defect: Defect, name: str, version: str, assignor: str) -> bool:
     if name != defect.software or (defect.assignor and assignor != defect.assignor):
         return False
     return numbers(defect.since) <= numbers(version) < numbers(defect.mended)

@@ -8,9 +8,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from shlex import quote
 
-from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
-from muster.coordinator.doctor.finding import Found
-from muster.coordinator.doctor.words import numbered, seconds, some
+from muster.coordinator.doctor.facts import (
+    DoctorFacts,
+    ExaminedGroup,
+    ExaminedMember,
+    ExaminedPartition,
+    ExaminedPosition,
+)
+from muster.coordinator.doctor.finding import RuleCase
+from muster.coordinator.doctor.words import number_entries, seconds, some
 from muster.coordinator.views.words import plural
 
 REFUSED_COMMITS = 3
@@ -20,52 +26,52 @@ OLD_COMMIT_MS = 300_000
 """A position with a lag that was not committed for so long stands still."""
 
 
-def standing(group: Group, tp: TopicPartition) -> bool:
+def is_standing_still(group: ExaminedGroup, tp: ExaminedPartition) -> bool:
     """Whether records wait there, and the position did not move between both looks."""
     now, before = group.positions[tp], group.earlier.get(tp)
     return now.lag > 0 and now.committed is not None and before is not None and before.committed == now.committed
 
 
-def again(group: Group, tp: TopicPartition) -> bool:
+def is_committed_again(group: ExaminedGroup, tp: ExaminedPartition) -> bool:
     """Whether it was committed again at the same offset between both looks: Burrow's STALL."""
     now, before = group.positions[tp].committed_at_ms, group.earlier[tp].committed_at_ms
     return now is not None and before is not None and now > before
 
 
-def is_old(position: Position, now_ms: int) -> bool:
+def is_old(position: ExaminedPosition, now_ms: int) -> bool:
     at_ms = position.committed_at_ms
     return position.lag > 0 and at_ms is not None and now_ms - at_ms >= OLD_COMMIT_MS
 
 
-def moved(group: Group, tp: TopicPartition) -> bool:
+def has_moved(group: ExaminedGroup, tp: ExaminedPartition) -> bool:
     """Whether the position is another than a moment before, or was committed within the last minutes."""
     now, before = group.positions[tp], group.earlier.get(tp)
     return before is not None and before.committed != now.committed
 
 
-def stuck(group: Group, facts: Facts) -> Iterator[Found]:
+def stuck(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """A partition stands still at one offset, while its owner works: most likely a record that it cannot digest."""
     if not group.stable:
         return
     for member in group.members:
         mine = [tp for tp in member.owned if tp in group.positions]
-        going = [tp for tp in mine if moved(group, tp)]
+        going = [tp for tp in mine if has_moved(group, tp)]
         for tp in mine:
             position = group.positions[tp]
             if going and is_starved(group, tp, facts.now_ms):
-                yield starved(group, tp, member, going, facts.now_ms)
-            stall = standing(group, tp) and again(group, tp)
-            alone = bool(going) and is_old(position, facts.now_ms) and not moved(group, tp)
+                yield describe_starved(group, tp, member, going, facts.now_ms)
+            stall = is_standing_still(group, tp) and is_committed_again(group, tp)
+            alone = bool(going) and is_old(position, facts.now_ms) and not has_moved(group, tp)
             if stall or alone:
                 waiting = plural(position.lag, "record")
-                yield Found(
+                yield RuleCase(
                     f"{tp} stands still at offset {position.committed}, with {waiting} behind it",
-                    tuple(signs(group, tp, member, going, facts.now_ms, stall=stall)),
+                    tuple(list_signs(group, tp, member, going, facts.now_ms, stall=stall)),
                     step_over(group.id, tp, position),
                 )
 
 
-def step_over(group_id: str, tp: TopicPartition, position: Position) -> str:
+def step_over(group_id: str, tp: ExaminedPartition, position: ExaminedPosition) -> str:
     """The cure with the names in it, fit to be pasted into a shell."""
     topic, group = quote(tp.topic), quote(group_id)
     look = f"muster consume --topic {topic} --partition {tp.partition} --from {position.committed} --max-messages 1"
@@ -73,7 +79,7 @@ def step_over(group_id: str, tp: TopicPartition, position: Position) -> str:
     return f"Look at the record (`{look}`), mend its consumer, or step over it: stop the group, then `{over}`."
 
 
-def is_starved(group: Group, tp: TopicPartition, now_ms: int) -> bool:
+def is_starved(group: ExaminedGroup, tp: ExaminedPartition, now_ms: int) -> bool:
     """Whether it is written to, and was never committed although its owner has had it for long.
 
     Records of before its owner came are no sign: who begins at the end does not read them.
@@ -89,14 +95,16 @@ def is_starved(group: Group, tp: TopicPartition, now_ms: int) -> bool:
     )
 
 
-def starved(group: Group, tp: TopicPartition, member: Member, going: list[TopicPartition], now_ms: int) -> Found:
+def describe_starved(
+    group: ExaminedGroup, tp: ExaminedPartition, member: ExaminedMember, going: list[ExaminedPartition], now_ms: int
+) -> RuleCase:
     newest = group.rebalances[0]
     had_ms = (now_ms - newest.ended_at_ms) // 1000 * 1000
-    return Found(
+    return RuleCase(
         f"{tp} starves: it is written to, and nothing of it was ever committed",
         (
-            f"owner: {member.name}, for {seconds(had_ms)} at least ({numbered([newest])})",
-            f"{plural(group.positions[tp].lag, 'record')} wait, {written(group, tp)} of them new within "
+            f"owner: {member.name}, for {seconds(had_ms)} at least ({number_entries([newest])})",
+            f"{plural(group.positions[tp].lag, 'record')} wait, {describe_written(group, tp)} of them new within "
             f"{seconds(group.apart_ms)}",
             f"meanwhile its owner moved on in {some(going)}",
         ),
@@ -105,12 +113,18 @@ def starved(group: Group, tp: TopicPartition, member: Member, going: list[TopicP
     )
 
 
-def written(group: Group, tp: TopicPartition) -> int:
+def describe_written(group: ExaminedGroup, tp: ExaminedPartition) -> int:
     return group.positions[tp].log_end - group.earlier[tp].log_end
 
 
-def signs(
-    group: Group, tp: TopicPartition, member: Member, going: list[TopicPartition], now_ms: int, *, stall: bool
+def list_signs(
+    group: ExaminedGroup,
+    tp: ExaminedPartition,
+    member: ExaminedMember,
+    going: list[ExaminedPartition],
+    now_ms: int,
+    *,
+    stall: bool,
 ) -> Iterator[str]:
     position = group.positions[tp]
     yield f"owner: {member.name}"
@@ -121,16 +135,16 @@ def signs(
     yield f"meanwhile its owner moved on in {some(going)}" if going else "its owner has no other partition that moved"
 
 
-def stopped(group: Group, facts: Facts) -> Iterator[Found]:
+def stopped(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Nothing of the whole group moves, and records wait."""
     owned = [tp for tp in group.owners() if tp in group.positions]
     behind = [tp for tp in owned if group.positions[tp].lag > 0]
     dead = [tp for tp in behind if is_old(group.positions[tp], facts.now_ms)]
-    if group.stable and behind and len(dead) == len(behind) and not any(moved(group, tp) for tp in owned):
+    if group.stable and behind and len(dead) == len(behind) and not any(has_moved(group, tp) for tp in owned):
         newest_ms = max(group.positions[tp].committed_at_ms or 0 for tp in behind)
         waiting = sum(group.positions[tp].lag for tp in behind)
         records, where = plural(waiting, "record"), plural(len(behind), "partition")
-        yield Found(
+        yield RuleCase(
             f"the group makes no progress: it is {records} behind in {where}",
             (
                 f"the newest commit among them is {seconds((facts.now_ms - newest_ms) // 1000 * 1000)} old",
@@ -139,15 +153,15 @@ def stopped(group: Group, facts: Facts) -> Iterator[Found]:
         )
 
 
-def one_does_not_commit(group: Group, facts: Facts) -> Iterator[Found]:
+def one_does_not_commit(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """One member's positions are old while those of the others are fresh: its commits fail, or it makes none."""
     if not group.stable or len(group.members) < 2:
         return
     fresh: dict[str, int] = {}
-    silent: dict[str, list[TopicPartition]] = defaultdict(list)
+    silent: dict[str, list[ExaminedPartition]] = defaultdict(list)
     for member in group.members:
         behind = [tp for tp in member.owned if tp in group.positions and group.positions[tp].lag > 0]
-        old = [tp for tp in behind if is_old(group.positions[tp], facts.now_ms) and not moved(group, tp)]
+        old = [tp for tp in behind if is_old(group.positions[tp], facts.now_ms) and not has_moved(group, tp)]
         if behind and len(old) == len(behind):
             silent[member.id] = old
         times = [group.positions[tp].committed_at_ms or 0 for tp in member.owned if tp in group.positions]
@@ -158,7 +172,7 @@ def one_does_not_commit(group: Group, facts: Facts) -> Iterator[Found]:
     for member_id in silent.keys() - fresh.keys():
         if len(others) * 2 >= len(group.members):
             newest_ms = max(group.positions[tp].committed_at_ms or 0 for tp in silent[member_id])
-            yield Found(
+            yield RuleCase(
                 f"{members[member_id].name} lives, but has committed nothing for "
                 f"{seconds((facts.now_ms - newest_ms) // 1000 * 1000)}",
                 (
@@ -168,12 +182,12 @@ def one_does_not_commit(group: Group, facts: Facts) -> Iterator[Found]:
             )
 
 
-def commits_refused(group: Group, facts: Facts) -> Iterator[Found]:
+def commits_refused(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """The last three commits of a member or more were refused, without one in between that was taken."""
     for member in group.members:
         if member.refused_commits >= REFUSED_COMMITS:
             waiting = group.lag_of(member)
-            yield Found(
+            yield RuleCase(
                 f"the last {plural(member.refused_commits, 'commit')} of {member.name} were refused",
                 (
                     f"the newest with {member.refused_code}",

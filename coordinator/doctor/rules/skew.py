@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from muster.coordinator.doctor.facts import Facts, Group, Member
-from muster.coordinator.doctor.finding import Found
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup, ExaminedMember
+from muster.coordinator.doctor.finding import RuleCase
 from muster.coordinator.views.words import plural
 
 COUNT_APART = 2
@@ -15,7 +15,7 @@ LEAST_RATE = 10.0
 """Records a second."""
 
 
-def by_count(group: Group, facts: Facts) -> Iterator[Found]:
+def skewed_by_count(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Members that subscribe to the same have very different numbers of partitions."""
     if not group.stable or len(group.working) < 2:
         return
@@ -24,7 +24,7 @@ def by_count(group: Group, facts: Facts) -> Iterator[Found]:
     most, least = extremes(group, lambda member: len(member.owned))
     many, few = len(most.owned), len(least.owned)
     if many - few > COUNT_APART and many > 2 * max(few, 1):
-        yield Found(
+        yield RuleCase(
             f"{most.name} has {plural(many, 'partition')}, {least.name} has {few}",
             (
                 f"{sum(len(m.owned) for m in group.members)} partitions for {len(group.working)} members that "
@@ -34,17 +34,17 @@ def by_count(group: Group, facts: Facts) -> Iterator[Found]:
         )
 
 
-def by_lag(group: Group, facts: Facts) -> Iterator[Found]:
+def skewed_by_lag(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """One member has three times the mean lag of the members, and more than a thousand records."""
     yield from above_the_mean(group, lambda member: float(group.lag_of(member)), LAG_TIMES, LEAST_LAG, "records behind")
 
 
-def by_rate(group: Group, facts: Facts) -> Iterator[Found]:
+def skewed_by_rate(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """The partitions of one member are written at three times the mean rate."""
     if not group.earlier or group.apart_ms <= 0:
         return
 
-    def rate(member: Member) -> float:
+    def rate(member: ExaminedMember) -> float:
         both = (tp for tp in member.owned if tp in group.positions and tp in group.earlier)
         written = sum(group.positions[tp].log_end - group.earlier[tp].log_end for tp in both)
         return written * 1000 / group.apart_ms
@@ -53,8 +53,8 @@ def by_rate(group: Group, facts: Facts) -> Iterator[Found]:
 
 
 def above_the_mean(
-    group: Group, of: Callable[[Member], float], times: float, least: float, what: str
-) -> Iterator[Found]:
+    group: ExaminedGroup, of: Callable[[ExaminedMember], float], times: float, least: float, what: str
+) -> Iterator[RuleCase]:
     """`times` the mean of the others, and at least `least`."""
     if not group.stable or len(group.working) < 2:
         return
@@ -62,7 +62,7 @@ def above_the_mean(
     others = [of(member) for member in group.working if member is not most]
     mean, top = sum(others) / len(others), of(most)
     if top >= least and top > times * mean:
-        yield Found(
+        yield RuleCase(
             f"{most.name} has {top:,.0f} {what}, the others {mean:,.0f} on average",
             (
                 f"it has {plural(len(most.owned), 'partition')} of {sum(len(m.owned) for m in group.members)}",
@@ -71,7 +71,7 @@ def above_the_mean(
         )
 
 
-def extremes(group: Group, of: Callable[[Member], float]) -> tuple[Member, Member]:
+def extremes(group: ExaminedGroup, of: Callable[[ExaminedMember], float]) -> tuple[ExaminedMember, ExaminedMember]:
     """Who has most and least of those that are to have something; ties go to the smaller id."""
     ordered = sorted(group.working, key=lambda member: (-of(member), member.id))
     return ordered[0], ordered[-1]

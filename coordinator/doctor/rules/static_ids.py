@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from muster.coordinator.doctor.facts import Facts, Group
-from muster.coordinator.doctor.finding import Found
-from muster.coordinator.doctor.words import numbered, seconds, some
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup
+from muster.coordinator.doctor.finding import RuleCase
+from muster.coordinator.doctor.words import number_entries, seconds, some
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from muster.coordinator.views.words import plural
 
@@ -15,7 +15,7 @@ STRANGERS = 3
 """So many times as many instance ids as there are members, each seen in one life only, are names that never return."""
 
 
-def used_twice(group: Group, facts: Facts) -> Iterator[Found]:
+def used_twice(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Two processes with one id push each other out, again and again."""
     replaced = RebalanceCause.REBALANCE_CAUSE_STATIC_MEMBER_REPLACED
     entries = [e for e in group.lately(facts.now_ms, REPLACED_IN_MS) if e.cause == replaced]
@@ -34,10 +34,10 @@ def used_twice(group: Group, facts: Facts) -> Iterator[Found]:
             theirs = [e for e in entries if instance_of(e.culprit, e.culprit_client_id) == instance]
             places = {*hosts.get(instance, ()), *([here.host] if here else [])}
             now = [f"now {here.client_id or here.id} has it"] if here else []
-            yield Found(
+            yield RuleCase(
                 f"instance id {instance!r} was taken over, or asked for by another, {times} times in "
                 f"{seconds(REPLACED_IN_MS)}",
-                (*([numbered(theirs)] if theirs else []), f"from {some(sorted(places))}", *now),
+                (*([number_entries(theirs)] if theirs else []), f"from {some(sorted(places))}", *now),
             )
 
 
@@ -51,7 +51,7 @@ def instance_of(member_id: str, client_id: str) -> str:
     return head if head and dash == "-" and tail.count("-") == 4 else client_id or member_id
 
 
-def never_reused(group: Group, facts: Facts) -> Iterator[Found]:
+def never_reused(group: ExaminedGroup, facts: DoctorFacts) -> Iterator[RuleCase]:
     """Instance ids that are new with each start: the old ones hold their partitions until their sessions end."""
     lives: dict[str, set[str]] = {}
     for entry in group.rebalances:
@@ -61,10 +61,10 @@ def never_reused(group: Group, facts: Facts) -> Iterator[Found]:
     now = {member.instance_id for member in group.members if member.instance_id}
     gone = sorted(name for name, ids in lives.items() if name not in now and len(ids) == 1)
     if now and len(gone) >= STRANGERS * len(now):
-        yield Found(
+        yield RuleCase(
             f"{plural(len(gone), 'instance id')} came once, and never again",
             (
                 f"{len(now)} static members now; gone: {some(gone)}",
-                f"among the members of {numbered(group.rebalances)}",
+                f"among the members of {number_entries(group.rebalances)}",
             ),
         )

@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.edge.paced import Paced
-from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.edge.paced import TlsFlowControl
+from muster.coordinator.edge.seldom import LogThrottle
+from muster.coordinator.edge.transport.tls import ListenerTls
 
 MOST: Final = 1_000
 """Handshakes at once. One takes milliseconds: beyond it the one that has taken longest is cut off."""
@@ -29,7 +29,7 @@ NO_ROOM: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENO
 log = structlog.get_logger("muster.tls")
 
 
-class Handshakes:
+class TlsHandshakes:
     """Takes connections from a listening socket; what speaks on one is made when its handshake is done.
 
     `admits` is asked for every address before a byte is read: in how many seconds it may begin, None: not. It lives
@@ -38,7 +38,7 @@ class Handshakes:
 
     def __init__(
         self,
-        tls: Tls,
+        tls: ListenerTls,
         listening: socket.socket,
         make: Callable[[], asyncio.Protocol],
         admits: Callable[[str], float | None],
@@ -49,7 +49,7 @@ class Handshakes:
         self._admits = admits
         self._under_way: dict[asyncio.Task[None], str] = {}
         self._hosts: Counter[str] = Counter()
-        self._told = Seldom(TELL_EVERY_S)
+        self._told = LogThrottle(TELL_EVERY_S)
         self._accepting: asyncio.Task[None] | None = None
 
     @property
@@ -107,14 +107,14 @@ class Handshakes:
                 raise
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: Paced(self._make()),
+                lambda: TlsFlowControl(self._make()),
                 sock,
                 ssl=self._tls.context,
                 ssl_handshake_timeout=self._tls.handshake_s,
                 ssl_shutdown_timeout=CLOSING_S,
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
-            self._tell(host, why_of(error))
+            self._tell(host, explain_handshake_failure(error))
 
     def _over(self, task: asyncio.Task[None]) -> None:
         host = self._under_way.pop(task)
@@ -135,10 +135,10 @@ class Handshakes:
             log.warning("no TLS connection", door=self._tls.door, peer=host, why=why, untold=untold)
 
 
-def why_of(error: Exception) -> str:
+def explain_handshake_failure(error: Exception) -> str:
     """In words of whoever looks for the reason at the other end.
 
-    >>> why_of(TimeoutError())
+    >>> explain_handshake_failure(TimeoutError())
     'the handshake was not over in time'
     """
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -3,7 +3,7 @@
 import socket
 
 
-def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+def open_listening_socket(host: str, port: int, backlog: int) -> socket.socket:
     """Take the port (0: any free one). Raises OSError."""
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

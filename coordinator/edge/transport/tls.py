@@ -19,7 +19,7 @@ which it is refused."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tls:
+class ListenerTls:
     """One listener's."""
 
     door: str

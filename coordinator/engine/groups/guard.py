@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.engine.running import Running
+from muster.coordinator.engine.running import BackgroundTask
 from muster.coordinator.engine.upstream import groups
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
@@ -29,12 +29,12 @@ MEMBERS_NAMED: Final = 3
 GROUPS_NAMED: Final = 5
 
 
-class Foreign(NamedTuple):
+class ForeignMembers(NamedTuple):
     """A group of ours that has members upstream, and some of these."""
 
     group: str
     members: int
-    some: Sequence[groups.Member]
+    some: Sequence[groups.UpstreamMember]
 
     def __str__(self) -> str:
         named = ", ".join(f"{each.client_id or each.id} at {each.host or 'unknown host'}" for each in self.some)
@@ -42,7 +42,7 @@ class Foreign(NamedTuple):
         return f"{self.group} ({named}{more})"
 
 
-class Guard:
+class ForeignMemberGuard:
     """`start` and `stop`; `found` is what the last round found."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Guard:
         ours: Callable[[str], bool],
         *,
         period_ms: int = PERIOD_MS,
-        on_found: Callable[[Mapping[str, Foreign]], None] = lambda found: None,
+        on_found: Callable[[Mapping[str, ForeignMembers]], None] = lambda found: None,
         on_bug: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
         """ours: whether a group is Muster's, by its id. on_found hears what each round found, be it nothing."""
@@ -59,8 +59,8 @@ class Guard:
         self._ours = ours
         self._period_s = period_ms / 1_000
         self._on_found = on_found
-        self._running = Running(on_bug)
-        self.found: Mapping[str, Foreign] = {}
+        self._running = BackgroundTask(on_bug)
+        self.found: Mapping[str, ForeignMembers] = {}
 
     def start(self) -> None:
         self._running.start(self._run())
@@ -68,9 +68,9 @@ class Guard:
     async def stop(self) -> None:
         await self._running.stop()
 
-    async def look(self) -> Mapping[str, Foreign]:
+    async def look(self) -> Mapping[str, ForeignMembers]:
         """One round. What a broker that does not answer had the time before stays."""
-        found: dict[str, Foreign] = {}
+        found: dict[str, ForeignMembers] = {}
         for broker in sorted(self._upstream.view.brokers):
             try:
                 found.update(await self._at(broker))
@@ -80,17 +80,19 @@ class Guard:
         self._on_found(found)
         return found
 
-    async def _at(self, broker: int) -> dict[str, Foreign]:
-        there = [each for each in await groups.listed(self._upstream, broker) if self._asks_about(each)][:MOST_GROUPS]
-        found: dict[str, Foreign] = {}
+    async def _at(self, broker: int) -> dict[str, ForeignMembers]:
+        there = [each for each in await groups.list_groups(self._upstream, broker) if self._asks_about(each)][
+            :MOST_GROUPS
+        ]
+        found: dict[str, ForeignMembers] = {}
         for begin in range(0, len(there), groups.AT_ONCE):
             some = there[begin : begin + groups.AT_ONCE]
-            for name, group in (await groups.described(self._upstream, broker, some)).items():
+            for name, group in (await groups.describe_groups(self._upstream, broker, some)).items():
                 if group.members:
-                    found[name] = Foreign(name, len(group.members), group.members[:MEMBERS_NAMED])
+                    found[name] = ForeignMembers(name, len(group.members), group.members[:MEMBERS_NAMED])
         return found
 
-    def _asks_about(self, group: groups.Listed) -> bool:
+    def _asks_about(self, group: groups.ListedUpstreamGroup) -> bool:
         return (
             group.kind.lower() in KINDS
             and group.protocol_type != OWN_PROTOCOL
@@ -104,7 +106,7 @@ class Guard:
             await asyncio.sleep(self._period_s)
 
 
-def sentence_of(found: Mapping[str, Foreign]) -> str:
+def foreign_members_sentence(found: Mapping[str, ForeignMembers]) -> str:
     """For operators; empty where nobody was found."""
     if not found:
         return ""

@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from muster.coordinator.engine.running import Running
+from muster.coordinator.engine.running import BackgroundTask
 from muster.coordinator.engine.upstream import groups
-from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
-from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, Position
-from muster.coordinator.engine.upstream.records import Place
+from muster.coordinator.engine.upstream.errors import UpstreamError, describe_code
+from muster.coordinator.engine.upstream.groups import UNKNOWN_TOPIC, UpstreamOffset
+from muster.coordinator.engine.upstream.records import TopicPartition
 from muster.coordinator.engine.upstream.upstream import Upstream
 
 AT_ONCE: Final = 8
@@ -23,28 +23,28 @@ LEFT_ALONE_MS: Final = 60_000
 """So long nothing is written for a group that the upstream refuses: it has members there, as a rule."""
 
 
-class Away(Exception):
+class GroupAway(Exception):
     """The group is not this node's, or cannot be asked for now."""
 
 
 @dataclass(slots=True)
-class Mirrored:
+class MirroredGroup:
     """dirty: it has committed since it was asked for. not_before_ms: when it may be written next. told: what the
     upstream has of it from this node."""
 
     shard: int
     dirty: bool = True
     not_before_ms: int = 0
-    told: dict[Place, Position] = field(default_factory=dict)
+    told: dict[TopicPartition, UpstreamOffset] = field(default_factory=dict)
 
 
-class Mirror:
+class OffsetMirror:
     """`start` and `stop`; `written` is called with what is appended to the state log."""
 
     def __init__(
         self,
         upstream: Upstream,
-        positions: Callable[[str], Awaitable[Mapping[Place, Position]]],
+        positions: Callable[[str], Awaitable[Mapping[TopicPartition, UpstreamOffset]]],
         *,
         now_ms: Callable[[], int],
         interval_ms: int,
@@ -59,8 +59,8 @@ class Mirror:
         self._now_ms = now_ms
         self._interval_ms = interval_ms
         self._on_trouble = on_trouble
-        self._groups: dict[str, Mirrored] = {}
-        self._running = Running(on_bug)
+        self._groups: dict[str, MirroredGroup] = {}
+        self._running = BackgroundTask(on_bug)
         self._why = ""
 
     def start(self) -> None:
@@ -72,7 +72,7 @@ class Mirror:
     def written(self, shard: int, groups: Iterable[str]) -> None:
         """Positions of these are on their way into the state log. Whether they will count is not known yet."""
         for group in groups:
-            self._groups.setdefault(group, Mirrored(shard)).dirty = True
+            self._groups.setdefault(group, MirroredGroup(shard)).dirty = True
 
     def lost(self, shard: int) -> None:
         """Another node may have the shard, and mirror it: what the upstream has of its groups is not known here."""
@@ -97,8 +97,8 @@ class Mirror:
         try:
             kept = await self._positions(group)
             new = {place: position for place, position in kept.items() if mirrored.told.get(place) != position}
-            refused = await groups.commit(self._upstream, group, new) if new else {}
-        except Away:
+            refused = await groups.commit_offsets(self._upstream, group, new) if new else {}
+        except GroupAway:
             self._groups.pop(group, None)  # whoever has it mirrors it
             return
         except UpstreamError as error:
@@ -110,7 +110,7 @@ class Mirror:
         mirrored.told = {place: position for place, position in kept.items() if place not in refused}
         codes = set(refused.values()) - {UNKNOWN_TOPIC}
         if codes:
-            self._again(group, LEFT_ALONE_MS, f"the upstream says {named_code(min(codes))}; has it members there?")
+            self._again(group, LEFT_ALONE_MS, f"the upstream says {describe_code(min(codes))}; has it members there?")
 
     def _again(self, group: str, in_ms: int, why: str) -> None:
         mirrored = self._groups.get(group)

@@ -14,7 +14,7 @@ from muster.coordinator.kafka.apis import Api
 from muster.coordinator.kafka.codec.codec import struct
 
 
-class Way(Enum):
+class RequestRoute(Enum):
     """What is done with a request."""
 
     PASS = "it passes, and so does its answer"
@@ -26,9 +26,9 @@ class Way(Enum):
 
 
 PRODUCE: Final = 0
-PASS, EDIT, GROUP, SEVERAL = Way.PASS, Way.EDIT, Way.GROUP, Way.SEVERAL
+PASS, EDIT, GROUP, SEVERAL = RequestRoute.PASS, RequestRoute.EDIT, RequestRoute.GROUP, RequestRoute.SEVERAL
 
-TABLE: Final[Mapping[int, tuple[Api, Way]]] = {
+TABLE: Final[Mapping[int, tuple[Api, RequestRoute]]] = {
     api.key: (api, way)
     for api, way in (
         # From 0 on, though no broker takes what is older than 3: without it old clients compress nothing (KAFKA-18659).
@@ -46,8 +46,8 @@ TABLE: Final[Mapping[int, tuple[Api, Way]]] = {
         (Api(15, "DescribeGroups", 0, 6, parks=True), SEVERAL),
         (Api(16, "ListGroups", 0, 5, parks=True), EDIT),
         # Not 0, after which frames without headers follow.
-        (Api(17, "SaslHandshake", 1, 1, parks=True), Way.LOGIN),
-        (Api(18, "ApiVersions", 0, 3), Way.GREET),
+        (Api(17, "SaslHandshake", 1, 1, parks=True), RequestRoute.LOGIN),
+        (Api(18, "ApiVersions", 0, 3), RequestRoute.GREET),
         (Api(19, "CreateTopics", 0, 7), PASS),
         (Api(20, "DeleteTopics", 0, 6), PASS),
         (Api(21, "DeleteRecords", 0, 2), PASS),
@@ -64,7 +64,7 @@ TABLE: Final[Mapping[int, tuple[Api, Way]]] = {
         (Api(33, "AlterConfigs", 0, 2, parks=True), SEVERAL),
         (Api(34, "AlterReplicaLogDirs", 0, 2), PASS),
         (Api(35, "DescribeLogDirs", 0, 4), EDIT),
-        (Api(36, "SaslAuthenticate", 0, 2, parks=True), Way.LOGIN),
+        (Api(36, "SaslAuthenticate", 0, 2, parks=True), RequestRoute.LOGIN),
         (Api(37, "CreatePartitions", 0, 3), PASS),
         (Api(38, "CreateDelegationToken", 0, 3), PASS),
         (Api(39, "RenewDelegationToken", 0, 2), PASS),
@@ -104,7 +104,7 @@ TOKENS: Final = frozenset({38, 39, 40, 41})
 """About delegation tokens: who has one comes to the brokers as whoever it was made by."""
 
 
-def told(offered: Iterable[Any], *, own_port: bool, untold: Collection[int] = ()) -> list[Any]:
+def offered_versions(offered: Iterable[Any], *, own_port: bool, untold: Collection[int] = ()) -> list[Any]:
     """Rows of ApiVersions, of those that the upstream `offered`, without `untold`."""
     upstream = {row.api_key: (row.min_version, row.max_version) for row in offered}
     made = struct("ApiVersionsResponse.api_keys")

@@ -5,13 +5,13 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from muster.coordinator.core import events
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.engine.proxy.allowed import TABLE, Way
-from muster.coordinator.engine.proxy.places import Places
+from muster.coordinator.engine.proxy.allowed import TABLE, RequestRoute
+from muster.coordinator.engine.proxy.places import ProxyAddresses
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.apis import APIS, Api
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.groups.asking import Asked
+from muster.coordinator.kafka.groups.asking import PendingGroupReply
 
 Wanted = TypeVar("Wanted")
 BATCHED: Final = 4
@@ -29,16 +29,18 @@ READ_HERE: Final = frozenset(
 SETTINGS: Final = frozenset({"DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs", "ListConfigResources"})
 
 
-def served(names: frozenset[str] = READ_HERE) -> tuple[Api, ...]:
+def served_apis(names: frozenset[str] = READ_HERE) -> tuple[Api, ...]:
     """Rows of the table, for a `Dispatch`; how they hold up those behind them is as on the node's own log."""
     parked = {api.name: api for api in APIS}
-    return tuple(parked.get(api.name, api) for api, way in TABLE.values() if api.name in names and way is not Way.PASS)
+    return tuple(
+        parked.get(api.name, api) for api, way in TABLE.values() if api.name in names and way is not RequestRoute.PASS
+    )
 
 
-class Coordinators:
+class ProxyCoordinators:
     """FindCoordinator of groups of ours, alike on every port."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: ProxyAddresses) -> None:
         self._places = places
 
     async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
@@ -57,7 +59,7 @@ class Coordinators:
         return {"node_id": node.node_id, "host": node.host, "port": node.port, "error_message": ""}
 
 
-class NotHere:
+class NotCoordinatedHere:
     """In the place of a `GroupDriver`: on a broker's port no group of ours is coordinated."""
 
     def next_id(self) -> int:
@@ -69,7 +71,7 @@ class NotHere:
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         self._refuse()
 
-    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self._refuse()
 
     def forget(self, shard: int, event: events.Request) -> None:
@@ -82,7 +84,7 @@ class NotHere:
         raise CoordinatorError(ErrorCode.NOT_COORDINATOR, "this port stands for a broker of the upstream; ask anew")
 
 
-class NoTransactions:
+class TransactionsRefused:
     """Offsets of groups of ours are in nobody's transaction (KB-E8). Clients turn the code into an error that names the
     group and lets the transaction be aborted."""
 

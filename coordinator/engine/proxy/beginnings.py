@@ -4,7 +4,7 @@ from struct import Struct, error
 from typing import Final
 
 from muster.coordinator.kafka.codec.codec import is_flexible
-from muster.coordinator.kafka.codec.decoding import Broken, skip_tags, uvarint
+from muster.coordinator.kafka.codec.decoding import DecodeFailure, read_uvarint, skip_tags
 from muster.coordinator.kafka.codec.emitting import Frame, MalformedFrame
 from muster.coordinator.kafka.connections.frames import HEAD
 
@@ -20,7 +20,7 @@ BEHIND_TRANSACTION: Final = {"AddOffsetsToTxn": 10, "TxnOffsetCommit": 0}
 """Requests that begin with a transactional id -> bytes between that and the group."""
 
 
-class Cut(Exception):
+class HeaderCut(Exception):
     """The bytes end before what is looked for."""
 
 
@@ -33,9 +33,9 @@ def acks_of(version: int, data: Frame, at: int) -> int | None:
         if version >= 3:
             _, position = string_at(data, position, flexible)
         if position + SHORT.size > len(data):
-            raise Cut
+            raise HeaderCut
         return int(SHORT.unpack_from(data, position)[0])
-    except Cut:
+    except HeaderCut:
         if len(data) - at > LONGEST:
             raise MalformedFrame(f"Produce {version} does not tell its acks in its first {LONGEST} bytes") from None
         return None
@@ -51,7 +51,7 @@ def group_of(name: str, version: int, frame: Frame) -> tuple[str, int]:
             position += BEHIND_TRANSACTION[name]
         raw, position = string_at(frame, position, flexible)
         return ("" if raw is None else raw.decode()), position
-    except (Cut, UnicodeDecodeError):
+    except (HeaderCut, UnicodeDecodeError):
         raise MalformedFrame(f"{name} {version} does not name its group") from None
 
 
@@ -63,10 +63,10 @@ def behind_header(data: Frame, position: int, flexible: bool) -> int:
     try:
         return skip_tags(data, position, len(data), MOST_TAGS)[0]
     except IndexError:
-        raise Cut from None
-    except Broken as broken:
+        raise HeaderCut from None
+    except DecodeFailure as broken:
         if "ends within" in str(broken):
-            raise Cut from None
+            raise HeaderCut from None
         raise MalformedFrame(f"a request's header: {broken}") from None
 
 
@@ -74,17 +74,17 @@ def string_at(data: Frame, position: int, compact: bool) -> tuple[bytes | None, 
     """A string, or null, and where it ends. Raises Cut, MalformedFrame."""
     try:
         if compact:
-            size, position = uvarint(data, position)
+            size, position = read_uvarint(data, position)
             size -= 1
         else:
             (size,) = SHORT.unpack_from(data, position)
             position += SHORT.size
     except (IndexError, error):
-        raise Cut from None
-    except Broken as broken:
+        raise HeaderCut from None
+    except DecodeFailure as broken:
         raise MalformedFrame(f"a string's length: {broken}") from None
     if size < 0:
         return None, position
     if position + size > len(data):
-        raise Cut
+        raise HeaderCut
     return bytes(data[position : position + size]), position + size

@@ -14,10 +14,10 @@ from typing import Final, Protocol, cast
 import structlog
 
 from muster.coordinator.engine.proxy.rewriting import Edit, Edited
-from muster.coordinator.kafka.codec.decoding import Broken, skip_tags
+from muster.coordinator.kafka.codec.decoding import DecodeFailure, skip_tags
 from muster.coordinator.kafka.codec.emitting import Buffer, MalformedFrame
 from muster.coordinator.kafka.connections.keepalive import keep_alive
-from muster.coordinator.kafka.connections.places import Slot
+from muster.coordinator.kafka.connections.places import RequestSlot
 
 log = structlog.get_logger("muster.engine")
 
@@ -42,7 +42,7 @@ LINGERS_S: Final = 10.0
 MOST_TAGS: Final = 1_000
 
 
-class Traffic:
+class ProxyTraffic:
     """What has passed a node, in bytes: to the upstream and from it."""
 
     __slots__ = ("down", "up")
@@ -52,7 +52,7 @@ class Traffic:
         self.down = 0
 
 
-class Expected:
+class ExpectedAnswer:
     """An answer that is due: it belongs to a client's `slot`, or to whoever waits for all of it (`answer`)."""
 
     __slots__ = ("answer", "correlation", "edit", "slot", "tagged")
@@ -60,7 +60,7 @@ class Expected:
     def __init__(
         self,
         correlation: int,
-        slot: Slot | None,
+        slot: RequestSlot | None,
         edit: Edit | None = None,
         tagged: bool = False,
         answer: "asyncio.Future[bytes] | None" = None,
@@ -73,42 +73,42 @@ class Expected:
         self.answer = answer
 
 
-class Client(Protocol):
+class ClientHalf(Protocol):
     """The other half."""
 
     @property
     def choked(self) -> bool:
         """Whether it takes no more for now."""
 
-    def is_due(self, slot: Slot) -> bool:
+    def is_due(self, slot: RequestSlot) -> bool:
         """Whether this one's answer is the next to leave."""
 
     def pass_on(self, piece: Buffer) -> None: ...
 
-    def passed(self, slot: Slot) -> None:
+    def passed(self, slot: RequestSlot) -> None:
         """All of its answer has been passed on."""
 
-    def leg_stands(self, leg: "Leg") -> None: ...
+    def leg_stands(self, leg: "BrokerConnection") -> None: ...
 
     def leg_full(self, full: bool) -> None:
         """Whether it takes no more requests for now."""
 
-    def leg_ends(self, leg: "Leg") -> None:
+    def leg_ends(self, leg: "BrokerConnection") -> None:
         """Its login is good for a while yet, for what is under way."""
 
-    def leg_lost(self, leg: "Leg", why: str) -> None: ...
+    def leg_lost(self, leg: "BrokerConnection", why: str) -> None: ...
 
 
-class Leg(asyncio.Protocol):
+class BrokerConnection(asyncio.Protocol):
     __slots__ = ("_carry", "_client", "_closed", "_editing", "_ends", "_gathered", "_kept", "_left", "_pending",
                  "_resting", "_traffic", "_transport", "_tried", "_unsent", "where")  # fmt: skip
 
-    def __init__(self, client: Client, traffic: Traffic, where: str) -> None:
+    def __init__(self, client: ClientHalf, traffic: ProxyTraffic, where: str) -> None:
         self.where = where
         """Whom it leads to, for people."""
         self._client = client
         self._traffic = traffic
-        self._pending: deque[Expected] = deque()
+        self._pending: deque[ExpectedAnswer] = deque()
         self._transport: asyncio.Transport | None = None
         self._unsent: list[Buffer] = []
         self._carry = b""
@@ -132,7 +132,7 @@ class Leg(asyncio.Protocol):
         """Whether something was read whose turn has not come."""
         return bool(self._kept)
 
-    def expect(self, expected: Expected) -> None:
+    def expect(self, expected: ExpectedAnswer) -> None:
         """Before its request is written."""
         self._pending.append(expected)
 
@@ -255,7 +255,7 @@ class Leg(asyncio.Protocol):
             if not self._left:
                 self._finish()
 
-    def _next(self, size: int, correlation: int) -> Expected:
+    def _next(self, size: int, correlation: int) -> ExpectedAnswer:
         """The answer that begins here. Raises MalformedFrame."""
         if not self._pending:
             raise MalformedFrame("nothing was asked")
@@ -330,9 +330,9 @@ def behind_tags(answer: bytearray) -> int:
     """Where an answer's body begins, behind the tagged fields of its header. Raises MalformedFrame."""
     try:
         return skip_tags(answer, HEADER_BYTES, len(answer), MOST_TAGS)[0]
-    except (IndexError, Broken) as error:
+    except (IndexError, DecodeFailure) as error:
         raise MalformedFrame(f"an answer's header: {error}") from None
 
 
-Opens = Callable[[Leg], None]
+OpensBrokerConnection = Callable[[BrokerConnection], None]
 """Begins to make a leg's connection: it is told by `connection_made`, or by `failed`."""

@@ -3,20 +3,20 @@
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.core.patterns import compiled
+from muster.coordinator.core.patterns import compile_pattern
 
 MOST_REMEMBERED: Final = 100_000
 
 
-def ours_by_name(groups: str, but: str, cluster: str) -> Callable[[str], bool]:
+def groups_by_name(groups: str, but: str, cluster: str) -> Callable[[str], bool]:
     """groups, but: `engine.kafka.groups` and `.groups.except`, over the whole group id; an empty exception is none.
     cluster: `engine.kafka.cluster`. Raises ValueError.
 
-    >>> ours = ours_by_name("shop-.*", "shop-old-.*", "muster")
+    >>> ours = groups_by_name("shop-.*", "shop-old-.*", "muster")
     >>> [name for name in ("shop-1", "shop-old-1", "my-shop-1", "muster.nodes") if ours(name)]
     ['shop-1']
     """
-    wanted, unwanted = compiled(groups), compiled(but) if but else None
+    wanted, unwanted = compile_pattern(groups), compile_pattern(but) if but else None
     nodes = f"{cluster}.nodes"
     known: dict[str, bool] = {}
 

@@ -11,21 +11,21 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from muster.coordinator.engine.proxy import rewriting
-from muster.coordinator.engine.proxy.allowed import CHANGES_TOPICS, PRODUCE, TABLE, Way
+from muster.coordinator.engine.proxy.allowed import CHANGES_TOPICS, PRODUCE, TABLE, RequestRoute
 from muster.coordinator.engine.proxy.beginnings import LONGEST, START, acks_of, group_of
-from muster.coordinator.engine.proxy.leg import Expected, Leg, Opens, Traffic
-from muster.coordinator.engine.proxy.login.relaying import LoginRules
-from muster.coordinator.engine.proxy.places import Places
+from muster.coordinator.engine.proxy.leg import BrokerConnection, ExpectedAnswer, OpensBrokerConnection, ProxyTraffic
+from muster.coordinator.engine.proxy.login.relaying import RelayRules
+from muster.coordinator.engine.proxy.places import ProxyAddresses
 from muster.coordinator.engine.proxy.rewriting import Edit
-from muster.coordinator.engine.proxy.splitting import Split, joined, split
+from muster.coordinator.engine.proxy.splitting import SplitRequest, join_answers, split_request
 from muster.coordinator.kafka.apis import API_VERSIONS, Api
 from muster.coordinator.kafka.codec.codec import decode, encode, is_flexible
-from muster.coordinator.kafka.codec.decoding import TooMany
+from muster.coordinator.kafka.codec.decoding import RequestTooLong
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame
-from muster.coordinator.kafka.connections.connection import MOST_OF_A_TURN, Connection
+from muster.coordinator.kafka.connections.connection import MAX_BYTES_PER_TURN, ServerConnection
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, SHORTEST
-from muster.coordinator.kafka.connections.places import Caller, Slot
-from muster.coordinator.kafka.dispatch import DOOR, Form, HangUp
+from muster.coordinator.kafka.connections.places import DecodedHeader, RequestSlot
+from muster.coordinator.kafka.dispatch import DOOR, HangUp, ServedVersion
 from muster.coordinator.metrics.instruments import Instruments
 
 LONGEST_KEPT: Final = 1_024
@@ -33,41 +33,41 @@ LONGEST_KEPT: Final = 1_024
 
 
 @dataclass(slots=True, eq=False)
-class Port:
+class ProxyPort:
     """What the connections of one port have in common. broker: whom it stands for; None: it is the node's own."""
 
     broker: int | None
-    places: Places
+    places: ProxyAddresses
     ours: Callable[[str], bool]
-    leg: Callable[[], tuple[str, Opens]]
+    leg: Callable[[], tuple[str, OpensBrokerConnection]]
     """Whom a connection leads to, for people, and what makes it. Raises HangUp where there is nobody."""
-    traffic: Traffic
+    traffic: ProxyTraffic
     instruments: Instruments | None = None
     topics_changed: Callable[[], None] = lambda: None
     """Told when a request went through after which there may be other topics."""
-    login: LoginRules | None = None
+    login: RelayRules | None = None
     """Where clients show their brokers who they are."""
     by_certificate: bool = False
     """Whether they have shown the node, and come to brokers by credentials that it has for all of them."""
 
 
-class Passage(Connection):
+class ProxyConnection(ServerConnection):
     __slots__ = ("_carry", "_known", "_left", "_leg", "_passes", "_passing", "_port", "_uncut", "_upstream_full")
 
     untold: ClassVar[frozenset[int]] = frozenset()
     """APIs of the table that its clients are not told of."""
 
-    def __init__(self, port: Port, *arguments: Any) -> None:
+    def __init__(self, port: ProxyPort, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._port = port
-        self._leg: Leg | None = None
+        self._leg: BrokerConnection | None = None
         self._upstream_full = False
         self._left = 0
         self._passes = False
         self._carry = b""
         self._uncut = b""
         self._known: dict[int, bytes] = {}
-        self._passing: dict[int, Form] = {}
+        self._passing: dict[int, ServedVersion] = {}
 
     # -- what comes from the client -----------------------------------------------------------------------------------
 
@@ -124,12 +124,12 @@ class Passage(Connection):
         size, key, version, correlation = START.unpack_from(data, at)
         if not SHORTEST <= size <= self._limits.max_frame:
             raise MalformedFrame(f"a frame of {size} bytes; expected {SHORTEST} to {self._limits.max_frame}")
-        api, way = TABLE.get(key, (None, Way.GREET))
-        if api is None or not (api.first <= version <= api.last or way is Way.GREET):
+        api, way = TABLE.get(key, (None, RequestRoute.GREET))
+        if api is None or not (api.first <= version <= api.last or way is RequestRoute.GREET):
             raise HangUp(f"API {key} version {version} does not pass here; ApiVersions tells which do")
-        if way is Way.EDIT and key == LIST_GROUPS and self._port.broker is None:
-            way = Way.GROUP
-        self._passes = way is Way.PASS or way is Way.EDIT
+        if way is RequestRoute.EDIT and key == LIST_GROUPS and self._port.broker is None:
+            way = RequestRoute.GROUP
+        self._passes = way is RequestRoute.PASS or way is RequestRoute.EDIT
         if self._passes:
             if self._backlog or self._parked is not None:
                 self._uncut = data[at:]
@@ -155,7 +155,7 @@ class Passage(Connection):
         if self._frames.missing:
             if (refused := self._foreseen()) is not None:
                 self._backlog.append(refused)
-            if self._frames.missing > MOST_OF_A_TURN:
+            if self._frames.missing > MAX_BYTES_PER_TURN:
                 self._rest()
         super()._advance()
 
@@ -183,11 +183,11 @@ class Passage(Connection):
         way = TABLE[key][1]
         if key == LIST_GROUPS:
             super()._start(frame)
-        elif way is Way.GREET:
+        elif way is RequestRoute.GREET:
             self._greet(frame, version, correlation)
-        elif way is Way.GROUP:
+        elif way is RequestRoute.GROUP:
             self._one_group(frame, key, version, correlation)
-        elif way is Way.SEVERAL:
+        elif way is RequestRoute.SEVERAL:
             self._several(frame, key, version, correlation)
         else:
             self._forward(frame, key, version, correlation)
@@ -208,7 +208,7 @@ class Passage(Connection):
         if response.error_code:
             super()._start(frame)
             return
-        edit = rewriting.versions(version, self._port.broker is None, self.untold)
+        edit = rewriting.edit_versions(version, self._port.broker is None, self.untold)
         self._forward(frame, API_VERSIONS, version, correlation, edit)
 
     def _one_group(self, frame: Frame, key: int, version: int, correlation: int) -> None:
@@ -223,29 +223,34 @@ class Passage(Connection):
     def _several(self, frame: Frame, key: int, version: int, correlation: int) -> None:
         name = TABLE[key][0].name
         change = change_of(self._port, name, version)
-        edit = None if change is None else rewriting.whole(f"{name}Response", version, change)
+        edit = None if change is None else rewriting.edit_whole(f"{name}Response", version, change)
         form = self._dispatch.form(key, version)
         if form is None:  # nobody here has a part in it
             self._forward(frame, key, version, correlation, edit)
             return
         try:
             caller, request = self._read(form, frame)
-        except TooMany:
+        except RequestTooLong:
             super()._start(frame)
             return
-        parts = split(name, version, request, self._port.ours, self._port.places)
+        parts = split_request(name, version, request, self._port.ours, self._port.places)
         if parts.theirs is None:
             super()._start(frame)
         elif parts.mine is None:
             self._forward(frame, key, version, correlation, edit)
         else:
-            slot = Slot(len(frame), correlation, form, self._begun_s)
+            slot = RequestSlot(len(frame), correlation, form, self._begun_s)
             self._slots.append(slot)
             self._parked = slot
             slot.task = self._loop.create_task(self._both(slot, caller, request, parts, change))
 
     async def _both(
-        self, slot: Slot, caller: Caller, request: Any, parts: Split, change: Callable[[Any], Any] | None
+        self,
+        slot: RequestSlot,
+        caller: DecodedHeader,
+        request: Any,
+        parts: SplitRequest,
+        change: Callable[[Any], Any] | None,
     ) -> None:
         """Ask the upstream for its part and the handlers for theirs, and join what they say."""
         name, version, form = slot.form.api.name, slot.form.version, slot.form
@@ -256,7 +261,7 @@ class Passage(Connection):
             answer = await told
             begin = 4 if not form.tagged else 5
             there = decode(f"{name}Response", version, answer, begin)[0]
-            self._fill(slot, joined(name, version, request, here, there if change is None else change(there)))
+            self._fill(slot, join_answers(name, version, request, here, there if change is None else change(there)))
         except asyncio.CancelledError:
             return
         except Exception as error:
@@ -264,7 +269,7 @@ class Passage(Connection):
             return
         self._answered(slot)
 
-    def _ask(self, slot: Slot, caller: Caller, request: Any) -> "asyncio.Future[bytes]":
+    def _ask(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> "asyncio.Future[bytes]":
         """Part of a request, with the header of the whole."""
         return self._said(slot.form.api, slot.form.version, slot.correlation, caller.header, request)
 
@@ -274,11 +279,11 @@ class Passage(Connection):
         leg = self._upstream()
         head = HEAD.pack(api.key, version, correlation) + header
         body = b"".join(encode(f"{api.name}Request", version, request))
-        leg.expect(Expected(correlation, None, answer=answer))
+        leg.expect(ExpectedAnswer(correlation, None, answer=answer))
         leg.write((len(head) + len(body)).to_bytes(LENGTH_BYTES, "big") + head + body)
         return answer
 
-    def _read(self, form: Form, frame: Frame) -> tuple[Caller, Any]:
+    def _read(self, form: ServedVersion, frame: Frame) -> tuple[DecodedHeader, Any]:
         caller = self._callers.get(form)
         if caller is None or not frame.startswith(caller.header, HEAD.size):
             caller = self._meet(form, frame)
@@ -294,34 +299,34 @@ class Passage(Connection):
 
     # -- the upstream -------------------------------------------------------------------------------------------------
 
-    def _upstream(self) -> Leg:
+    def _upstream(self) -> BrokerConnection:
         """The way there, which is begun when it is needed first. Raises HangUp."""
         if self._leg is None:
             where, opens = self._port.leg()
-            self._leg = Leg(self, self._port.traffic, where)
+            self._leg = BrokerConnection(self, self._port.traffic, where)
             self._upstream_full = True
             opens(self._leg)
         return self._leg
 
-    def _slot(self, key: int, version: int, correlation: int) -> Slot:
+    def _slot(self, key: int, version: int, correlation: int) -> RequestSlot:
         form = self._passing.get(key << 16 | version)
         if form is None:
-            form = self._passing[key << 16 | version] = passing(self._port.instruments, key, version)
-        slot = Slot(0, correlation, form, self._begun_s)
+            form = self._passing[key << 16 | version] = passing_form(self._port.instruments, key, version)
+        slot = RequestSlot(0, correlation, form, self._begun_s)
         self._slots.append(slot)
         return slot
 
-    def _expected(self, slot: Slot, edit: Edit | None) -> Expected:
-        return Expected(slot.correlation, slot, edit, slot.form.tagged)
+    def _expected(self, slot: RequestSlot, edit: Edit | None) -> ExpectedAnswer:
+        return ExpectedAnswer(slot.correlation, slot, edit, slot.form.tagged)
 
-    def is_due(self, slot: Slot) -> bool:
+    def is_due(self, slot: RequestSlot) -> bool:
         return bool(self._slots) and self._slots[0] is slot
 
     def pass_on(self, piece: Buffer) -> None:
         if not self._transport.is_closing():
             self._transport.write(piece)
 
-    def passed(self, slot: Slot) -> None:
+    def passed(self, slot: RequestSlot) -> None:
         slot.done = True
         self._active_at = self._loop.time()
         if slot.form.api.key in CHANGES_TOPICS:
@@ -332,14 +337,14 @@ class Passage(Connection):
         elif self._paused or self._uncut:
             self._go_on()
 
-    def leg_stands(self, leg: Leg) -> None:
+    def leg_stands(self, leg: BrokerConnection) -> None:
         self.leg_full(False)
 
     def leg_full(self, full: bool) -> None:
         self._upstream_full = full
         self._throttle()
 
-    def leg_lost(self, leg: Leg, why: str) -> None:
+    def leg_lost(self, leg: BrokerConnection, why: str) -> None:
         """With it goes the client's connection; one of the node's own port that nobody needs right now is made anew."""
         if leg is not self._leg:
             return
@@ -349,14 +354,14 @@ class Passage(Connection):
         else:
             self._end(why)
 
-    def leg_ends(self, leg: Leg) -> None:
+    def leg_ends(self, leg: BrokerConnection) -> None:
         """The client comes again, once what it has asked is answered, as after any connection's end."""
         if self._can_do_without(leg):
             leg.failed("its login ends")
         else:
             self.drain()
 
-    def _can_do_without(self, leg: Leg) -> bool:
+    def _can_do_without(self, leg: BrokerConnection) -> bool:
         return self._port.broker is None and not leg.under_way and not (self._left and self._passes)
 
     def _end(self, why: str) -> None:
@@ -404,38 +409,38 @@ METADATA: Final = 3
 DESCRIBE_CLUSTER: Final = 60
 
 
-def edit_of(port: Port, key: int, version: int) -> Edit | None:
+def edit_of(port: ProxyPort, key: int, version: int) -> Edit | None:
     """What is done with the answer to a request that was not read."""
     if key == METADATA:
-        return rewriting.metadata(version, port.places)
+        return rewriting.edit_metadata(version, port.places)
     if key == DESCRIBE_CLUSTER:
-        return rewriting.described_cluster(version, port.places)
+        return rewriting.edit_described_cluster(version, port.places)
     if key == LIST_GROUPS:
-        return rewriting.listed_groups(version, port.ours)
+        return rewriting.edit_listed_groups(version, port.ours)
     name = TABLE[key][0].name
     if port.broker is None and name in rewriting.OF_EACH:
-        return rewriting.nothing_here(name, version)
+        return rewriting.empty_answer(name, version)
     return None
 
 
-def change_of(port: Port, name: str, version: int) -> Callable[[Any], Any] | None:
+def change_of(port: ProxyPort, name: str, version: int) -> Callable[[Any], Any] | None:
     """What is done with the upstream's answer, or its part of one."""
     if name == "FindCoordinator":
-        return lambda answer: rewriting.coordinators(answer, version, port.places)
+        return lambda answer: rewriting.rewrite_coordinators(answer, version, port.places)
     if name == "DescribeConfigs":
-        return rewriting.described_configs
+        return rewriting.rewrite_described_configs
     if name == "ListConfigResources":
-        return lambda answer: rewriting.listed_resources(answer, port.ours)
+        return lambda answer: rewriting.rewrite_listed_resources(answer, port.ours)
     return None
 
 
-def nothing(*_: object) -> Any:
+def answer_nothing(*_: object) -> Any:
     raise AssertionError("a request that passes is neither read nor answered here")
 
 
-def passing(instruments: Instruments | None, key: int, version: int) -> Form:
+def passing_form(instruments: Instruments | None, key: int, version: int) -> ServedVersion:
     """The form of requests that the upstream answers."""
     api, way = TABLE[key]
-    tagged = way is not Way.PASS and is_flexible(f"{api.name}Response", version) and key != API_VERSIONS
+    tagged = way is not RequestRoute.PASS and is_flexible(f"{api.name}Response", version) and key != API_VERSIONS
     meter = None if instruments is None else instruments.meter(DOOR, api.name)
-    return Form(api, version, None, None, nothing, nothing, nothing, tagged, meter)
+    return ServedVersion(api, version, None, None, answer_nothing, answer_nothing, answer_nothing, tagged, meter)

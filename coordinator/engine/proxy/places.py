@@ -5,25 +5,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from muster.coordinator.config import Address
-from muster.coordinator.edge.cluster import KAFKA, NodeAt
+from muster.coordinator.edge.cluster import KAFKA, NodeAddress
 from muster.coordinator.runtime.router import partition_for
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
 
 
 MOST_DIGITS: Final = 12
 """Of a node's id."""
 
 
-class Door(Protocol):
+class AdvertisedAddress(Protocol):
     """Where this node's own clients are told to connect."""
 
     def __call__(self) -> Address: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class BrokerPorts:
     """Brokers told apart by port: the one of id `first_id` is at the first port."""
 
     host: Callable[[], str]
@@ -37,7 +37,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Hosts:
+class BrokerHosts:
     """Brokers told apart by the name that a client asks for in its handshake. pattern: has `$(id)` in it."""
 
     pattern: str
@@ -49,7 +49,7 @@ class Hosts:
     def broker(self, name: str) -> int | None:
         """The broker that a name stands for.
 
-        >>> Hosts("broker-$(id).example", lambda: 9092).broker("broker-12.EXAMPLE")
+        >>> BrokerHosts("broker-$(id).example", lambda: 9092).broker("broker-12.EXAMPLE")
         12
         """
         before, _, behind = self.pattern.lower().partition("$(id)")
@@ -58,7 +58,7 @@ class Hosts:
         return int(number) if told and str(int(number)) == number else None
 
 
-class Places:
+class ProxyAddresses:
     """`brokers` tells where this node stands for a broker; `cluster` knows the nodes of many, by their own ids, which
     clients see behind `id_base`."""
 
@@ -66,10 +66,10 @@ class Places:
         self,
         node_id: int,
         id_base: int,
-        own: Door,
+        own: AdvertisedAddress,
         brokers: Callable[[int], Address | None],
         shards: int,
-        cluster: "Cluster | None" = None,
+        cluster: "ClusterView | None" = None,
     ) -> None:
         self._me = node_id
         self._base = id_base
@@ -82,16 +82,16 @@ class Places:
         """Where this node stands for it; None: nowhere, so nobody may be told of it."""
         return self._brokers(broker) if broker < self._base else None
 
-    def nodes(self) -> list[NodeAt]:
+    def nodes(self) -> list[NodeAddress]:
         """All Muster nodes, this one at any rate."""
         found = {} if self._cluster is None else {node.node_id: node for node in self._cluster.nodes(KAFKA)}
-        found.setdefault(self._me, NodeAt(self._me, *self._own()))
+        found.setdefault(self._me, NodeAddress(self._me, *self._own()))
         return [node._replace(node_id=self._base + each) for each, node in sorted(found.items())]
 
-    def coordinator(self, group: str) -> NodeAt | None:
+    def coordinator(self, group: str) -> NodeAddress | None:
         """Whose the group's shard is; None while it is nobody's."""
         if self._cluster is None:
-            return NodeAt(self._base + self._me, *self._own())
+            return NodeAddress(self._base + self._me, *self._own())
         node = self._cluster.coordinator(partition_for(group, self._shards), KAFKA)
         return None if node is None else node._replace(node_id=self._base + node.node_id)
 
@@ -104,8 +104,8 @@ class Places:
         """Whether a client names a node of Muster by its id, as a resource."""
         return name.isascii() and name.isdigit() and int(name[:MOST_DIGITS]) >= self._base
 
-    def everyone(self, brokers: Sequence[tuple[int, str | None]]) -> list[NodeAt]:
+    def everyone(self, brokers: Sequence[tuple[int, str | None]]) -> list[NodeAddress]:
         """Whom clients are told of: brokers, given with their racks, and all nodes of Muster."""
         places = [(broker, self.broker(broker), rack) for broker, rack in brokers]
-        told = [NodeAt(broker, *place, rack) for broker, place, rack in places if place is not None]
+        told = [NodeAddress(broker, *place, rack) for broker, place, rack in places if place is not None]
         return [*told, *self.nodes()]

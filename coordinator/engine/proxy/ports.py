@@ -6,33 +6,33 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from muster.coordinator.edge.transport.handshakes import Handshakes
-from muster.coordinator.edge.transport.sockets import listening_socket
-from muster.coordinator.edge.transport.tls import Tls
-from muster.coordinator.engine.proxy.login.certified import CertifiedPassage
-from muster.coordinator.engine.proxy.login.passage import AskingPassage
-from muster.coordinator.engine.proxy.names import Arrival, Named
-from muster.coordinator.engine.proxy.passage import Passage, Port
-from muster.coordinator.kafka.connections.connection import Connection
-from muster.coordinator.kafka.connections.listener import BACKLOG, KafkaListener, ListenerLimits
-from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.edge.transport.handshakes import TlsHandshakes
+from muster.coordinator.edge.transport.sockets import open_listening_socket
+from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.engine.proxy.login.certified import CertificateProxyConnection
+from muster.coordinator.engine.proxy.login.passage import LoginProxyConnection
+from muster.coordinator.engine.proxy.names import HandshakeArrival, ServerNames
+from muster.coordinator.engine.proxy.passage import ProxyConnection, ProxyPort
+from muster.coordinator.kafka.connections.connection import ServerConnection
+from muster.coordinator.kafka.connections.listener import BACKLOG, ConnectionListener, ListenerLimits
+from muster.coordinator.kafka.dispatch import Dispatcher
 
 BROKERS_BACKLOG: Final = 256
 
 
-class ProxyListener(KafkaListener):
+class ProxyListener(ConnectionListener):
     """One listener with many ports; what is let in counts for all of them together."""
 
     def __init__(self, limits: ListenerLimits) -> None:
         super().__init__(limits)
         self._for_brokers: dict[int, socket.socket] = {}
-        self._servers: list[asyncio.Server | Handshakes] = []
+        self._servers: list[asyncio.Server | TlsHandshakes] = []
 
     def bind_for(self, host: str, ports: Iterable[tuple[int, int]]) -> None:
         """Take the port of each broker, given as (broker, port). Raises OSError, which has the port in `filename`."""
         for broker, port in ports:
             try:
-                self._for_brokers[broker] = listening_socket(host, port, BROKERS_BACKLOG)
+                self._for_brokers[broker] = open_listening_socket(host, port, BROKERS_BACKLOG)
             except OSError as error:
                 error.filename = port
                 raise
@@ -44,36 +44,38 @@ class ProxyListener(KafkaListener):
 
     async def serve(
         self,
-        own: Port,
-        dispatch: Dispatch,
-        stands_for: Callable[[int], Port],
-        elsewhere: Dispatch,
-        tls: Tls | None,
+        own: ProxyPort,
+        dispatch: Dispatcher,
+        stands_for: Callable[[int], ProxyPort],
+        elsewhere: Dispatcher,
+        tls: ListenerTls | None,
         whom: Callable[[str | None], int | None] | None = None,
     ) -> None:
         """own, dispatch: of the node's own port; stands_for, elsewhere: of a broker's. whom: which broker a connection
         to the own port is for, by the name that is asked for in its handshake, where they are told apart by names."""
 
-        def made(broker: int | None) -> Connection:
+        def made(broker: int | None) -> ServerConnection:
             return self._made(own, dispatch) if broker is None else self._made(stands_for(broker), elsewhere)
 
-        making: Callable[..., asyncio.Protocol] = opened(own)
+        making: Callable[..., asyncio.Protocol] = connections_of_port(own)
         if whom is not None:
             assert tls is not None, "names are asked for in handshakes"
-            making = by_name(Named(tls, whom), made)
+            making = connections_by_name(ServerNames(tls, whom), made)
         await self.start(dispatch, making, tls)
         for broker, listening in self._for_brokers.items():
             await self._listen(listening, partial(self._made, stands_for(broker), elsewhere), tls)
 
-    def _made(self, port: Port, dispatch: Dispatch) -> Connection:
-        return opened(port)(dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
+    def _made(self, port: ProxyPort, dispatch: Dispatcher) -> ServerConnection:
+        return connections_of_port(port)(dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
 
-    async def _listen(self, listening: socket.socket, make: Callable[[], Connection], tls: Tls | None) -> None:
+    async def _listen(
+        self, listening: socket.socket, make: Callable[[], ServerConnection], tls: ListenerTls | None
+    ) -> None:
         if tls is None:
             loop = asyncio.get_running_loop()
             self._servers.append(await loop.create_server(make, sock=listening, backlog=BACKLOG))
             return
-        handshakes = Handshakes(tls, listening, make, self._admits)
+        handshakes = TlsHandshakes(tls, listening, make, self._admits)
         handshakes.start()
         self._servers.append(handshakes)
 
@@ -83,13 +85,15 @@ class ProxyListener(KafkaListener):
         super().drain()
 
 
-def by_name(named: Named, made: Callable[[int | None], Connection]) -> Callable[..., asyncio.Protocol]:
-    """Takes what a `Connection` takes."""
-    return lambda *_: Arrival(lambda transport: made(named.broker(transport)))
+def connections_by_name(
+    named: ServerNames, made: Callable[[int | None], ServerConnection]
+) -> Callable[..., asyncio.Protocol]:
+    """Takes what a `ServerConnection` takes."""
+    return lambda *_: HandshakeArrival(lambda transport: made(named.broker(transport)))
 
 
-def opened(port: Port) -> Callable[..., Connection]:
+def connections_of_port(port: ProxyPort) -> Callable[..., ServerConnection]:
     """What makes a port's connections."""
     if port.login is not None:
-        return partial(AskingPassage, port.login, port)
-    return partial(CertifiedPassage if port.by_certificate else Passage, port)
+        return partial(LoginProxyConnection, port.login, port)
+    return partial(CertificateProxyConnection if port.by_certificate else ProxyConnection, port)

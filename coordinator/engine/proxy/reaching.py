@@ -4,10 +4,10 @@ import asyncio
 from typing import Final
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.proxy.leg import Leg, Opens
-from muster.coordinator.engine.upstream.errors import UpstreamError, named
-from muster.coordinator.engine.upstream.greeting import connected
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.proxy.leg import BrokerConnection, OpensBrokerConnection
+from muster.coordinator.engine.upstream.errors import UpstreamError, describe_address
+from muster.coordinator.engine.upstream.greeting import open_connection
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.dispatch import HangUp
 
@@ -15,18 +15,18 @@ LOOKS_S: Final = 1.0
 """Who the brokers are is asked for at most so often when a client wants one that is not there."""
 
 
-class Reaching:
+class BrokerConnector:
     """`upstream` knows who the brokers are. logged_in: as whom connections are let in there before anything of a client
     passes; None: clients show that themselves, where anybody asks."""
 
-    def __init__(self, upstream: Upstream, logged_in: Reach | None = None) -> None:
+    def __init__(self, upstream: Upstream, logged_in: UpstreamAddress | None = None) -> None:
         self._upstream = upstream
         self._logged_in = logged_in
         self._tasks: set[asyncio.Task[None]] = set()
         self._looked_s = -LOOKS_S
         self._turn = 0
 
-    def to(self, broker: int) -> tuple[str, Opens]:
+    def to(self, broker: int) -> tuple[str, OpensBrokerConnection]:
         """Raises HangUp where there is no such broker."""
         address = self._upstream.view.brokers.get(broker)
         if address is None:
@@ -34,7 +34,7 @@ class Reaching:
             raise HangUp(f"the upstream has no broker {broker}, as far as is known")
         return f"broker {broker} of the upstream", lambda leg: self._begin(leg, [address])
 
-    def to_any(self) -> tuple[str, Opens]:
+    def to_any(self) -> tuple[str, OpensBrokerConnection]:
         """Each time another one comes first; those that could not be reached last come last."""
         upstream = self._upstream
         found = list(dict.fromkeys((*upstream.view.brokers.values(), *upstream.reach.servers)))
@@ -46,31 +46,31 @@ class Reaching:
         for task in self._tasks:
             task.cancel()
 
-    def _begin(self, leg: Leg, addresses: list[Address]) -> None:
+    def _begin(self, leg: BrokerConnection, addresses: list[Address]) -> None:
         self._keep(asyncio.get_running_loop().create_task(self._connect(leg, addresses)))
 
     def _keep(self, task: "asyncio.Task[None]") -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _connect(self, leg: Leg, addresses: list[Address]) -> None:
+    async def _connect(self, leg: BrokerConnection, addresses: list[Address]) -> None:
         why = ""
         for address in addresses:
             try:
                 await self._to_address(leg, address)
                 return
             except TimeoutError:
-                why = f"{named(address)} cannot be reached within {self._upstream.reach.connect_s:g} s"
+                why = f"{describe_address(address)} cannot be reached within {self._upstream.reach.connect_s:g} s"
             except OSError as error:  # ssl.SSLError is one
-                why = f"{named(address)} cannot be reached: {error.strerror or error}"
+                why = f"{describe_address(address)} cannot be reached: {error.strerror or error}"
             except UpstreamError as error:
                 why = str(error)
         self._look()
         leg.failed(why)
 
-    async def _to_address(self, leg: Leg, address: Address) -> None:
+    async def _to_address(self, leg: BrokerConnection, address: Address) -> None:
         if self._logged_in is not None:
-            line = await connected(address, self._logged_in)
+            line = await open_connection(address, self._logged_in)
             line.hand_over(leg)
             leg.ends_at(line.stale_s)
             return

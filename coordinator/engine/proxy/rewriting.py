@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.edge.cluster import NodeAt
-from muster.coordinator.engine.proxy.allowed import told
-from muster.coordinator.engine.proxy.places import Places
+from muster.coordinator.edge.cluster import NodeAddress
+from muster.coordinator.engine.proxy.allowed import offered_versions
+from muster.coordinator.engine.proxy.places import ProxyAddresses
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import decode, encode, is_flexible, struct
-from muster.coordinator.kafka.codec.decoding import Broken, skip_tags, uvarint
+from muster.coordinator.kafka.codec.decoding import DecodeFailure, read_uvarint, skip_tags
 from muster.coordinator.kafka.codec.emitting import MalformedFrame
-from muster.coordinator.kafka.codec.encoding import uvarint as written_uvarint
+from muster.coordinator.kafka.codec.encoding import encode_uvarint as written_uvarint
 
 
 class Edited(NamedTuple):
@@ -46,7 +46,7 @@ HIDDEN: Final = frozenset(
 """A broker's settings with addresses in them."""
 
 
-def whole(name: str, version: int, change: Callable[[Any], Any]) -> Edit:
+def edit_whole(name: str, version: int, change: Callable[[Any], Any]) -> Edit:
     """An edit of a message that is read as a whole."""
 
     def edit(body: bytes, all_here: bool) -> Edited | None:
@@ -61,7 +61,7 @@ def whole(name: str, version: int, change: Callable[[Any], Any]) -> Edit:
 # -- who there is -------------------------------------------------------------------------------------------------
 
 
-def metadata(version: int, places: Places) -> Edit:
+def edit_metadata(version: int, places: ProxyAddresses) -> Edit:
     """Metadata with other brokers."""
 
     def edit(body: bytes, all_here: bool) -> Edited | None:
@@ -71,9 +71,9 @@ def metadata(version: int, places: Places) -> Edit:
             if all_here:
                 raise MalformedFrame(f"Metadata {version} ends within its brokers") from None
             return None
-        except (Broken, UnicodeDecodeError) as broken:
+        except (DecodeFailure, UnicodeDecodeError) as broken:
             raise MalformedFrame(f"Metadata {version}: {broken}") from None
-        return Edited(body[:begin] + written(version, places.everyone(brokers)), end)
+        return Edited(body[:begin] + encode_brokers(version, places.everyone(brokers)), end)
 
     return edit
 
@@ -84,21 +84,21 @@ def brokers_of(version: int, body: bytes) -> tuple[list[tuple[int, str | None]],
     flexible = is_flexible("MetadataResponse", version)
     position = begin = INT.size if version >= THROTTLED else 0
     if flexible:
-        count, position = uvarint(body, position)
+        count, position = read_uvarint(body, position)
         count -= 1
     else:
         (count,) = INT.unpack_from(body, position)
         position += INT.size
     if not 0 <= count <= MOST_BROKERS:
-        raise Broken(f"it has {count} brokers; expected at most {MOST_BROKERS}")
+        raise DecodeFailure(f"it has {count} brokers; expected at most {MOST_BROKERS}")
     found: list[tuple[int, str | None]] = []
     for _ in range(count):
         (broker,) = INT.unpack_from(body, position)
-        _, position = text(body, position + INT.size, flexible)
+        _, position = read_string(body, position + INT.size, flexible)
         position += INT.size
         rack = None
         if version >= RACKS:
-            rack, position = text(body, position, flexible)
+            rack, position = read_string(body, position, flexible)
         if flexible:
             position, _ = skip_tags(body, position, len(body), MOST_TAGS)
         found.append((broker, rack))
@@ -107,9 +107,9 @@ def brokers_of(version: int, body: bytes) -> tuple[list[tuple[int, str | None]],
     return found, begin, position
 
 
-def text(body: bytes, position: int, compact: bool) -> tuple[str | None, int]:
+def read_string(body: bytes, position: int, compact: bool) -> tuple[str | None, int]:
     if compact:
-        size, position = uvarint(body, position)
+        size, position = read_uvarint(body, position)
         size -= 1
     else:
         (size,) = SHORT.unpack_from(body, position)
@@ -121,7 +121,7 @@ def text(body: bytes, position: int, compact: bool) -> tuple[str | None, int]:
     return body[position : position + size].decode(), position + size
 
 
-def written(version: int, nodes: list[NodeAt]) -> bytes:
+def encode_brokers(version: int, nodes: list[NodeAddress]) -> bytes:
     """The array of brokers."""
     flexible = is_flexible("MetadataResponse", version)
 
@@ -141,7 +141,7 @@ def written(version: int, nodes: list[NodeAt]) -> bytes:
     return b"".join(out)
 
 
-def described_cluster(version: int, places: Places) -> Edit:
+def edit_described_cluster(version: int, places: ProxyAddresses) -> Edit:
     def change(answer: Any) -> Any:
         if not answer.error_code:
             made = struct("DescribeClusterResponse.brokers")
@@ -151,10 +151,10 @@ def described_cluster(version: int, places: Places) -> Edit:
             ]
         return answer
 
-    return whole("DescribeClusterResponse", version, change)
+    return edit_whole("DescribeClusterResponse", version, change)
 
 
-def coordinators(answer: Any, version: int, places: Places) -> Any:
+def rewrite_coordinators(answer: Any, version: int, places: ProxyAddresses) -> Any:
     """FindCoordinator of the upstream's: whoever it names, at his place here."""
     for row in answer.coordinators if version >= 4 else (answer,):
         place = places.broker(row.node_id) if row.node_id >= 0 else None
@@ -169,7 +169,7 @@ def coordinators(answer: Any, version: int, places: Places) -> Any:
 # -- what else has to be left out -----------------------------------------------------------------------------------
 
 
-def versions(version: int, own_port: bool, untold: Collection[int] = ()) -> Edit:
+def edit_versions(version: int, own_port: bool, untold: Collection[int] = ()) -> Edit:
     """ApiVersions, without some. An upstream that does not know this version of it says so in whatever form: the client
     asks again in the first one, as KIP-511 has it."""
     name, made = "ApiVersionsResponse", struct("ApiVersionsResponse")
@@ -182,24 +182,24 @@ def versions(version: int, own_port: bool, untold: Collection[int] = ()) -> Edit
             answer, shown = made(error_code=UNSUPPORTED_VERSION, api_keys=[itself]), 0
         else:
             seen, shown = decode(name, version, body)[0], version
-            rows = told(seen.api_keys, own_port=own_port, untold=untold)
+            rows = offered_versions(seen.api_keys, own_port=own_port, untold=untold)
             answer = made(error_code=seen.error_code, api_keys=rows, throttle_time_ms=seen.throttle_time_ms)
         return Edited(b"".join(encode(name, shown, answer)), len(body))
 
     return edit
 
 
-def listed_groups(version: int, ours: Callable[[str], bool]) -> Edit:
+def edit_listed_groups(version: int, ours: Callable[[str], bool]) -> Edit:
     """ListGroups without the groups that are ours: the nodes of Muster tell of those (KB-X8)."""
 
     def change(answer: Any) -> Any:
         answer.groups = [row for row in answer.groups if not ours(row.group_id)]
         return answer
 
-    return whole("ListGroupsResponse", version, change)
+    return edit_whole("ListGroupsResponse", version, change)
 
 
-def nothing_here(name: str, version: int) -> Edit:
+def empty_answer(name: str, version: int) -> Edit:
     """What a node of Muster's tells where tools ask each node in turn for what it alone has: it has none. Passed on, it
     would be the same as a broker's, twice."""
 
@@ -210,10 +210,10 @@ def nothing_here(name: str, version: int) -> Edit:
             answer.transaction_states = []
         return answer
 
-    return whole(f"{name}Response", version, change)
+    return edit_whole(f"{name}Response", version, change)
 
 
-def listed_resources(answer: Any, ours: Callable[[str], bool]) -> Any:
+def rewrite_listed_resources(answer: Any, ours: Callable[[str], bool]) -> Any:
     """ListConfigResources without the groups that are ours: what is set for those is not the upstream's to know."""
     answer.config_resources = [
         row for row in answer.config_resources if row.resource_type != GROUP or not ours(row.resource_name)
@@ -221,7 +221,7 @@ def listed_resources(answer: Any, ours: Callable[[str], bool]) -> Any:
     return answer
 
 
-def described_configs(answer: Any) -> Any:
+def rewrite_described_configs(answer: Any) -> Any:
     """DescribeConfigs without the brokers' addresses, which are told as secrets are: without a value."""
     for result in answer.results:
         if result.resource_type != BROKER:

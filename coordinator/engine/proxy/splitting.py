@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.coordinator.engine.proxy.places import Places
+from muster.coordinator.engine.proxy.places import ProxyAddresses
 from muster.coordinator.kafka.codec.codec import decode, struct
-from muster.coordinator.kafka.dispatch import Written
+from muster.coordinator.kafka.dispatch import EncodedAnswer
 
 GROUP_KEYS: Final = 0
 BATCHED_COORDINATORS: Final = 4
@@ -18,28 +18,28 @@ Ours = Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SplittableRequest:
     """One API. entries: the request's list; rows: the answer's. Both are told apart, and put in order, by keys."""
 
     entries: str
     rows: str
     entry_key: Callable[[Any], Any]
     row_key: Callable[[Any], Any]
-    mine: Callable[[Any, Any, Ours, Places], bool]
+    mine: Callable[[Any, Any, Ours, ProxyAddresses], bool]
     """Of a request and one of its entries."""
     first: int = 0
     """The first version that names several; those before it name one group, in `group_id` or `key`."""
 
 
-def by_group(request: Any, entry: Any, ours: Ours, places: Places) -> bool:
+def by_group(request: Any, entry: Any, ours: Ours, places: ProxyAddresses) -> bool:
     return ours(entry if isinstance(entry, str) else entry.group_id)
 
 
-def by_key(request: Any, entry: Any, ours: Ours, places: Places) -> bool:
+def by_key(request: Any, entry: Any, ours: Ours, places: ProxyAddresses) -> bool:
     return request.key_type == GROUP_KEYS and ours(entry)
 
 
-def by_resource(request: Any, entry: Any, ours: Ours, places: Places) -> bool:
+def by_resource(request: Any, entry: Any, ours: Ours, places: ProxyAddresses) -> bool:
     if entry.resource_type == BROKER:
         return places.is_node(entry.resource_name)
     return entry.resource_type == GROUP and ours(entry.resource_name)
@@ -60,45 +60,45 @@ def resource(entry: Any) -> Any:
 LISTS: Final = "ListConfigResources"
 """It names nothing, and asks for what both have."""
 KINDS: Final = {
-    "FindCoordinator": Kind(
+    "FindCoordinator": SplittableRequest(
         "coordinator_keys", "coordinators", itself, lambda row: row.key, by_key, BATCHED_COORDINATORS
     ),
-    "OffsetFetch": Kind("groups", "groups", group_id, group_id, by_group, BATCHED_OFFSETS),
-    "DescribeGroups": Kind("groups", "groups", itself, group_id, by_group),
-    "DeleteGroups": Kind("groups_names", "results", itself, group_id, by_group),
-    "ConsumerGroupDescribe": Kind("group_ids", "groups", itself, group_id, by_group),
-    "DescribeConfigs": Kind("resources", "results", resource, resource, by_resource),
-    "AlterConfigs": Kind("resources", "responses", resource, resource, by_resource),
-    "IncrementalAlterConfigs": Kind("resources", "responses", resource, resource, by_resource),
+    "OffsetFetch": SplittableRequest("groups", "groups", group_id, group_id, by_group, BATCHED_OFFSETS),
+    "DescribeGroups": SplittableRequest("groups", "groups", itself, group_id, by_group),
+    "DeleteGroups": SplittableRequest("groups_names", "results", itself, group_id, by_group),
+    "ConsumerGroupDescribe": SplittableRequest("group_ids", "groups", itself, group_id, by_group),
+    "DescribeConfigs": SplittableRequest("resources", "results", resource, resource, by_resource),
+    "AlterConfigs": SplittableRequest("resources", "responses", resource, resource, by_resource),
+    "IncrementalAlterConfigs": SplittableRequest("resources", "responses", resource, resource, by_resource),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitRequest:
     """mine, theirs: the request's two parts; None where it has nothing of the kind."""
 
     mine: Any
     theirs: Any
 
 
-def split(name: str, version: int, request: Any, ours: Ours, places: Places) -> Split:
+def split_request(name: str, version: int, request: Any, ours: Ours, places: ProxyAddresses) -> SplitRequest:
     """A request that names nothing is the upstream's."""
     if name == LISTS:
-        return Split(of_groups(version, request), request)
+        return SplitRequest(of_groups(version, request), request)
     kind = KINDS[name]
     if version < kind.first:
         one = request.key if name == "FindCoordinator" else request.group_id
         is_mine = ours(one) and getattr(request, "key_type", GROUP_KEYS) == GROUP_KEYS
-        return Split(request, None) if is_mine else Split(None, request)
+        return SplitRequest(request, None) if is_mine else SplitRequest(None, request)
     entries = getattr(request, kind.entries)
     mine = [entry for entry in entries if kind.mine(request, entry, ours, places)]
     if not mine:
-        return Split(None, request)
+        return SplitRequest(None, request)
     if len(mine) == len(entries):
-        return Split(request, None)
+        return SplitRequest(request, None)
     keys = {kind.entry_key(entry) for entry in mine}
     theirs = [entry for entry in entries if kind.entry_key(entry) not in keys]
-    return Split(with_entries(request, kind.entries, mine), with_entries(request, kind.entries, theirs))
+    return SplitRequest(with_entries(request, kind.entries, mine), with_entries(request, kind.entries, theirs))
 
 
 def of_groups(version: int, request: Any) -> Any:
@@ -115,12 +115,12 @@ def with_entries(request: Any, field: str, entries: list[Any]) -> Any:
     return made(**{**fields, field: entries})
 
 
-def joined(name: str, version: int, request: Any, mine: Any, theirs: Any) -> Any:
+def join_answers(name: str, version: int, request: Any, mine: Any, theirs: Any) -> Any:
     """The answer to the whole request, in its order. A code for the whole answer is told if either part has one."""
-    if isinstance(mine, Written):
+    if isinstance(mine, EncodedAnswer):
         mine = decode(f"{name}Response", version, b"".join(mine.body))[0]
     if name == LISTS:
-        return both_lists(mine, theirs)
+        return join_lists(mine, theirs)
     kind = KINDS[name]
     rows = {kind.row_key(row): row for answer in (theirs, mine) for row in getattr(answer, kind.rows)}
     order = dict.fromkeys(kind.entry_key(entry) for entry in getattr(request, kind.entries))
@@ -131,7 +131,7 @@ def joined(name: str, version: int, request: Any, mine: Any, theirs: Any) -> Any
     return answer
 
 
-def both_lists(mine: Any, theirs: Any) -> Any:
+def join_lists(mine: Any, theirs: Any) -> Any:
     """Of what has settings. A part is not the whole: a code of either is that of all."""
     code = theirs.error_code or mine.error_code
     rows = [] if code else [*theirs.config_resources, *mine.config_resources]

@@ -12,22 +12,22 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from muster.coordinator.engine.reading import seen
-from muster.coordinator.engine.secured.starting import PARTITION, given
+from muster.coordinator.engine.reading import log_batches_of
+from muster.coordinator.engine.secured.starting import PARTITION, fencing_producer
 from muster.coordinator.engine.upstream import records
 from muster.coordinator.engine.upstream.errors import (
-    FENCED,
+    FENCED_CODES,
     WAIT_FOR_LEADER,
-    Refused,
     Unreached,
     UpstreamError,
-    named_code,
+    UpstreamRefused,
+    describe_code,
 )
-from muster.coordinator.engine.upstream.records import OUT_OF_RANGE, again
+from muster.coordinator.engine.upstream.records import OUT_OF_RANGE, pause_and_refresh
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.client_writes import SURELY_NOT
-from muster.coordinator.ownership.facts import NewRecord, Owner, Producer, Record, owner_record
-from muster.coordinator.ownership.voids import Replay
+from muster.coordinator.ownership.client_writes import NOT_WRITTEN
+from muster.coordinator.ownership.facts import NewRecord, OwnerRecord, ProducerEpoch, ShardRecord, encode_owner_record
+from muster.coordinator.ownership.voids import ShardReplay
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import BatchView, encode_written
 
@@ -51,19 +51,19 @@ UNTOLD: Final = -1
 MOST_VOIDS: Final = 10_000
 """Void batches that are remembered by their places, for who waits for one of his."""
 
-Take = Callable[[Sequence[Record]], None]
+Take = Callable[[Sequence[ShardRecord]], None]
 
 
-class Damaged(Exception):
+class SecurityTopicDamaged(Exception):
     """It is not what it was, or cannot be read, so that nobody knows who may do what. The text is a sentence."""
 
 
-class Superseded(Exception):
+class SecurityOwnerSuperseded(Exception):
     """Somebody else owns it: what was to be written was not, or does not count."""
 
 
 class SecurityLog:
-    """`load`, then `run`, then the rest; all in the thread of the loop."""
+    """`read_log`, then `run`, then the rest; all in the thread of the loop."""
 
     def __init__(
         self,
@@ -84,9 +84,9 @@ class SecurityLog:
         self._wall_ms = wall_ms
         self._truth = truth
         self._on_void = on_void
-        self._replay = Replay()
+        self._replay = ShardReplay()
         self._id = b""
-        self._held: Producer | None = None
+        self._held: ProducerEpoch | None = None
         self._sequence = 0
         self._voided: set[int] = set()
         self._heard_s = self._looked_s = 0.0
@@ -101,9 +101,9 @@ class SecurityLog:
         asked_s = asyncio.get_running_loop().time()
         await self._upstream.refresh([self.topic])
         self._id = self._upstream.view.topics[self.topic].topic_id
-        start, upto = await records.span(self._upstream, *self._place)
+        start, upto = await records.log_span(self._upstream, *self._place)
         self._replay.position = start
-        loaded = records.load(self._upstream, *self._place, start, upto, deadline_s=self._upstream.reach.answer_s)
+        loaded = records.read_log(self._upstream, *self._place, start, upto, deadline_s=self._upstream.reach.answer_s)
         async for batches in loaded:
             self._taken(batches, take)
         self._heard_s = self._looked_s = asked_s
@@ -124,7 +124,7 @@ class SecurityLog:
 
     async def _pause(self) -> None:
         try:
-            await again(self._upstream, self.topic)
+            await pause_and_refresh(self._upstream, self.topic)
         except UpstreamError as error:
             self.why = str(error)
 
@@ -143,12 +143,12 @@ class SecurityLog:
         if part is None:
             raise Unreached(f"{self.topic} is left out of an answer")
         if part.code == OUT_OF_RANGE:
-            raise Damaged(
+            raise SecurityTopicDamaged(
                 f"the upstream's {self.topic} was read up to offset {position}, and has no such offset any more: what "
                 "was written there is lost, or it was made anew"
             )
         if part.code:
-            raise Unreached(f"{self.topic} cannot be read: the upstream says {named_code(part.code)}")
+            raise Unreached(f"{self.topic} cannot be read: the upstream says {describe_code(part.code)}")
         self._taken(part.batches, take)
         if self._replay.position >= part.high_watermark:
             self._heard_s = asked_s
@@ -157,7 +157,9 @@ class SecurityLog:
         """Raises Damaged."""
         seen_now = self._upstream.view.topics.get(self.topic)
         if seen_now is not None and not seen_now.code and seen_now.topic_id != self._id:
-            raise Damaged(f"the upstream's {self.topic} is another topic than it was: it was deleted, and made anew")
+            raise SecurityTopicDamaged(
+                f"the upstream's {self.topic} is another topic than it was: it was deleted, and made anew"
+            )
 
     def _taken(self, batches: Sequence[BatchView], take: Take) -> None:
         """Raises Damaged."""
@@ -169,7 +171,7 @@ class SecurityLog:
                     self._replay.position = batch.next_offset
                     self._on_void(1)
                     continue
-                (whole,) = seen([batch])
+                (whole,) = log_batches_of([batch])
                 voids = self._replay.voids
                 counts = self._replay.take(whole)
                 if self._replay.voids > voids:
@@ -177,7 +179,7 @@ class SecurityLog:
                 if counts:
                     take(counts)
         except StorageError as error:
-            raise Damaged(f"the upstream's {self.topic} cannot be read: {error}") from error
+            raise SecurityTopicDamaged(f"the upstream's {self.topic} cannot be read: {error}") from error
         self._progress.set()
         self._progress = asyncio.Event()
 
@@ -209,18 +211,18 @@ class SecurityLog:
         UpstreamError."""
         while not self.owned:
             self._held = None
-            producer = await given(self._upstream, self.topic)
+            producer = await fencing_producer(self._upstream, self.topic)
             before = self._replay.owner
-            owner = Owner(
+            owner = OwnerRecord(
                 1 if before is None else before.turn + 1, self._node, producer, self._instance, since_ms=self._wall_ms()
             )
             try:
-                offset = await self._produce([owner_record(owner)], producer, 0)
+                offset = await self._produce([encode_owner_record(owner)], producer, 0)
                 await self._reaches(offset + 1)
                 if self._replay.owner is not None and self._replay.owner.producer == producer:
                     self._held, self._sequence = producer, 1
                     await self._mend(owner.turn)
-            except Superseded:
+            except SecurityOwnerSuperseded:
                 await asyncio.sleep(random.uniform(0, APART_S))
 
     async def _mend(self, turn: int) -> None:
@@ -237,7 +239,7 @@ class SecurityLog:
         gives up waiting does not know whether it was written."""
         held = self._held
         if held is None or not self.owned:
-            raise Superseded
+            raise SecurityOwnerSuperseded
         try:
             offset = await self._produce(new, held, self._sequence)
             self._sequence += len(new)
@@ -247,9 +249,9 @@ class SecurityLog:
             raise
         if offset in self._voided:
             self._held = None
-            raise Superseded
+            raise SecurityOwnerSuperseded
 
-    async def _produce(self, new: Sequence[NewRecord], producer: Producer, sequence: int) -> int:
+    async def _produce(self, new: Sequence[NewRecord], producer: ProducerEpoch, sequence: int) -> int:
         """The very same bytes until it is known what became of them (KB-A2); the offset of the first record."""
         wire = encode_written(new, self._wall_ms(), producer=(*producer, sequence))
         while True:
@@ -263,13 +265,13 @@ class SecurityLog:
                 continue
             if written.code == 0 and written.offset != UNTOLD:
                 return written.offset
-            if written.code in FENCED or written.code in LOST_SEQUENCE or written.code in (0, DUPLICATE):
+            if written.code in FENCED_CODES or written.code in LOST_SEQUENCE or written.code in (0, DUPLICATE):
                 if written.code == DUPLICATE and written.offset != UNTOLD:
                     return written.offset
-                raise Superseded
-            if written.code in SURELY_NOT:
-                raise Refused(f"writing to {self.topic}", written.code, written.detail)
+                raise SecurityOwnerSuperseded
+            if written.code in NOT_WRITTEN:
+                raise UpstreamRefused(f"writing to {self.topic}", written.code, written.detail)
             if written.code not in WAIT_FOR_LEADER:
-                raise UpstreamError(f"writing to {self.topic}: the upstream says {named_code(written.code)}")
-            self.why = f"the upstream says {named_code(written.code)}"
+                raise UpstreamError(f"writing to {self.topic}: the upstream says {describe_code(written.code)}")
+            self.why = f"the upstream says {describe_code(written.code)}"
             await self._pause()

@@ -14,14 +14,14 @@ import base64
 from typing import Final
 
 from muster.coordinator.engine.upstream.errors import Unspoken
-from muster.coordinator.engine.upstream.producers import is_known, remember
+from muster.coordinator.engine.upstream.producers import is_transactional_id_known, remember_transactional_id
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.topics_seen import Topic
+from muster.coordinator.ownership.topics_seen import UpstreamTopic
 
 PATIENCE_S: Final = 5.0
 
 
-class Marks:
+class TopicMarks:
     """Of one state topic's name. Everything here raises UpstreamError."""
 
     def __init__(self, upstream: Upstream, cluster: str, name: str, patience_s: float = PATIENCE_S) -> None:
@@ -34,22 +34,22 @@ class Marks:
         """Whether there was a topic of that name; no where the upstream cannot be asked."""
         return await self._is_known(self._any)
 
-    async def knows(self, topic: Topic) -> bool:
+    async def knows(self, topic: UpstreamTopic) -> bool:
         """Whether it was this one; no where the upstream cannot be asked."""
         return await self._is_known(self._of(topic))
 
-    async def write(self, topic: Topic) -> None:
+    async def write(self, topic: UpstreamTopic) -> None:
         """This is the one, from now on and again."""
         for transactional_id in (self._of(topic), self._any):
-            await remember(self._upstream, transactional_id, self._patience_s)
+            await remember_transactional_id(self._upstream, transactional_id, self._patience_s)
 
     async def _is_known(self, transactional_id: str) -> bool:
         try:
-            return await is_known(self._upstream, transactional_id, self._patience_s)
+            return await is_transactional_id_known(self._upstream, transactional_id, self._patience_s)
         except Unspoken:
             return False
 
-    def _of(self, topic: Topic) -> str:
+    def _of(self, topic: UpstreamTopic) -> str:
         return f"{self._any}.{id_text(topic.id)}.{topic.partitions}"
 
 

@@ -7,29 +7,30 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.engine.running import Running
-from muster.coordinator.engine.starting import Wanted
-from muster.coordinator.engine.state.marks import Marks, id_text
-from muster.coordinator.engine.topics import Topics
-from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, Refused, UpstreamError
+from muster.coordinator.engine.running import BackgroundTask
+from muster.coordinator.engine.starting import StateTopicSpec
+from muster.coordinator.engine.state.marks import TopicMarks, id_text
+from muster.coordinator.engine.topics import UpstreamTopics
+from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, UpstreamError, UpstreamRefused
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.topics_seen import Topic
+from muster.coordinator.ownership.topics_seen import UpstreamTopic
 
 log = structlog.get_logger("muster.engine")
 
 AGAIN: Final = "`muster engine init --again` says that it counts, once you have looked"
 
 
-class StateTopic:
-    """`start` once the start checks are passed; `stop` ends it. That the topic is gone, or another one, says `Topics`
+class StateTopicWatch:
+    """`start` once the start checks are passed; `stop` ends it. That the topic is gone, or another one, says
+    `UpstreamTopics`
     (KB-T4); `tell` hears of it as `TopicLost` and `TopicFound`."""
 
     def __init__(
         self,
         upstream: Upstream,
-        topics: Topics,
-        wanted: Wanted,
+        topics: UpstreamTopics,
+        wanted: StateTopicSpec,
         *,
         tell: Callable[[ev.TopicLost | ev.TopicFound], None],
         now_ms: Callable[[], int],
@@ -39,13 +40,13 @@ class StateTopic:
     ) -> None:
         """refresh_ms: how often it is looked, at least. mark_ms: how often it is remembered anew."""
         self._topics, self._wanted, self._tell = topics, wanted, tell
-        self._marks = Marks(upstream, wanted.cluster, wanted.topic)
+        self._marks = TopicMarks(upstream, wanted.cluster, wanted.topic)
         self._now_ms, self._refresh_ms, self._mark_ms = now_ms, refresh_ms, mark_ms
-        self._mine: Topic | None = None
+        self._mine: UpstreamTopic | None = None
         self._marked_ms: int | None = None
         self._lost = self._refused = ""
         self._changed = asyncio.Event()
-        self._running = Running(on_bug)
+        self._running = BackgroundTask(on_bug)
 
     def start(self) -> None:
         self._mine = self._topics.topic(self._wanted.topic)
@@ -70,7 +71,11 @@ class StateTopic:
 
     def _tell_refusal(self, error: UpstreamError) -> None:
         """That nobody answers is told elsewhere; that a right is missing is not, where shards have theirs. Once."""
-        if isinstance(error, Refused) and error.code not in WAIT_FOR_COORDINATOR and str(error) != self._refused:
+        if (
+            isinstance(error, UpstreamRefused)
+            and error.code not in WAIT_FOR_COORDINATOR
+            and str(error) != self._refused
+        ):
             self._refused = str(error)
             log.warning(
                 f"the upstream does not remember the state topic {self._wanted.topic}: where it is deleted, a node "
@@ -92,7 +97,7 @@ class StateTopic:
         if found is not None and not why:
             await self._mark(found)
 
-    def _why(self, found: Topic | None) -> str:
+    def _why(self, found: UpstreamTopic | None) -> str:
         """Why nothing may be served from it; "": it may."""
         name, mine = self._wanted.topic, self._mine
         if mine is None or found == mine:
@@ -106,7 +111,7 @@ class StateTopic:
             return f"{was} is deleted, and another one of that name (id {id_text(found.id)}) is there; {AGAIN}"
         return f"{was} has {found.partitions} partitions, and had {mine.partitions}; {AGAIN}"
 
-    async def _mark(self, found: Topic) -> None:
+    async def _mark(self, found: UpstreamTopic) -> None:
         if self._marked_ms is None or self._now_ms() - self._marked_ms >= self._mark_ms:
             await self._marks.write(found)
             self._marked_ms = self._now_ms()

@@ -10,12 +10,12 @@ import structlog
 from muster.coordinator.core.txn.events import Place, TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.core.value import value
-from muster.coordinator.engine.transactions.writing import Transactions
-from muster.coordinator.engine.upstream.errors import named_code
+from muster.coordinator.core.value import frozen_value
+from muster.coordinator.engine.transactions.writing import ClientTransactions
+from muster.coordinator.engine.upstream.errors import describe_code
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.ownership.facts import Client
+from muster.coordinator.kafka.groups.asking import GroupRequests
+from muster.coordinator.ownership.facts import TransactionalClient
 
 NOT_AVAILABLE: Final = 15
 
@@ -34,46 +34,46 @@ Codes: TypeAlias = Mapping[Place, int]
 log = structlog.get_logger("muster.engine")
 
 
-@value
-class Committed:
+@frozen_value
+class TransactionCommitResult:
     """Kafka's code, of every position that `partitions` does not name."""
 
     code: int = 0
     partitions: Codes = field(default_factory=dict)
 
 
-class Committing:
+class TransactionCommits:
     """Of one door. Once begun a commit comes to its end, whether or not its client is there to hear."""
 
-    def __init__(self, groups: Groups, transactions: Transactions) -> None:
+    def __init__(self, groups: GroupRequests, transactions: ClientTransactions) -> None:
         self._groups = groups
         self._transactions = transactions
-        self._tasks: set[asyncio.Task[Committed]] = set()
+        self._tasks: set[asyncio.Task[TransactionCommitResult]] = set()
 
-    async def commit(self, event: TxnOffsetCommit, client: Client) -> Committed:
+    async def commit(self, event: TxnOffsetCommit, client: TransactionalClient) -> TransactionCommitResult:
         task = asyncio.get_running_loop().create_task(self._commit(event, client))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await asyncio.shield(task)
 
-    async def _commit(self, event: TxnOffsetCommit, client: Client) -> Committed:
+    async def _commit(self, event: TxnOffsetCommit, client: TransactionalClient) -> TransactionCommitResult:
         allowed = await self._groups.ask(event.group_id, lambda: event, TxnOffsetCommitReply)
         if allowed.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             await self._over(event)  # it took too long: it may have been allowed, and nobody has heard so
         if allowed.code or not allowed.kept:
-            return Committed(allowed.code, allowed.partitions)
+            return TransactionCommitResult(allowed.code, allowed.partitions)
         try:
             code = await self._written(event.group_id, client, allowed.kept)
         finally:
             over = await self._over(event)
-        return Committed(code or over.code, allowed.partitions)
+        return TransactionCommitResult(code or over.code, allowed.partitions)
 
-    async def _written(self, group_id: str, client: Client, kept: Mapping[Place, StoredOffset]) -> int:
+    async def _written(self, group_id: str, client: TransactionalClient, kept: Mapping[Place, StoredOffset]) -> int:
         shard = self._groups.shard_of(group_id)
         (code,) = await self._transactions.append(shard, client, group_id, kept)
         if code in NO_RIGHT:
             log.warning(
-                f"the upstream says {named_code(code)} of positions in a client's transaction; `muster engine acls` "
+                f"the upstream says {describe_code(code)} of positions in a client's transaction; `muster engine acls` "
                 "prints what Muster's login has to be allowed",
                 group=group_id,
                 transactional_id=client.transactional_id,

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from muster.coordinator.engine.owner import Owner
-from muster.coordinator.engine.reading import decoded
+from muster.coordinator.engine.owner import LogOwner
+from muster.coordinator.engine.reading import decode_batches
 from muster.coordinator.engine.upstream import records
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.lines import FOLLOW
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.upstream.view import NOBODY
+from muster.coordinator.engine.upstream.view import NO_LEADER
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
 from muster.storage.errors import StorageError
@@ -20,29 +20,29 @@ PORTION: Final = 1 << 20
 """Bytes of one shard in one answer; a batch comes whole."""
 
 
-BESIDE_S: Final = 2.0
+POLL_EXTRA_S: Final = 2.0
 """How much longer an answer is waited for: a broker that is silent then may lead no more."""
 
 
-class Following:
+class TransactionFollower:
     """A task for each broker that leads a shard of which something is wanted."""
 
-    def __init__(self, owner: Owner, upstream: Upstream, topic: str) -> None:
+    def __init__(self, owner: LogOwner, upstream: Upstream, topic: str) -> None:
         self._owner = owner
         self._upstream = upstream
         self._topic = topic
-        self._wanted: dict[int, ef.Follow] = {}
+        self._wanted: dict[int, ef.FollowLog] = {}
         self._polled: set[int] = set()
         """Brokers that are asked."""
 
-    def follow(self, effect: ef.Follow) -> None:
+    def follow(self, effect: ef.FollowLog) -> None:
         self._wanted[effect.shard] = effect
         self._owner.begin(self._begun(effect))
 
     def gone(self, shard: int) -> None:
         self._wanted.pop(shard, None)
 
-    async def _begun(self, effect: ef.Follow) -> None:
+    async def _begun(self, effect: ef.FollowLog) -> None:
         try:
             await self._owner.leader(effect.shard)
         except UpstreamError as error:
@@ -54,7 +54,7 @@ class Following:
         """See to it that each leader is asked; a shard without one is tried again by whoever wants it."""
         for each in list(self._wanted.values()):
             broker = self._upstream.view.leader(self._topic, each.shard)
-            if broker == NOBODY:
+            if broker == NO_LEADER:
                 self._failed(each, "nobody leads it")
             elif broker not in self._polled:
                 self._polled.add(broker)
@@ -71,7 +71,7 @@ class Following:
             self._polled.discard(broker)
         self._deal_out()
 
-    async def _poll(self, broker: int, wanted: list[ef.Follow]) -> None:
+    async def _poll(self, broker: int, wanted: list[ef.FollowLog]) -> None:
         offsets = {(self._topic, each.shard): each.offset for each in wanted}
         try:
             told = await records.fetch(
@@ -81,37 +81,37 @@ class Following:
                 max_wait_ms=WAIT_MS,
                 portion=PORTION,
                 purpose=FOLLOW,
-                within_s=BESIDE_S,
+                within_s=POLL_EXTRA_S,
             )
         except UpstreamError as error:
-            await self._owner.look_who_leads()
+            await self._owner.refresh_leaders()
             for each in wanted:
                 self._failed(each, str(error))
             return
         for each in wanted:
             await self._told(each, told.get((self._topic, each.shard)))
 
-    async def _told(self, asked: ef.Follow, told: records.Portion | None) -> None:
+    async def _told(self, asked: ef.FollowLog, told: records.FetchedPortion | None) -> None:
         if told is None:
             self._failed(asked, "the answer leaves it out")
             return
         self._upstream.count("Fetch", told.code)
         if told.code:
-            await self._owner.look_who_leads()
+            await self._owner.refresh_leaders()
         try:
-            batches = await decoded(told.batches)
+            batches = await decode_batches(told.batches)
         except StorageError as error:
             self._failed(asked, str(error))
             return
         if self._is_over(asked):
             after = told.batches[-1].next_offset if told.batches else asked.offset
-            self._owner.step(ev.Fetched(asked.shard, asked.request, told.code, batches, after, told.start_offset))
+            self._owner.step(ev.LogFetched(asked.shard, asked.request, told.code, batches, after, told.start_offset))
 
-    def _failed(self, asked: ef.Follow, why: str) -> None:
+    def _failed(self, asked: ef.FollowLog, why: str) -> None:
         if self._is_over(asked):
-            self._owner.step(ev.Failed(asked.shard, asked.request, why))
+            self._owner.step(ev.RequestWithoutAnswer(asked.shard, asked.request, why))
 
-    def _is_over(self, asked: ef.Follow) -> bool:
+    def _is_over(self, asked: ef.FollowLog) -> bool:
         """Whether it was wanted until now: what follows from it is wanted anew, and takes its place."""
         if self._wanted.get(asked.shard) is not asked:
             return False

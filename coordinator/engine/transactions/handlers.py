@@ -9,19 +9,24 @@ import structlog
 
 from muster.coordinator.core.txn.events import TxnOffsetCommit
 from muster.coordinator.core.types import Position
-from muster.coordinator.edge.catalog import exists
-from muster.coordinator.edge.positions import here_or_off_the_loop
-from muster.coordinator.engine.transactions.committing import NO_RIGHT, NOT_AVAILABLE, Committed, Committing
+from muster.coordinator.edge.catalog import partition_exists
+from muster.coordinator.edge.positions import run_off_loop_if_large
+from muster.coordinator.engine.transactions.committing import (
+    NO_RIGHT,
+    NOT_AVAILABLE,
+    TransactionCommitResult,
+    TransactionCommits,
+)
 from muster.coordinator.engine.upstream import producers
-from muster.coordinator.engine.upstream.errors import UpstreamError, named_code
+from muster.coordinator.engine.upstream.errors import UpstreamError, describe_code
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.offsets import coded
-from muster.coordinator.kafka.groups.request_limits import short, short_or_none
-from muster.coordinator.ownership.facts import Client, Producer
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.groups.asking import GroupRequests
+from muster.coordinator.kafka.groups.offsets import answer_with_codes
+from muster.coordinator.kafka.groups.request_limits import check_length, check_optional_length
+from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
 
 ANSWER: Final = "TxnOffsetCommitResponse"
 UNKNOWN_TOPIC: Final = 3
@@ -36,8 +41,8 @@ class TransactionHandlers:
 
     def __init__(
         self,
-        groups: Groups,
-        committing: Committing,
+        groups: GroupRequests,
+        committing: TransactionCommits,
         upstream: Upstream,
         state_topic: str,
         partitions: Callable[[], Mapping[str, int]],
@@ -52,7 +57,7 @@ class TransactionHandlers:
         place = self._state_topic, self._groups.shard_of(request.group_id)
         producer = request.producer_id, request.producer_epoch
         try:
-            code = await producers.add_partition(
+            code = await producers.add_partition_to_transaction(
                 self._upstream, request.transactional_id, producer, place, call.peer.stands_for
             )
         except UpstreamError as error:
@@ -60,7 +65,8 @@ class TransactionHandlers:
             code = NOT_AVAILABLE
         if code in NO_RIGHT:
             log.warning(
-                f"the upstream says {named_code(code)} where positions are to go into a client's transaction; `muster "
+                f"the upstream says {describe_code(code)} where positions are to go into a client's transaction; "
+                "`muster "
                 "engine acls` prints what Muster's login has to be allowed",
                 group=request.group_id,
                 transactional_id=request.transactional_id,
@@ -72,19 +78,21 @@ class TransactionHandlers:
         """Partitions that cannot be are refused one by one; the core judges the rest. What is read and made of very
         many is so in threads."""
         rows, catalog = sum(len(topic.partitions) for topic in request.topics), self._partitions()
-        kept, refused = await here_or_off_the_loop(lambda: positions_of(request, catalog), rows)
+        kept, refused = await run_off_loop_if_large(lambda: offsets_of(request, catalog), rows)
         try:
             event = event_of(request, self._groups.next_id(), kept)
         except CoordinatorError as refusal:
-            return await answer(request, call, rows, Committed(refusal.code))
+            return await encode_commit_answer(request, call, rows, TransactionCommitResult(refusal.code))
         if refused and not event.offsets:
-            return await answer(request, call, rows, Committed(partitions=refused))
-        producer = Producer(request.producer_id, request.producer_epoch)
-        committed = await self._committing.commit(event, Client(request.transactional_id, producer))
-        return await answer(request, call, rows, replace(committed, partitions={**committed.partitions, **refused}))
+            return await encode_commit_answer(request, call, rows, TransactionCommitResult(partitions=refused))
+        producer = ProducerEpoch(request.producer_id, request.producer_epoch)
+        committed = await self._committing.commit(event, TransactionalClient(request.transactional_id, producer))
+        return await encode_commit_answer(
+            request, call, rows, replace(committed, partitions={**committed.partitions, **refused})
+        )
 
 
-def positions_of(
+def offsets_of(
     request: Any, catalog: Mapping[str, int]
 ) -> tuple[dict[tuple[str, int], Position], dict[tuple[str, int], int]]:
     """What can be committed; and what cannot be, with codes."""
@@ -93,7 +101,7 @@ def positions_of(
     for topic in request.topics:
         for each in topic.partitions:
             place = (topic.name, each.partition_index)
-            if not exists(catalog, *place):
+            if not partition_exists(catalog, *place):
                 refused[place] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif each.committed_offset < 0:
                 refused[place] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -107,15 +115,17 @@ def event_of(request: Any, request_id: int, positions: Mapping[tuple[str, int], 
     """Raises CoordinatorError for a name that is too long."""
     return TxnOffsetCommit(
         request_id,
-        short("group_id", request.group_id),
-        short("member_id", request.member_id),
-        short_or_none("group_instance_id", request.group_instance_id),
+        check_length("group_id", request.group_id),
+        check_length("member_id", request.member_id),
+        check_optional_length("group_instance_id", request.group_instance_id),
         request.generation_id,
         positions,
     )
 
 
-async def answer(request: Any, call: KafkaCall, rows: int, committed: Committed) -> Written:
+async def encode_commit_answer(
+    request: Any, call: KafkaCall, rows: int, committed: TransactionCommitResult
+) -> EncodedAnswer:
     """A row for each of the request's, of which there are so many."""
-    told = partial(coded, ANSWER, request.topics, committed.partitions, committed.code)
-    return await here_or_off_the_loop(lambda: Written(encode(ANSWER, call.api_version, told())), rows)
+    told = partial(answer_with_codes, ANSWER, request.topics, committed.partitions, committed.code)
+    return await run_off_loop_if_large(lambda: EncodedAnswer(encode(ANSWER, call.api_version, told())), rows)

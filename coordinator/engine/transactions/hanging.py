@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.txn.pending import Pending
+from muster.coordinator.core.txn.pending import PendingPositions
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 
@@ -16,7 +16,7 @@ NAMED: Final = 3
 OPEN: Final = "transactions-open"
 
 
-class Waiting(NamedTuple):
+class PendingTransaction(NamedTuple):
     """What waits of one producer and group. since_ms: when the first of it was committed."""
 
     producer_id: int
@@ -25,32 +25,32 @@ class Waiting(NamedTuple):
     since_ms: int
 
 
-def waiting(pending: Pending) -> Iterator[Waiting]:
+def pending_transactions(pending: PendingPositions) -> Iterator[PendingTransaction]:
     for producer_id, groups in pending.of.items():
         for group, offsets in groups.items():
             first = next(iter(offsets.values()), None)  # the oldest: what is written anew keeps its place
             if first is not None:
-                yield Waiting(producer_id, group, len(offsets), first[0].value.commit_timestamp_ms)
+                yield PendingTransaction(producer_id, group, len(offsets), first[0].value.commit_timestamp_ms)
 
 
-def of_engine(engine: Engine, shards: Iterable[int]) -> list[Waiting]:
+def pending_transactions_of(engine: Engine, shards: Iterable[int]) -> list[PendingTransaction]:
     """Of these shards, the oldest first."""
     cores = (engine.core(shard) for shard in shards)
-    found = [each for core in cores if isinstance(core, Shard) for each in waiting(core.state.pending)]
+    found = [each for core in cores if isinstance(core, Shard) for each in pending_transactions(core.state.pending)]
     return sorted(found, key=lambda each: each.since_ms)
 
 
-def look(conditions: Conditions, found: list[Waiting], now_ms: int) -> None:
+def report_open_transactions(conditions: Conditions, found: list[PendingTransaction], now_ms: int) -> None:
     hanging = [each for each in found if now_ms - each.since_ms >= HANGS_MS]
     if hanging:
-        conditions.report(OPEN, sentence(hanging, now_ms))
+        conditions.report(OPEN, open_transactions_sentence(hanging, now_ms))
     else:
         conditions.clear(OPEN)
 
 
-def sentence(hanging: list[Waiting], now_ms: int) -> str:
+def open_transactions_sentence(hanging: list[PendingTransaction], now_ms: int) -> str:
     """
-    >>> sentence([Waiting(1005, "orders", 3, 0)], 90_000).partition(";")[0]
+    >>> open_transactions_sentence([PendingTransaction(1005, "orders", 3, 0)], 90_000).partition(";")[0]
     "transactions of clients wait for their end: producer id 1005 with 3 positions of group 'orders' for 90 s"
     """
     named = ", ".join(

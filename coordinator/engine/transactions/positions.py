@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from muster.coordinator.core.records import OffsetDeleted, OffsetsStored, OffsetStored
 from muster.coordinator.core.txn.events import Key, Place, TxnEnded, TxnOffsetsWritten
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.ownership.effects import Ended, Waits
-from muster.coordinator.ownership.facts import Record
+from muster.coordinator.ownership.effects import TransactionEnded, TransactionPending
+from muster.coordinator.ownership.facts import ShardRecord
 from muster.coordinator.runtime.codec import PlainOffsets, decode_group, encode
 from muster.coordinator.runtime.codec.fields import MalformedRecord
 from muster.coordinator.runtime.ports import Entry, KeyValue
@@ -21,7 +21,7 @@ def entries(group_id: str, offsets: Mapping[Place, StoredOffset]) -> list[Entry]
     return encode([OffsetsStored(group_id, offsets)]).groups
 
 
-def position(record: Record) -> OffsetStored | None:
+def decode_offset(record: ShardRecord) -> OffsetStored | None:
     """None for what is no position: whoever may write to the topic may have put it there."""
     if record.key is None:
         return None
@@ -32,12 +32,12 @@ def position(record: Record) -> OffsetStored | None:
     return found if isinstance(found, OffsetStored) else None
 
 
-def waiting(effect: Waits) -> Iterator[TxnOffsetsWritten]:
+def pending_events(effect: TransactionPending) -> Iterator[TxnOffsetsWritten]:
     """What a replay met, and found no marker of: neighbours of one group together."""
     group_id, at, plain = "", -1, PlainOffsets()
     offsets: dict[Place, StoredOffset] = {}
     for record in effect.records:
-        found = plain_position(record, plain)
+        found = decode_plain_offset(record, plain)
         if found is None:
             continue
         group, topic, partition, value = found
@@ -50,21 +50,21 @@ def waiting(effect: Waits) -> Iterator[TxnOffsetsWritten]:
         yield TxnOffsetsWritten(effect.producer_id, UNKNOWN_EPOCH, group_id, offsets, at)
 
 
-def ended(effect: Ended) -> TxnEnded:
-    return TxnEnded(*effect.producer, effect.committed, keys(effect.records), effect.offset)
+def ended_event(effect: TransactionEnded) -> TxnEnded:
+    return TxnEnded(*effect.producer, effect.committed, split_keys(effect.records), effect.offset)
 
 
-def plain_position(record: Record, plain: PlainOffsets) -> tuple[str, str, int, StoredOffset] | None:
-    """As `position`, most by the short way."""
+def decode_plain_offset(record: ShardRecord, plain: PlainOffsets) -> tuple[str, str, int, StoredOffset] | None:
+    """As `decode_offset`, most by the short way."""
     try:
         short = plain.read(KeyValue(record.key or b"", record.value, record.offset))
     except MalformedRecord:
         return None
-    found = position(record) if short is None else None
+    found = decode_offset(record) if short is None else None
     return short if found is None else (found.group_id, found.topic, found.partition, found.value)
 
 
-def place_of(key: bytes) -> tuple[str, str] | None:
+def group_and_topic_of(key: bytes) -> tuple[str, str] | None:
     """The group and the topic of a position's key; None: it is none."""
     try:
         found = decode_group(KeyValue(key, None, 0))
@@ -73,7 +73,7 @@ def place_of(key: bytes) -> tuple[str, str] | None:
     return (found.group_id, found.topic) if isinstance(found, OffsetDeleted) else None
 
 
-def keys(records: Iterable[Record]) -> frozenset[Key]:
+def split_keys(records: Iterable[ShardRecord]) -> frozenset[Key]:
     """What they are about. How a key begins, its group and topic, is read once; the partition's number ends it."""
     places: dict[bytes, tuple[str, str] | None] = {}
     found: set[Key] = set()
@@ -81,7 +81,7 @@ def keys(records: Iterable[Record]) -> frozenset[Key]:
         key = record.key or b""
         begins = key[:-PARTITION_BYTES]
         if begins not in places:
-            places[begins] = place_of(key)
+            places[begins] = group_and_topic_of(key)
         if (place := places[begins]) is not None:
             found.add((*place, int.from_bytes(key[-PARTITION_BYTES:], "big", signed=True)))
     return frozenset(found)

@@ -8,67 +8,71 @@ from typing import Final, NamedTuple
 
 from muster.coordinator.core.txn.events import Place, TxnOffsetsWritten
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.edge.positions import here_or_off_the_loop
-from muster.coordinator.engine.owner import Owner
+from muster.coordinator.edge.positions import run_off_loop_if_large
+from muster.coordinator.engine.owner import LogOwner
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.transactions.following import Following
-from muster.coordinator.engine.transactions.positions import ended, entries, waiting
+from muster.coordinator.engine.transactions.following import TransactionFollower
+from muster.coordinator.engine.transactions.positions import ended_event, entries, pending_events
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import WAIT_FOR_LEADER
 from muster.coordinator.engine.upstream.lines import CLIENTS
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import made
+from muster.coordinator.engine.writing import encode_batches
 from muster.coordinator.ownership import effects as ef
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Client, Measured
+from muster.coordinator.ownership.facts import MeasuredRecords, TransactionalClient
 
 NOT_COORDINATOR: Final = 16
 
 
-class Outcome(NamedTuple):
+class ClientWriteResult(NamedTuple):
     """Of one write: Kafka's code; 0: it is in the log, and waits for its marker."""
 
     code: int
 
 
-class Written(NamedTuple):
+class ClientWriteInFlight(NamedTuple):
     """What was given to be written, and who waits for it."""
 
     shard: int
-    client: Client
+    client: TransactionalClient
     group_id: str
     kept: Mapping[Place, StoredOffset]
-    outcome: "asyncio.Future[Outcome]"
+    outcome: "asyncio.Future[ClientWriteResult]"
 
 
-class Transactions:
+class ClientTransactions:
     """Of all shards of a node; in the thread of the loop."""
 
-    def __init__(self, owner: Owner, upstream: Upstream, log: StateLog, topic: str, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, owner: LogOwner, upstream: Upstream, log: StateLog, topic: str, wall_ms: Callable[[], int]
+    ) -> None:
         self._owner = owner
         self._upstream = upstream
         self._log = log
         self._topic = topic
         self._wall_ms = wall_ms
         self._tokens = count(1)
-        self._waiting: dict[int, Written] = {}
-        self.following = Following(owner, upstream, topic)
+        self._waiting: dict[int, ClientWriteInFlight] = {}
+        self.following = TransactionFollower(owner, upstream, topic)
 
-    async def append(self, shard: int, client: Client, group_id: str, kept: Mapping[Place, StoredOffset]) -> Outcome:
+    async def append(
+        self, shard: int, client: TransactionalClient, group_id: str, kept: Mapping[Place, StoredOffset]
+    ) -> ClientWriteResult:
         """Write these positions, which the core has allowed, in the client's name. Where they come into the log the
         core knows of it before whoever waits here."""
         if not self._owner.takes(shard):
-            return Outcome(NOT_COORDINATOR)
-        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+            return ClientWriteResult(NOT_COORDINATOR)
+        outcome: asyncio.Future[ClientWriteResult] = asyncio.get_running_loop().create_future()
         token = next(self._tokens)
-        self._waiting[token] = Written(shard, client, group_id, kept, outcome)
+        self._waiting[token] = ClientWriteInFlight(shard, client, group_id, kept, outcome)
         try:
-            made = await here_or_off_the_loop(lambda: Measured(entries(group_id, kept)), len(kept))
+            made = await run_off_loop_if_large(lambda: MeasuredRecords(entries(group_id, kept)), len(kept))
         except BaseException:
             self._waiting.pop(token, None)
             raise
         if token in self._waiting:  # else the shard has gone meanwhile, and with it what the core has allowed
-            self._owner.step(ev.AppendTxn(shard, token, client, made, made.size))
+            self._owner.step(ev.AppendClientOffsets(shard, token, client, made, made.size))
         return await outcome
 
     def gone(self, shard: int) -> None:
@@ -78,19 +82,19 @@ class Transactions:
             if each.shard == shard:
                 self._over(token, NOT_COORDINATOR)
 
-    def _over(self, token: int, code: int) -> Written | None:
+    def _over(self, token: int, code: int) -> ClientWriteInFlight | None:
         written = self._waiting.pop(token, None)
         if written is not None and not written.outcome.done():
-            written.outcome.set_result(Outcome(code))
+            written.outcome.set_result(ClientWriteResult(code))
         return written
 
     # -- what is to be done -------------------------------------------------------------------------------------------
 
-    def write(self, effect: ef.WriteTxn) -> None:
+    def write(self, effect: ef.WriteClientBatch) -> None:
         async def ask() -> None:
             shard, batch = effect.shard, effect.batch
             leader, place = await self._owner.leader(shard), (self._topic, shard)
-            sent = {place: (await made((batch,), self._wall_ms()))[shard]}
+            sent = {place: (await encode_batches((batch,), self._wall_ms()))[shard]}
             told = await records.produce(
                 self._upstream,
                 leader,
@@ -102,34 +106,34 @@ class Transactions:
             code, offset, *_ = told[place]
             self._upstream.count("Produce", code)
             if code in WAIT_FOR_LEADER:
-                await self._owner.look_who_leads()
-            self._owner.step(ev.TxnAnswered(shard, effect.request, code, offset))
+                await self._owner.refresh_leaders()
+            self._owner.step(ev.ClientBatchAnswered(shard, effect.request, code, offset))
 
         self._owner.ask(effect.shard, effect.request, ask())
 
-    def ask_producer(self, effect: ef.AskProducer) -> None:
+    def ask_producer(self, effect: ef.DescribeProducer) -> None:
         async def ask() -> None:
             shard = effect.shard
             leader = await self._owner.leader(shard)
-            told = await producers.described(self._upstream, leader, self._topic, shard, effect.producer_id)
+            told = await producers.describe_producer(self._upstream, leader, self._topic, shard, effect.producer_id)
             await self._owner.told("DescribeProducers", told.code)
-            self._owner.step(ev.ProducerTold(shard, effect.request, *told))
+            self._owner.step(ev.ProducerDescribed(shard, effect.request, *told))
 
         self._owner.ask(effect.shard, effect.request, ask())
 
-    def outcome(self, effect: ef.TxnOutcome) -> None:
+    def outcome(self, effect: ef.ClientWriteOutcome) -> None:
         written = self._over(effect.token, effect.code)
         if written is not None and not effect.code:
             client, group_id, kept = written.client, written.group_id, written.kept
             event = TxnOffsetsWritten(*client.producer, group_id, kept, effect.offset)
             self._owner.submit(effect.shard, event)
 
-    def waits(self, effect: ef.Waits) -> None:
-        for event in waiting(effect):
+    def waits(self, effect: ef.TransactionPending) -> None:
+        for event in pending_events(effect):
             self._owner.submit(effect.shard, event)
 
-    def ended(self, effect: ef.Ended) -> None:
-        event = ended(effect)
+    def ended(self, effect: ef.TransactionEnded) -> None:
+        event = ended_event(effect)
         self._owner.submit(effect.shard, event)
         if event.counts and self._log.on_positions is not None:
             self._log.on_positions(effect.shard, {group for group, _, _ in event.counts})

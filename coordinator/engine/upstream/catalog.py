@@ -10,14 +10,14 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError, named
-from muster.coordinator.engine.upstream.line import Line
+from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError, describe_address
+from muster.coordinator.engine.upstream.line import UpstreamConnection
 from muster.coordinator.engine.upstream.upstream import MOST_TOPICS, Upstream
-from muster.coordinator.engine.upstream.view import View, learned
+from muster.coordinator.engine.upstream.view import UpstreamMetadata, merge_metadata
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, struct
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.client import body_of
-from muster.coordinator.ownership.topics_seen import NO_ID, UNKNOWN_ID, UNKNOWN_NAME, Question, Topic
+from muster.coordinator.kafka.connections.client import body_position
+from muster.coordinator.ownership.topics_seen import NO_ID, UNKNOWN_ID, UNKNOWN_NAME, TopicQuestion, UpstreamTopic
 
 CATALOG: Final = "catalog"
 """The purpose of those connections."""
@@ -32,21 +32,21 @@ SAYS_NOTHING: Final = -1
 """In the place of a code: the answer leaves it out."""
 
 
-class Whole(NamedTuple):
+class AllTopics(NamedTuple):
     """All topics. mark: tells this answer from another one. topics: those that could be told of. internal: the names of
     Kafka's own among them. view: with the leaders."""
 
     mark: bytes
-    topics: Mapping[str, Topic]
+    topics: Mapping[str, UpstreamTopic]
     internal: frozenset[str]
-    view: View
+    view: UpstreamMetadata
 
 
-async def all_topics(upstream: Upstream, known: View, mark: bytes = b"") -> Whole | None:
+async def fetch_all_topics(upstream: Upstream, known: UpstreamMetadata, mark: bytes = b"") -> AllTopics | None:
     """What any broker tells; None where it is word by word what `mark` was. known: what leaders' epochs are held
     against (KIP-320). Raises UpstreamError."""
 
-    async def ask(line: Line) -> tuple[Line, int, Frame]:
+    async def ask(line: UpstreamConnection) -> tuple[UpstreamConnection, int, Frame]:
         request = struct("MetadataRequest")(topics=None, allow_auto_topic_creation=False)
         version = version_of(line)
         return line, version, await line.ask_in(version, "Metadata", request, upstream.reach.answer_s)
@@ -54,52 +54,56 @@ async def all_topics(upstream: Upstream, known: View, mark: bytes = b"") -> Whol
     line, version, frame = await upstream.by_any(ask, CATALOG)
     try:
         if len(frame) < LARGE_BYTES:
-            found = read_whole(version, frame, known, mark)
+            found = decode_catalog(version, frame, known, mark)
         else:
-            found = await asyncio.to_thread(read_whole, version, frame, known, mark)
+            found = await asyncio.to_thread(decode_catalog, version, frame, known, mark)
     except MalformedFrame as error:
         line.close()
-        raise Unreached(f"{named(line.address)} sent what is no answer to Metadata: {error}") from error
+        raise Unreached(f"{describe_address(line.address)} sent what is no answer to Metadata: {error}") from error
     if found is not None:
         upstream.met(found.view)
     return found
 
 
-def version_of(line: Line) -> int:
+def version_of(line: UpstreamConnection) -> int:
     """Raises UpstreamError."""
     version = line.versions.get("Metadata")
     if version is None:
-        raise UpstreamError(f"{named(line.address)} does not tell the ids of topics; expected Kafka 2.8 or later")
+        raise UpstreamError(
+            f"{describe_address(line.address)} does not tell the ids of topics; expected Kafka 2.8 or later"
+        )
     return version
 
 
-def read_whole(version: int, frame: Frame, known: View, mark: bytes) -> Whole | None:
+def decode_catalog(version: int, frame: Frame, known: UpstreamMetadata, mark: bytes) -> AllTopics | None:
     """For any thread. Raises MalformedFrame."""
     anew = blake2b(frame[4:], digest_size=16).digest()  # but for its number
     if anew == mark:
         return None
-    answer = decode("MetadataResponse", version, frame, body_of("Metadata", version, frame))[0]
-    topics = {each.name: topic_of(each) for each in answer.topics if not each.error_code}
+    answer = decode("MetadataResponse", version, frame, body_position("Metadata", version, frame))[0]
+    topics = {each.name: topic_of_row(each) for each in answer.topics if not each.error_code}
     internal = frozenset(each.name for each in answer.topics if each.is_internal)
     before = replace(known, topics={name: known.topics[name] for name in topics.keys() & known.topics.keys()})
-    return Whole(anew, topics, internal, learned(before, answer))
+    return AllTopics(anew, topics, internal, merge_metadata(before, answer))
 
 
-def topic_of(told: Any) -> Topic:
+def topic_of_row(told: Any) -> UpstreamTopic:
     count = max((part.partition_index for part in told.partitions), default=-1) + 1
-    return Topic(bytes(told.topic_id), count)
+    return UpstreamTopic(bytes(told.topic_id), count)
 
 
-class Heard(NamedTuple):
+class TopicKnowledge(NamedTuple):
     """What a broker says of one topic: by its name, and by its id."""
 
     name_code: int
     id_code: int
-    now: Topic | None = None
+    now: UpstreamTopic | None = None
     """What it knows under that name."""
 
 
-async def asked_about(upstream: Upstream, broker: int, questions: Sequence[Question]) -> dict[Question, Heard]:
+async def ask_about_topics(
+    upstream: Upstream, broker: int, questions: Sequence[TopicQuestion]
+) -> dict[TopicQuestion, TopicKnowledge]:
     """Whether this broker knows these topics (at most 1000). A broker that cannot be asked by id, and a topic without
     one: then the name alone is asked for, and who does not know it counts as not knowing either. Raises UpstreamError.
     """
@@ -118,11 +122,11 @@ async def asked_about(upstream: Upstream, broker: int, questions: Sequence[Quest
             id_code = by_id.get(question.id, SAYS_NOTHING)
         else:
             id_code = UNKNOWN_ID if name_code == UNKNOWN_NAME else name_code
-        found[question] = Heard(name_code, id_code, None if told is None or name_code else topic_of(told))
+        found[question] = TopicKnowledge(name_code, id_code, None if told is None or name_code else topic_of_row(told))
     return found
 
 
-async def ask_some(upstream: Upstream, line: Line, wanted: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
+async def ask_some(upstream: Upstream, line: UpstreamConnection, wanted: Sequence[Mapping[str, Any]]) -> Sequence[Any]:
     topics = [struct("MetadataRequest.topics")(**each) for each in wanted]
     request = struct("MetadataRequest")(topics=topics, allow_auto_topic_creation=False)
     answer = await line.ask("Metadata", request, upstream.reach.answer_s)

@@ -1,6 +1,6 @@
 """What can go wrong with the upstream, as sentences. None of them holds a secret."""
 
-from muster.coordinator.config.addresses import Address, host_and_port
+from muster.coordinator.config.addresses import Address, format_address
 
 NAMES = {
     -1: "UNKNOWN_SERVER_ERROR", 1: "OFFSET_OUT_OF_RANGE", 2: "CORRUPT_MESSAGE", 3: "UNKNOWN_TOPIC_OR_PARTITION",
@@ -24,7 +24,7 @@ WAIT_FOR_COORDINATOR = frozenset({14, 15, 16, 51})
 WAIT_FOR_LEADER = frozenset({3, 5, 6, 7, 19, 20, 56, 74, 75})
 """KB-A2: the same bytes are sent again, to whoever leads then."""
 
-FENCED = frozenset({47, 90, 120})
+FENCED_CODES = frozenset({47, 90, 120})
 """KB-F5: somebody else owns the shard."""
 
 
@@ -40,31 +40,31 @@ class Unspoken(UpstreamError):
     """The upstream does not know how to do that: it is too old."""
 
 
-class Refused(UpstreamError):
+class UpstreamRefused(UpstreamError):
     """The upstream said no."""
 
     def __init__(self, doing: str, code: int, detail: str | None = None) -> None:
-        super().__init__(f"{doing}: the upstream says {named_code(code)}" + (f" ({detail})" if detail else ""))
+        super().__init__(f"{doing}: the upstream says {describe_code(code)}" + (f" ({detail})" if detail else ""))
         self.code = code
 
 
-def name_of(code: int) -> str:
+def code_name(code: int) -> str:
     """A code's name, or its number where it has none here.
 
-    >>> name_of(47), name_of(999)
+    >>> code_name(47), code_name(999)
     ('INVALID_PRODUCER_EPOCH', '999')
     """
     return NAMES.get(code, str(code))
 
 
-def named_code(code: int) -> str:
+def describe_code(code: int) -> str:
     """A code of Kafka's, for people.
 
-    >>> named_code(47), named_code(999)
+    >>> describe_code(47), describe_code(999)
     ('INVALID_PRODUCER_EPOCH (47)', 'error 999')
     """
     return f"{NAMES[code]} ({code})" if code in NAMES else f"error {code}"
 
 
-def named(address: Address) -> str:
-    return host_and_port(*address)
+def describe_address(address: Address) -> str:
+    return format_address(*address)

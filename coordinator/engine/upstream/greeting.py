@@ -5,10 +5,16 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.upstream.errors import Refused, Unreached, UpstreamError, named, named_code
-from muster.coordinator.engine.upstream.line import Line
-from muster.coordinator.engine.upstream.reach import Login, Reach
-from muster.coordinator.engine.upstream.speaking import agreed
+from muster.coordinator.engine.upstream.errors import (
+    Unreached,
+    UpstreamError,
+    UpstreamRefused,
+    describe_address,
+    describe_code,
+)
+from muster.coordinator.engine.upstream.line import UpstreamConnection
+from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials
+from muster.coordinator.engine.upstream.speaking import negotiate_versions
 from muster.coordinator.kafka.codec.codec import struct
 
 SOFTWARE: Final = "muster"
@@ -20,13 +26,13 @@ OF_LIFETIME: Final = 0.8
 """After this share of a login's time another connection is made."""
 
 
-async def connected(address: Address, reach: Reach) -> Line:
+async def open_connection(address: Address, reach: UpstreamAddress) -> UpstreamConnection:
     """A connection that is greeted and logged in, within `reach.connect_s`. Raises UpstreamError."""
     try:
         async with asyncio.timeout(reach.connect_s):
-            line = await Line.opened(address, reach)
+            line = await UpstreamConnection.opened(address, reach)
             try:
-                await greet(line, reach.connect_s)
+                await negotiate(line, reach.connect_s)
                 if reach.login is not None:
                     await log_in(line, reach.login, reach.connect_s)
             except BaseException:
@@ -35,10 +41,10 @@ async def connected(address: Address, reach: Reach) -> Line:
             line.let_in()
             return line
     except TimeoutError:
-        raise Unreached(f"{named(address)} did not let us in within {reach.connect_s:g} s") from None
+        raise Unreached(f"{describe_address(address)} did not let us in within {reach.connect_s:g} s") from None
 
 
-async def greet(line: Line, deadline_s: float) -> None:
+async def negotiate(line: UpstreamConnection, deadline_s: float) -> None:
     """Ask for versions. An upstream that does not know this version of the question answers in the first one."""
     request = struct("ApiVersionsRequest")(client_software_name=SOFTWARE, client_software_version="1")
     frame = await line.ask_in(3, "ApiVersions", request, deadline_s)
@@ -50,18 +56,18 @@ async def greet(line: Line, deadline_s: float) -> None:
     else:
         answer = line.read("ApiVersions", 3, frame)
     if code:
-        raise Refused(f"greeting {named(line.address)}", code)
-    line.versions = agreed({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
+        raise UpstreamRefused(f"greeting {describe_address(line.address)}", code)
+    line.versions = negotiate_versions({one.api_key: (one.min_version, one.max_version) for one in answer.api_keys})
 
 
-async def log_in(line: Line, login: Login, deadline_s: float) -> None:
+async def log_in(line: UpstreamConnection, login: UpstreamCredentials, deadline_s: float) -> None:
     """Raises UpstreamError; no secret is in it, nor what the upstream makes of one."""
-    where = named(line.address)
+    where = describe_address(line.address)
     shaken = await line.ask("SaslHandshake", struct("SaslHandshakeRequest")(mechanism=login.mechanism), deadline_s)
     if shaken.error_code:
         offered = ", ".join(shaken.mechanisms) or "none"
         raise UpstreamError(
-            f"{where} does not take {login.of}sasl.mechanism {login.mechanism}: {named_code(shaken.error_code)}; "
+            f"{where} does not take {login.of}sasl.mechanism {login.mechanism}: {describe_code(shaken.error_code)}; "
             f"it offers {offered}"
         )
 
@@ -70,7 +76,7 @@ async def log_in(line: Line, login: Login, deadline_s: float) -> None:
     async def say(data: bytes) -> bytes:
         answer = await line.ask("SaslAuthenticate", struct("SaslAuthenticateRequest")(auth_bytes=data), deadline_s)
         if answer.error_code:
-            raise UpstreamError(f"{where} refuses the login by {login.mechanism}: {named_code(answer.error_code)}")
+            raise UpstreamError(f"{where} refuses the login by {login.mechanism}: {describe_code(answer.error_code)}")
         lifetimes.append(answer.session_lifetime_ms)
         return bytes(answer.auth_bytes)
 
@@ -86,7 +92,7 @@ async def log_in(line: Line, login: Login, deadline_s: float) -> None:
         line.stale_s = asyncio.get_running_loop().time() + lifetimes[-1] / 1000 * OF_LIFETIME
 
 
-async def by_scram(say: Say, login: Login, where: str) -> None:
+async def by_scram(say: Say, login: UpstreamCredentials, where: str) -> None:
     """Both ends prove that they know the password; it is never sent."""
     try:
         from scramp import ScramClient, ScramException

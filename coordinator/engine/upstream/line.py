@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Self
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.upstream.errors import Unreached, Unspoken, UpstreamError, named
-from muster.coordinator.engine.upstream.reach import Reach
-from muster.coordinator.engine.upstream.speaking import SPOKEN
+from muster.coordinator.engine.upstream.errors import Unreached, Unspoken, UpstreamError, describe_address
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
+from muster.coordinator.engine.upstream.speaking import SUPPORTED_APIS
 from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, Failures, body_of
+from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
 
 MOST_UNDER_WAY: Final = 64
 MOST_WAITING: Final = 10_000
@@ -25,14 +25,14 @@ MOST_GREETING_BYTES: Final = 1 << 20
 """Of an answer before the connection is logged in."""
 
 
-class Line(ClientConnection[UpstreamError]):
+class UpstreamConnection(ClientConnection[UpstreamError]):
     """Build it with `greeting.connected`. What it raises is an UpstreamError, whatever happened."""
 
     def __init__(self, address: Address, client_id: str) -> None:
         super().__init__(
             client_id,
             ClientLimits(MOST_UNDER_WAY, MOST_REQUEST_BYTES, MOST_GREETING_BYTES),
-            Failures(unsent=UpstreamError, silent=Unreached, broken=Unreached),
+            RequestFailures(unsent=UpstreamError, silent=Unreached, broken=Unreached),
         )
         self.address = address
         self.versions: Mapping[str, int] = {}
@@ -44,7 +44,7 @@ class Line(ClientConnection[UpstreamError]):
         self._waiting = 0
 
     @classmethod
-    async def opened(cls, address: Address, reach: Reach) -> Self:
+    async def opened(cls, address: Address, reach: UpstreamAddress) -> Self:
         """A connection on which nothing was said yet. Raises UpstreamError."""
         tls = None if reach.certificates is None else reach.certificates.context()
         try:
@@ -58,12 +58,12 @@ class Line(ClientConnection[UpstreamError]):
             why = (
                 error.strerror or str(error) or "it closes the connection" + " in the TLS handshake" * (tls is not None)
             )
-            raise Unreached(f"{named(address)} cannot be reached: {why}") from None
+            raise Unreached(f"{describe_address(address)} cannot be reached: {why}") from None
         return line
 
     @property
     def other_end(self) -> str:
-        return named(self.address)
+        return describe_address(self.address)
 
     @property
     def open(self) -> bool:
@@ -113,16 +113,16 @@ class Line(ClientConnection[UpstreamError]):
 
         try:
             version = self._version(api)
-            self.exchange_then(SPOKEN[api].key, api, version, request, deadline_s, told)
+            self.exchange_then(SUPPORTED_APIS[api].key, api, version, request, deadline_s, told)
         except Unencodable as error:
-            asyncio.get_running_loop().call_soon(tell, unsaid(api, version, error))
+            asyncio.get_running_loop().call_soon(tell, encoding_error(api, version, error))
         except UpstreamError as error:
             asyncio.get_running_loop().call_soon(tell, error)
 
     def _version(self, api: str) -> int:
         if api not in self.versions:
-            first, last = SPOKEN[api].first, SPOKEN[api].last
-            raise Unspoken(f"{named(self.address)} does not speak {api} {first} to {last}")
+            first, last = SUPPORTED_APIS[api].first, SUPPORTED_APIS[api].last
+            raise Unspoken(f"{describe_address(self.address)} does not speak {api} {first} to {last}")
         return self.versions[api]
 
     async def ask_in(self, version: int, api: str, request: object, deadline_s: float) -> Frame:
@@ -133,16 +133,16 @@ class Line(ClientConnection[UpstreamError]):
         self._waiting += 1
         try:
             async with self._room:
-                return await self.exchange(SPOKEN[api].key, api, version, request, deadline_s)
+                return await self.exchange(SUPPORTED_APIS[api].key, api, version, request, deadline_s)
         except Unencodable as error:
-            raise unsaid(api, version, error) from error
+            raise encoding_error(api, version, error) from error
         finally:
             self._waiting -= 1
 
     def read(self, api: str, version: int, frame: Frame) -> Any:
         try:
             # What follows it is passed over, as Kafka's own clients do: there are brokers that send a byte too many.
-            return decode(f"{api}Response", version, frame, body_of(api, version, frame))[0]
+            return decode(f"{api}Response", version, frame, body_position(api, version, frame))[0]
         except MalformedFrame as error:
             raise self._no_answer(api, error) from error
 
@@ -152,5 +152,5 @@ class Line(ClientConnection[UpstreamError]):
             self.close()
 
 
-def unsaid(api: str, version: int, error: Unencodable) -> UpstreamError:
+def encoding_error(api: str, version: int, error: Unencodable) -> UpstreamError:
     return UpstreamError(f"{api} {version} cannot say this: {error}")

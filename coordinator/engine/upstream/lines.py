@@ -9,16 +9,16 @@ from typing import Final
 
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
-from muster.coordinator.engine.upstream.greeting import connected
-from muster.coordinator.engine.upstream.line import Line
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.greeting import open_connection
+from muster.coordinator.engine.upstream.line import UpstreamConnection
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 
 ASK: Final = "ask"
 WRITE: Final = "write"
 READ: Final = "read"
 MEMBER: Final = "member"
 BEAT: Final = "beat"
-LOOK: Final = "look"
+LOOK_PURPOSE: Final = "look"
 FOLLOW: Final = "follow"
 CLIENTS: Final = tuple(f"clients-{number}" for number in range(4))
 """Purposes. What is written in clients' names has several: each is a request of its own, and a broker begins with the
@@ -29,10 +29,10 @@ LONGEST_PAUSE_S: Final = 5.0
 
 
 @dataclass(slots=True)
-class Place:
+class PooledConnection:
     """One broker's connection of one purpose."""
 
-    line: Line | None = None
+    line: UpstreamConnection | None = None
     making: asyncio.Lock = field(default_factory=asyncio.Lock)
     failures: int = 0
     """In a row: it could not be made."""
@@ -50,18 +50,18 @@ def pause_s(failures: int) -> float:
     return min(FIRST_PAUSE_S * (1 << min(failures - 1, 16)), LONGEST_PAUSE_S)
 
 
-class Lines:
-    def __init__(self, reach: Reach) -> None:
+class ConnectionPool:
+    def __init__(self, reach: UpstreamAddress) -> None:
         self._reach = reach
-        self._places: dict[tuple[Address, str], Place] = {}
+        self._places: dict[tuple[Address, str], PooledConnection] = {}
         self._closed = False
 
-    async def to(self, address: Address, purpose: str = ASK) -> Line:
+    async def to(self, address: Address, purpose: str = ASK) -> UpstreamConnection:
         """A connection that holds, once the address may be tried again. Raises UpstreamError."""
         line = self.standing(address, purpose)
         if line is not None:
             return line
-        place = self._places.setdefault((address, purpose), Place())
+        place = self._places.setdefault((address, purpose), PooledConnection())
         async with place.making:
             line = self._standing(place)
             if line is not None:
@@ -71,7 +71,7 @@ class Lines:
             if self._closed:
                 raise Unreached("this node stops")
             try:
-                line = await connected(address, self._reach)
+                line = await open_connection(address, self._reach)
             except UpstreamError:
                 place.failures += 1
                 place.not_before_s = loop.time() + pause_s(place.failures)
@@ -82,7 +82,7 @@ class Lines:
             place.line, place.failures = line, 0
             return line
 
-    def standing(self, address: Address, purpose: str) -> Line | None:
+    def standing(self, address: Address, purpose: str) -> UpstreamConnection | None:
         """The connection, where there is one that holds."""
         place = self._places.get((address, purpose))
         return None if place is None else self._standing(place)
@@ -124,7 +124,7 @@ class Lines:
                 place.line.close()
         self._places.clear()
 
-    def _standing(self, place: Place) -> Line | None:
+    def _standing(self, place: PooledConnection) -> UpstreamConnection | None:
         line = place.line
         if line is None or (line.open and not line.stale):
             return line

@@ -7,20 +7,20 @@ is asked behind them on the same connection as long. Nor does a heartbeat wait b
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.engine.upstream.errors import Refused
-from muster.coordinator.engine.upstream.lines import ASK, BEAT, LOOK, MEMBER
+from muster.coordinator.engine.upstream.errors import UpstreamRefused
+from muster.coordinator.engine.upstream.lines import ASK, BEAT, LOOK_PURPOSE, MEMBER
 from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
-BESIDE_S: Final = 5.0
+EXTRA_WAIT_S: Final = 5.0
 """How much longer than the rebalance timeout a JoinGroup is waited for."""
 
 
-SHARES_ANEW: Final = "PreparingRebalance"
+PREPARING_REBALANCE: Final = "PreparingRebalance"
 """A state of a group, as its coordinator names it."""
 
 
-class Fellow(NamedTuple):
+class FellowNode(NamedTuple):
     """A member, as its group's coordinator tells of it. metadata: empty while the group is not stable."""
 
     instance: str
@@ -28,7 +28,7 @@ class Fellow(NamedTuple):
     metadata: bytes
 
 
-class Membership:
+class UpstreamMembership:
     """answer_s: within which heartbeats, and all that is not held on purpose, are answered; without an answer by then
     the coordinator is looked for anew."""
 
@@ -56,7 +56,7 @@ class Membership:
             protocols=told,
             reason=reason or None,
         )
-        return await self._ask("JoinGroup", request, MEMBER, rebalance_ms / 1000 + BESIDE_S)
+        return await self._ask("JoinGroup", request, MEMBER, rebalance_ms / 1000 + EXTRA_WAIT_S)
 
     async def sync(
         self, member_id: str, generation: int, protocol: str, assignments: Mapping[str, bytes], rebalance_ms: int
@@ -75,7 +75,7 @@ class Membership:
             protocol_name=protocol,
             assignments=told,
         )
-        return await self._ask("SyncGroup", request, MEMBER, rebalance_ms / 1000 + BESIDE_S)
+        return await self._ask("SyncGroup", request, MEMBER, rebalance_ms / 1000 + EXTRA_WAIT_S)
 
     async def heartbeat(self, member_id: str, generation: int) -> int:
         """Kafka's code."""
@@ -87,24 +87,24 @@ class Membership:
         )
         return int((await self._ask("Heartbeat", request, BEAT)).error_code)
 
-    async def fellows(self) -> list[Fellow]:
+    async def fellows(self) -> list[FellowNode]:
         """All members, this one included. Raises UpstreamError."""
         return [
-            Fellow(each.group_instance_id or "", each.client_host, bytes(each.member_metadata))
+            FellowNode(each.group_instance_id or "", each.client_host, bytes(each.member_metadata))
             for group in await self._described(ASK)
             for each in group.members
         ]
 
-    async def shares_anew(self) -> bool:
+    async def is_rebalancing(self) -> bool:
         """Whether all members have to join again. Raises UpstreamError."""
-        return any(group.group_state == SHARES_ANEW for group in await self._described(LOOK))
+        return any(group.group_state == PREPARING_REBALANCE for group in await self._described(LOOK_PURPOSE))
 
     async def _described(self, purpose: str) -> Sequence[Any]:
         request = struct("DescribeGroupsRequest")(groups=[self._group])
         groups: Sequence[Any] = (await self._ask("DescribeGroups", request, purpose)).groups
         for group in groups:
             if group.error_code:
-                raise Refused(f"asking who is in the group {self._group}", group.error_code)
+                raise UpstreamRefused(f"asking who is in the group {self._group}", group.error_code)
         return groups
 
     def hang_up(self) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, Refused
+from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, UpstreamRefused
 from muster.coordinator.engine.upstream.upstream import PAUSE_S, TRANSACTION, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -17,7 +17,7 @@ TRANSACTION_MS: Final = 60_000
 NOT_FOUND: Final = 105
 
 
-class Told(NamedTuple):
+class DescribedProducerState(NamedTuple):
     """What the leader of a partition knows of a producer; all of it -1: nothing. open_at: the offset where its open
     transaction begins."""
 
@@ -27,7 +27,7 @@ class Told(NamedTuple):
     open_at: int = -1
 
 
-class Given(NamedTuple):
+class InitializedProducer(NamedTuple):
     """A producer, where the code is 0."""
 
     code: int
@@ -35,15 +35,15 @@ class Given(NamedTuple):
     epoch: int = -1
 
 
-async def init_producer(upstream: Upstream, transactional_id: str) -> Given:
+async def init_producer(upstream: Upstream, transactional_id: str) -> InitializedProducer:
     """A producer whose epoch is one above that of whoever had this transactional id before (KB-D3), or the code why
     not: 14, 15, 16 and 51 are worth another try. Raises UpstreamError."""
     request = struct("InitProducerIdRequest")(transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_MS)
     answer = await upstream.ask_coordinator(TRANSACTION, transactional_id, "InitProducerId", request)
-    return Given(answer.error_code, answer.producer_id, answer.producer_epoch)
+    return InitializedProducer(answer.error_code, answer.producer_id, answer.producer_epoch)
 
 
-async def add_partition(
+async def add_partition_to_transaction(
     upstream: Upstream,
     transactional_id: str,
     producer: tuple[int, int],
@@ -69,20 +69,22 @@ async def add_partition(
     return code
 
 
-async def described(upstream: Upstream, broker: int, topic: str, partition: int, producer_id: int) -> Told:
+async def describe_producer(
+    upstream: Upstream, broker: int, topic: str, partition: int, producer_id: int
+) -> DescribedProducerState:
     """What this leader knows of a producer in its partition (KB-E3). Raises UpstreamError."""
     asked = struct("DescribeProducersRequest.topics")(name=topic, partition_indexes=[partition])
     answer = await upstream.ask(broker, "DescribeProducers", struct("DescribeProducersRequest")(topics=[asked]))
     for each in (part for found in answer.topics for part in found.partitions):
         if each.error_code:
-            return Told(int(each.error_code))
+            return DescribedProducerState(int(each.error_code))
         for one in each.active_producers:
             if one.producer_id == producer_id:
-                return Told(0, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
-    return Told(0)
+                return DescribedProducerState(0, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+    return DescribedProducerState(0)
 
 
-async def is_known(upstream: Upstream, transactional_id: str, patience_s: float) -> bool:
+async def is_transactional_id_known(upstream: Upstream, transactional_id: str, patience_s: float) -> bool:
     """Whether the upstream remembers that name: for `transactional.id.expiration.ms` (7 days) after its last
     InitProducerId. patience_s: so long its coordinator may be on its way. Raises UpstreamError: Unspoken where it is
     older than Kafka 3.0 (KIP-664)."""
@@ -95,7 +97,7 @@ async def is_known(upstream: Upstream, transactional_id: str, patience_s: float)
     return await _patiently(upstream, transactional_id, ask, patience_s) != NOT_FOUND
 
 
-async def remember(upstream: Upstream, transactional_id: str, patience_s: float) -> None:
+async def remember_transactional_id(upstream: Upstream, transactional_id: str, patience_s: float) -> None:
     """Have the upstream remember that name. Raises UpstreamError."""
 
     async def ask() -> int:
@@ -113,11 +115,11 @@ async def _patiently(
     while True:
         try:
             code = await ask()
-        except Refused as error:
+        except UpstreamRefused as error:
             code = error.code
         if code in (0, NOT_FOUND):
             return code
         if code not in WAIT_FOR_COORDINATOR or loop.time() > deadline_s:
-            raise Refused(f"asking for the transactional id {transactional_id}", code)
+            raise UpstreamRefused(f"asking for the transactional id {transactional_id}", code)
         upstream.coordinator_moved(TRANSACTION, transactional_id)
         await asyncio.sleep(PAUSE_S)

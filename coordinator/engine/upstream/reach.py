@@ -13,7 +13,7 @@ OWN: Final = "engine.kafka."
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class UpstreamCredentials:
     """By SASL. token_file: of OAUTHBEARER, read anew for each connection; the others have name and password. of: how
     the settings begin that say it."""
 
@@ -37,7 +37,7 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Certificates:
+class UpstreamTlsFiles:
     """Files in PEM: whom we believe (empty: what the system believes), and what we show (empty: nothing). of: how the
     settings begin that say the latter."""
 
@@ -61,11 +61,11 @@ class Certificates:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class UpstreamAddress:
     servers: tuple[Address, ...]
     """Where to begin; who else there is the upstream tells."""
-    login: Login | None = None
-    certificates: Certificates | None = None
+    login: UpstreamCredentials | None = None
+    certificates: UpstreamTlsFiles | None = None
     """None: in the clear."""
     client_id: str = "muster"
     connect_s: float = 10.0

@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from muster.coordinator.engine.upstream.errors import Refused, Unreached, UpstreamError, named_code
+from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError, UpstreamRefused, describe_code
 from muster.coordinator.engine.upstream.lines import ASK, READ, WRITE
 from muster.coordinator.engine.upstream.upstream import PAUSE_S, Upstream
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.errors import CorruptMessage
-from muster.storage.records.batch import BatchView, read_batches, wrong_checksum
+from muster.storage.records.batch import BatchView, checksum_error, read_batches
 
-Place: TypeAlias = tuple[str, int]
+TopicPartition: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 ALL: Final = -1
@@ -32,7 +32,7 @@ BESIDE_S: Final = 1.0
 """How much longer than its own time a Produce is waited for: a broker that is silent then may lead no more (KB-A2)."""
 
 
-class Written(NamedTuple):
+class ProduceResult(NamedTuple):
     """What was said of one batch: Kafka's code, the offset of its first record, and where the log begins; -1: not
     told."""
 
@@ -42,7 +42,7 @@ class Written(NamedTuple):
     start: int = -1
 
 
-class Portion(NamedTuple):
+class FetchedPortion(NamedTuple):
     """What one fetch brought of one partition. high_watermark: where what is committed ends."""
 
     code: int
@@ -54,38 +54,40 @@ class Portion(NamedTuple):
 async def produce(
     upstream: Upstream,
     broker: int,
-    batches: Mapping[Place, bytes],
+    batches: Mapping[TopicPartition, bytes],
     timeout_ms: int,
     transactional_id: str | None = None,
     *,
     purpose: str = WRITE,
-) -> dict[Place, Written]:
+) -> dict[TopicPartition, ProduceResult]:
     """One request with acks=all, one batch for each partition, and what became of each. Raises UpstreamError: then
     nobody knows. A partition that the answer leaves out counts as one of which nothing was heard (7)."""
     request = produce_request(batches, timeout_ms, transactional_id)
     answer = await upstream.ask(
         broker, "Produce", request, purpose=purpose, waits_s=timeout_ms / 1000, within_s=BESIDE_S
     )
-    return produced(answer, batches)
+    return produce_results(answer, batches)
 
 
 def produce_then(
     upstream: Upstream,
     broker: int,
-    batches: Mapping[Place, bytes],
+    batches: Mapping[TopicPartition, bytes],
     timeout_ms: int,
-    tell: Callable[[dict[Place, Written] | UpstreamError], None],
+    tell: Callable[[dict[TopicPartition, ProduceResult] | UpstreamError], None],
 ) -> None:
     """As `produce`, by calls alone: see `Upstream.ask_then`."""
 
     def told(answer: Any) -> None:
-        tell(answer if isinstance(answer, UpstreamError) else produced(answer, batches))
+        tell(answer if isinstance(answer, UpstreamError) else produce_results(answer, batches))
 
     request = produce_request(batches, timeout_ms)
     upstream.ask_then(broker, "Produce", request, told, purpose=WRITE, waits_s=timeout_ms / 1000, within_s=BESIDE_S)
 
 
-def produce_request(batches: Mapping[Place, bytes], timeout_ms: int, transactional_id: str | None = None) -> object:
+def produce_request(
+    batches: Mapping[TopicPartition, bytes], timeout_ms: int, transactional_id: str | None = None
+) -> object:
     if len(batches) > MOST_BATCHES:
         raise ValueError(f"{len(batches)} batches in one Produce; at most {MOST_BATCHES}")
     topics: dict[str, list[object]] = {}
@@ -102,28 +104,28 @@ def produce_request(batches: Mapping[Place, bytes], timeout_ms: int, transaction
     )
 
 
-def produced(answer: Any, batches: Iterable[Place]) -> dict[Place, Written]:
+def produce_results(answer: Any, batches: Iterable[TopicPartition]) -> dict[TopicPartition, ProduceResult]:
     """What became of each."""
     told = {
-        (topic.name, each.index): Written(
+        (topic.name, each.index): ProduceResult(
             each.error_code, each.base_offset, each.error_message or "", each.log_start_offset
         )
         for topic in answer.responses
         for each in topic.partition_responses
     }
-    return {place: told.get(place, Written(SILENT)) for place in batches}
+    return {place: told.get(place, ProduceResult(SILENT)) for place in batches}
 
 
 async def fetch(
     upstream: Upstream,
     broker: int,
-    wanted: Mapping[Place, int],
+    wanted: Mapping[TopicPartition, int],
     *,
     max_wait_ms: int = 0,
     portion: int = PORTION,
     purpose: str = READ,
     within_s: float | None = None,
-) -> dict[Place, Portion]:
+) -> dict[TopicPartition, FetchedPortion]:
     """What there is from these offsets on, read_uncommitted, markers included; a batch that holds the offset may begin
     before it. With max_wait_ms the broker waits so long for something to come. Raises UpstreamError."""
     topics: dict[str, list[object]] = {}
@@ -143,29 +145,29 @@ async def fetch(
         broker, "Fetch", request, purpose=purpose, waits_s=max_wait_ms / 1000, within_s=within_s
     )
     if answer.error_code:
-        raise Refused("fetching", answer.error_code)
+        raise UpstreamRefused("fetching", answer.error_code)
     return {
-        (topic.topic, each.partition_index): Portion(
-            each.error_code, sound(topic.topic, each), each.high_watermark, each.log_start_offset
+        (topic.topic, each.partition_index): FetchedPortion(
+            each.error_code, checked_batches(topic.topic, each), each.high_watermark, each.log_start_offset
         )
         for topic in answer.responses
         for each in topic.partitions
     }
 
 
-def sound(topic: str, part: Any) -> list[BatchView]:
+def checked_batches(topic: str, part: Any) -> list[BatchView]:
     """The batches that came whole. Raises Unreached for bytes that are no batches: they are asked for again."""
     try:
         batches = list(read_batches(part.records or b""))
         for batch in batches:
             if not batch.crc_ok:
-                raise wrong_checksum(batch)
+                raise checksum_error(batch)
     except CorruptMessage as error:
         raise Unreached(f"{topic}-{part.partition_index}: {error}") from error
     return batches
 
 
-async def load(
+async def read_log(
     upstream: Upstream, topic: str, partition: int, start: int, upto: int, *, deadline_s: float
 ) -> AsyncIterator[list[BatchView]]:
     """The batches from `start` up to `upto`, a portion at a time; one that begins before `start` is among them.
@@ -183,16 +185,16 @@ async def load(
             came = told[topic, partition]
         except (Unreached, KeyError) as error:
             why = str(error)
-            await again(upstream, topic)
+            await pause_and_refresh(upstream, topic)
             continue
         if came.code == OUT_OF_RANGE:
-            begins = came.start_offset if came.start_offset >= 0 else await start_of(upstream, topic, partition)
+            begins = came.start_offset if came.start_offset >= 0 else await log_start(upstream, topic, partition)
             if begins > start:
                 start = begins
                 continue
         if came.code or not came.batches:
-            why = named_code(came.code) if came.code else f"it ends at {came.high_watermark}"
-            await again(upstream, topic)
+            why = describe_code(came.code) if came.code else f"it ends at {came.high_watermark}"
+            await pause_and_refresh(upstream, topic)
             continue
         heard_s = loop.time()
         wanted = [batch for batch in came.batches if batch.base_offset < upto and batch.next_offset > start]
@@ -200,12 +202,12 @@ async def load(
         yield wanted
 
 
-async def start_of(upstream: Upstream, topic: str, partition: int) -> int:
+async def log_start(upstream: Upstream, topic: str, partition: int) -> int:
     """Where a log begins: most brokers do not tell it beside OFFSET_OUT_OF_RANGE. Raises UpstreamError."""
     return await _end_of(upstream, topic, partition, EARLIEST)
 
 
-async def span(upstream: Upstream, topic: str, partition: int) -> tuple[int, int]:
+async def log_span(upstream: Upstream, topic: str, partition: int) -> tuple[int, int]:
     """Where a log begins, and where it ends. Raises UpstreamError."""
     start = await _end_of(upstream, topic, partition, EARLIEST)
     return start, await _end_of(upstream, topic, partition, LATEST)
@@ -213,13 +215,13 @@ async def span(upstream: Upstream, topic: str, partition: int) -> tuple[int, int
 
 async def _end_of(upstream: Upstream, topic: str, partition: int, timestamp: int) -> int:
     place = topic, partition
-    told = (await ends(upstream, upstream.leader(topic, partition), [place], timestamp))[place]
+    told = (await list_offsets(upstream, upstream.leader(topic, partition), [place], timestamp))[place]
     if told.code:
-        raise Refused(f"asking where {topic}-{partition} begins or ends", told.code)
+        raise UpstreamRefused(f"asking where {topic}-{partition} begins or ends", told.code)
     return told.offset
 
 
-async def again(upstream: Upstream, topic: str) -> None:
+async def pause_and_refresh(upstream: Upstream, topic: str) -> None:
     """A while later, and with what brokers say of the topic then."""
     await asyncio.sleep(PAUSE_S)
     try:
@@ -228,9 +230,9 @@ async def again(upstream: Upstream, topic: str) -> None:
         return
 
 
-async def ends(
-    upstream: Upstream, broker: int, places: Iterable[Place], timestamp: int = LATEST, *, purpose: str = ASK
-) -> dict[Place, Written]:
+async def list_offsets(
+    upstream: Upstream, broker: int, places: Iterable[TopicPartition], timestamp: int = LATEST, *, purpose: str = ASK
+) -> dict[TopicPartition, ProduceResult]:
     """Where these logs end, or with EARLIEST begin, as far as one leader can tell; a code for each, 7 for one that the
     answer leaves out. Raises UpstreamError."""
     places = list(places)
@@ -244,8 +246,8 @@ async def ends(
     )
     answer = await upstream.ask(broker, "ListOffsets", request, purpose=purpose)
     told = {
-        (topic.name, each.partition_index): Written(each.error_code, each.offset)
+        (topic.name, each.partition_index): ProduceResult(each.error_code, each.offset)
         for topic in answer.topics
         for each in topic.partitions
     }
-    return {place: told.get(place, Written(SILENT)) for place in places}
+    return {place: told.get(place, ProduceResult(SILENT)) for place in places}

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.engine.upstream.errors import Refused
+from muster.coordinator.engine.upstream.errors import UpstreamRefused
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -16,7 +16,7 @@ TOPIC_ALREADY_EXISTS: Final = 36
 NOT_CONTROLLER: Final = 41
 
 
-class Writer(NamedTuple):
+class PartitionProducer(NamedTuple):
     """A producer that a partition knows."""
 
     producer_id: int
@@ -26,7 +26,7 @@ class Writer(NamedTuple):
     """Where its open transaction begins; -1: none is open."""
 
 
-class Config(NamedTuple):
+class TopicConfigEntry(NamedTuple):
     """A setting of a topic. own: it was set for this topic."""
 
     name: str
@@ -36,10 +36,12 @@ class Config(NamedTuple):
 
 async def topic_configs(upstream: Upstream, topic: str, names: Sequence[str]) -> dict[str, str]:
     """The values of these settings of a topic, defaults included. Raises UpstreamError."""
-    return {each.name: each.value for each in await described_topic(upstream, topic, names)}
+    return {each.name: each.value for each in await describe_topic_configs(upstream, topic, names)}
 
 
-async def described_topic(upstream: Upstream, topic: str, names: Sequence[str] | None = None) -> list[Config]:
+async def describe_topic_configs(
+    upstream: Upstream, topic: str, names: Sequence[str] | None = None
+) -> list[TopicConfigEntry]:
     """These settings of a topic; None: all. Raises UpstreamError."""
     resource = struct("DescribeConfigsRequest.resources")(
         resource_type=TOPIC, resource_name=topic, configuration_keys=None if names is None else list(names)
@@ -47,8 +49,10 @@ async def described_topic(upstream: Upstream, topic: str, names: Sequence[str] |
     answer = await upstream.any("DescribeConfigs", struct("DescribeConfigsRequest")(resources=[resource]))
     for result in answer.results:
         if result.error_code:
-            raise Refused(f"asking for the settings of {topic}", result.error_code, result.error_message)
-        return [Config(each.name, each.value or "", each.config_source == OF_TOPIC) for each in result.configs]
+            raise UpstreamRefused(f"asking for the settings of {topic}", result.error_code, result.error_message)
+        return [
+            TopicConfigEntry(each.name, each.value or "", each.config_source == OF_TOPIC) for each in result.configs
+        ]
     return []
 
 
@@ -68,10 +72,10 @@ async def create_topic(
         answer = await upstream.any("CreateTopics", request)
     for made in answer.topics:
         if made.error_code not in (0, TOPIC_ALREADY_EXISTS):
-            raise Refused(f"making the topic {topic}", made.error_code, made.error_message)
+            raise UpstreamRefused(f"making the topic {topic}", made.error_code, made.error_message)
 
 
-async def writers(upstream: Upstream, topic: str, partition: int) -> list[Writer]:
+async def list_producers(upstream: Upstream, topic: str, partition: int) -> list[PartitionProducer]:
     """The producers that the partition's leader knows. Raises UpstreamError."""
     asked = struct("DescribeProducersRequest.topics")(name=topic, partition_indexes=[partition])
     request = struct("DescribeProducersRequest")(topics=[asked])
@@ -79,9 +83,9 @@ async def writers(upstream: Upstream, topic: str, partition: int) -> list[Writer
     for each in answer.topics:
         for part in each.partitions:
             if part.error_code:
-                raise Refused(f"asking who writes to {topic}-{partition}", part.error_code, part.error_message)
+                raise UpstreamRefused(f"asking who writes to {topic}-{partition}", part.error_code, part.error_message)
             return [
-                Writer(one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+                PartitionProducer(one.producer_id, one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
                 for one in part.active_producers
             ]
     return []

@@ -8,17 +8,17 @@ from typing import Any, Final, TypeVar
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream.errors import (
     WAIT_FOR_COORDINATOR,
-    Refused,
     Unreached,
     UpstreamError,
-    name_of,
-    named,
+    UpstreamRefused,
+    code_name,
+    describe_address,
 )
-from muster.coordinator.engine.upstream.line import Line
-from muster.coordinator.engine.upstream.lines import ASK, Lines
-from muster.coordinator.engine.upstream.reach import Reach
-from muster.coordinator.engine.upstream.speaking import lacking
-from muster.coordinator.engine.upstream.view import NOBODY, View, learned
+from muster.coordinator.engine.upstream.line import UpstreamConnection
+from muster.coordinator.engine.upstream.lines import ASK, ConnectionPool
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
+from muster.coordinator.engine.upstream.speaking import missing_apis
+from muster.coordinator.engine.upstream.view import NO_LEADER, UpstreamMetadata, merge_metadata
 from muster.coordinator.kafka.codec.codec import struct
 
 Found = TypeVar("Found")
@@ -44,20 +44,20 @@ PAUSE_S: Final = 0.2
 class Upstream:
     """One upstream cluster. All in the thread of the loop."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: UpstreamAddress) -> None:
         self.reach = reach
-        self.view = View()
-        self.lines = Lines(reach)
+        self.view = UpstreamMetadata()
+        self.lines = ConnectionPool(reach)
         self.errors: Counter[tuple[str, str]] = Counter()
         """By API (ANY: of any broker) and code's name, since the beginning."""
         self._coordinators: dict[tuple[int, str], int] = {}
-        self._refreshing: dict[tuple[str, ...], asyncio.Future[View]] = {}
+        self._refreshing: dict[tuple[str, ...], asyncio.Future[UpstreamMetadata]] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
     def count(self, api: str, code: int) -> None:
         """An API was answered with this code, or not at all. 0 is none."""
         if code:
-            self.errors[api, "UNREACHED" if code == UNREACHED else name_of(code)] += 1
+            self.errors[api, "UNREACHED" if code == UNREACHED else code_name(code)] += 1
 
     def close(self) -> None:
         self.lines.close()
@@ -66,7 +66,7 @@ class Upstream:
 
     # -- who there is -----------------------------------------------------------------------------------------------
 
-    async def refresh(self, topics: Sequence[str]) -> View:
+    async def refresh(self, topics: Sequence[str]) -> UpstreamMetadata:
         """Learn of brokers and these topics. Who wants the same while it is asked gets the same answer."""
         if len(topics) > MOST_TOPICS:
             raise UpstreamError(f"{len(topics)} topics are asked for at once; at most {MOST_TOPICS} may be")
@@ -79,17 +79,17 @@ class Upstream:
             )
         return await asyncio.shield(asked)
 
-    async def _refresh(self, topics: Sequence[str]) -> View:
+    async def _refresh(self, topics: Sequence[str]) -> UpstreamMetadata:
         asked = [struct("MetadataRequest.topics")(name=topic) for topic in topics]
         request = struct("MetadataRequest")(topics=asked, allow_auto_topic_creation=False)
         answer = await self.any("Metadata", request)
-        self.view = learned(self.view, answer)  # which others may have changed meanwhile
+        self.view = merge_metadata(self.view, answer)  # which others may have changed meanwhile
         self.lines.forget({*self.view.brokers.values(), *self.reach.servers})
         return self.view
 
-    def met(self, view: View) -> None:
+    def met(self, view: UpstreamMetadata) -> None:
         """Brokers, as an answer about all topics tells them. The topics asked for by name stay as they are."""
-        self.view = View(view.cluster_id, view.controller, view.brokers, self.view.topics)
+        self.view = UpstreamMetadata(view.cluster_id, view.controller, view.brokers, self.view.topics)
         self.lines.forget({*self.view.brokers.values(), *self.reach.servers})
 
     def address_of(self, broker: int) -> Address:
@@ -101,15 +101,15 @@ class Upstream:
     def leader(self, topic: str, partition: int) -> int:
         """Raises Unreached while nobody leads it."""
         leader = self.view.leader(topic, partition)
-        if leader == NOBODY:
+        if leader == NO_LEADER:
             raise Unreached(f"nobody leads {topic}-{partition} in the upstream, as far as is known")
         return leader
 
     async def lacks(self) -> list[str]:
         """What a broker does not offer of what the engine needs, such as `Metadata 10`."""
 
-        async def look(line: Line) -> list[str]:
-            return lacking(line.versions)
+        async def look(line: UpstreamConnection) -> list[str]:
+            return missing_apis(line.versions)
 
         return await self.by_any(look)
 
@@ -119,7 +119,7 @@ class Upstream:
         """Ask whoever can be reached, each for so long at most. Raises UpstreamError when nobody can."""
         return await self.by_any(lambda line: line.ask(api, request, within_s or self.reach.answer_s))
 
-    async def by_any(self, work: Callable[[Line], Awaitable[Found]], purpose: str = ASK) -> Found:
+    async def by_any(self, work: Callable[[UpstreamConnection], Awaitable[Found]], purpose: str = ASK) -> Found:
         """The same for work with a connection."""
         why: UpstreamError | None = None
         for address in self._addresses():
@@ -132,7 +132,7 @@ class Upstream:
             else:
                 self.lines.answered(address, purpose)
                 return found
-        servers = ", ".join(named(each) for each in self.reach.servers)
+        servers = ", ".join(describe_address(each) for each in self.reach.servers)
         raise Unreached(f"no broker of the upstream at {servers} answers; the last one tried: {why}")
 
     async def ask(
@@ -166,7 +166,7 @@ class Upstream:
         within_s: float | None = None,
     ) -> None:
         """As `ask`, by calls alone where a connection stands: for what is asked often. tell: hears once, later, the
-        answer or the UpstreamError; not from within anything else (see `Line.ask_then`)."""
+        answer or the UpstreamError; not from within anything else (see `UpstreamConnection.ask_then`)."""
         address = self.view.brokers.get(broker)
         line = None if address is None else self.lines.standing(address, purpose)
         if line is not None:
@@ -232,9 +232,9 @@ class Upstream:
         answer = await self.any("FindCoordinator", request, within_s)
         if answer.error_code:
             self.count("FindCoordinator", answer.error_code)
-            raise Refused(f"looking for the coordinator of {key}", answer.error_code, answer.error_message)
+            raise UpstreamRefused(f"looking for the coordinator of {key}", answer.error_code, answer.error_message)
         known = {**self.view.brokers, answer.node_id: Address(answer.host, answer.port)}
-        self.view = View(self.view.cluster_id, self.view.controller, known, self.view.topics)
+        self.view = UpstreamMetadata(self.view.cluster_id, self.view.controller, known, self.view.topics)
         return int(answer.node_id)
 
     def _addresses(self) -> Iterable[Address]:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.config import Address
 
-NOBODY = -1
+NO_LEADER = -1
 
 
-class Part(NamedTuple):
+class PartitionMetadata(NamedTuple):
     """One partition. leader: NOBODY where there is none."""
 
     leader: int
@@ -18,26 +18,26 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSeen:
+class TopicMetadata:
     topic_id: bytes
-    parts: Mapping[int, Part]
+    parts: Mapping[int, PartitionMetadata]
     code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class UpstreamMetadata:
     cluster_id: str = ""
-    controller: int = NOBODY
+    controller: int = NO_LEADER
     brokers: Mapping[int, Address] = field(default_factory=lambda: MappingProxyType({}))
-    topics: Mapping[str, TopicSeen] = field(default_factory=lambda: MappingProxyType({}))
+    topics: Mapping[str, TopicMetadata] = field(default_factory=lambda: MappingProxyType({}))
 
     def leader(self, topic: str, partition: int) -> int:
         seen = self.topics.get(topic)
         part = None if seen is None else seen.parts.get(partition)
-        return NOBODY if part is None or part.leader not in self.brokers else part.leader
+        return NO_LEADER if part is None or part.leader not in self.brokers else part.leader
 
 
-def learned(known: View, answer: Any) -> View:
+def merge_metadata(known: UpstreamMetadata, answer: Any) -> UpstreamMetadata:
     """What is known after a Metadata answer (v10+). Topics it does not name stay as they are.
 
     A broker that is behind may tell an older leader: of a topic that is still the same one the higher leader epoch
@@ -47,16 +47,16 @@ def learned(known: View, answer: Any) -> View:
     for each in answer.topics:
         topic_id, before = bytes(each.topic_id), topics.get(each.name)
         if each.error_code:
-            parts: Mapping[int, Part] = {} if before is None else before.parts
-            topics[each.name] = TopicSeen(topic_id if before is None else before.topic_id, parts, each.error_code)
+            parts: Mapping[int, PartitionMetadata] = {} if before is None else before.parts
+            topics[each.name] = TopicMetadata(topic_id if before is None else before.topic_id, parts, each.error_code)
             continue
-        told = {one.partition_index: Part(one.leader_id, one.leader_epoch) for one in each.partitions}
+        told = {one.partition_index: PartitionMetadata(one.leader_id, one.leader_epoch) for one in each.partitions}
         if before is not None and before.topic_id == topic_id:
-            told = {index: newer(before.parts.get(index), part) for index, part in told.items()}
-        topics[each.name] = TopicSeen(topic_id, told)
+            told = {index: newer_partition(before.parts.get(index), part) for index, part in told.items()}
+        topics[each.name] = TopicMetadata(topic_id, told)
     brokers = {one.node_id: Address(one.host, one.port) for one in answer.brokers}
-    return View(answer.cluster_id or "", answer.controller_id, brokers or known.brokers, topics)
+    return UpstreamMetadata(answer.cluster_id or "", answer.controller_id, brokers or known.brokers, topics)
 
 
-def newer(before: Part | None, told: Part) -> Part:
+def newer_partition(before: PartitionMetadata | None, told: PartitionMetadata) -> PartitionMetadata:
     return before if before is not None and before.epoch > told.epoch >= 0 else told

@@ -6,21 +6,21 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 
 SECURITY_DISABLED: Final = 54
-WHY: Final = "No Authorizer is configured: this node has authorizer=none."
+NO_AUTHORIZER: Final = "No Authorizer is configured: this node has authorizer=none."
 
 
-class NoAcls:
+class DisabledAclHandlers:
     """Handlers that refuse."""
 
     async def describe_acls(self, request: Any, call: KafkaCall) -> Any:
-        return struct("DescribeAclsResponse")(error_code=SECURITY_DISABLED, error_message=WHY)
+        return struct("DescribeAclsResponse")(error_code=SECURITY_DISABLED, error_message=NO_AUTHORIZER)
 
     async def create_acls(self, request: Any, call: KafkaCall) -> Any:
         made = struct("CreateAclsResponse.results")
-        rows = [made(error_code=SECURITY_DISABLED, error_message=WHY) for _ in request.creations]
+        rows = [made(error_code=SECURITY_DISABLED, error_message=NO_AUTHORIZER) for _ in request.creations]
         return struct("CreateAclsResponse")(results=rows)
 
     async def delete_acls(self, request: Any, call: KafkaCall) -> Any:
         made = struct("DeleteAclsResponse.filter_results")
-        rows = [made(error_code=SECURITY_DISABLED, error_message=WHY) for _ in request.filters]
+        rows = [made(error_code=SECURITY_DISABLED, error_message=NO_AUTHORIZER) for _ in request.filters]
         return struct("DeleteAclsResponse")(filter_results=rows)

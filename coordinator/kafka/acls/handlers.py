@@ -4,27 +4,27 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final, Protocol
 
-from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
-from muster.coordinator.security.acl.filters import AclFilter, filter_of
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.security.acl.filters import AclFilter, parse_acl_filter
 from muster.coordinator.security.acl.model import Acl
-from muster.coordinator.security.acl.validation import checked
+from muster.coordinator.security.acl.validation import check_entry
 from muster.storage.errors import StorageError
 
 INVALID_REQUEST: Final = 42
 POLICY_VIOLATION: Final = 44
-MOMENTARY: Final = frozenset({7, 15})
+RETRIABLE_CODES: Final = frozenset({7, 15})
 """REQUEST_TIMED_OUT, COORDINATOR_NOT_AVAILABLE: the lists are a cluster's, and who keeps them is away."""
 FAILED: Final = -1
 """UNKNOWN_SERVER_ERROR, with words: it could not be written."""
 
 
-ROW: Final = 5
+CREATED_ROW_WEIGHT: Final = 5
 """An entry that is made takes so many times as long as one that is told."""
 
 
-class Lists(Protocol):
+class AclRepository(Protocol):
     """Who keeps them. Raises StorageError where nothing can be written, ValueError where there is no room."""
 
     async def described(self, wanted: AclFilter) -> list[Acl]: ...
@@ -37,21 +37,21 @@ class Lists(Protocol):
 class AclHandlers:
     """Each entry of a request for itself: one that is refused does not hurt the others."""
 
-    def __init__(self, lists: Lists) -> None:
+    def __init__(self, lists: AclRepository) -> None:
         self._lists = lists
 
     async def describe_acls(self, request: Any, call: KafkaCall) -> Any:
         try:
-            found = await self._lists.described(as_filter(request))
+            found = await self._lists.described(parse_filter(request))
         except ValueError as error:
             return struct("DescribeAclsResponse")(error_code=INVALID_REQUEST, error_message=str(error))
-        return await here_or_off_the_loop(lambda: described(found, call.api_version), len(found))
+        return await run_off_loop_if_large(lambda: make_describe_response(found, call.api_version), len(found))
 
     async def create_acls(self, request: Any, call: KafkaCall) -> Any:
-        rows, heavy = request.creations, ROW * len(request.creations)
-        asked = await here_or_off_the_loop(lambda: [entry_of(each) for each in rows], heavy)
+        rows, heavy = request.creations, CREATED_ROW_WEIGHT * len(request.creations)
+        asked = await run_off_loop_if_large(lambda: [parse_entry(each) for each in rows], heavy)
         failure = await self._created([each for each in asked if isinstance(each, Acl)])
-        return await here_or_off_the_loop(lambda: created(asked, failure, call.api_version), heavy)
+        return await run_off_loop_if_large(lambda: make_create_response(asked, failure, call.api_version), heavy)
 
     async def _created(self, acls: Sequence[Acl]) -> tuple[int, str | None]:
         try:
@@ -59,11 +59,11 @@ class AclHandlers:
         except ValueError as full:
             return POLICY_VIOLATION, str(full)
         except StorageError as error:
-            return failure_of(error), str(error)
+            return failure_code(error), str(error)
         return 0, None
 
     async def delete_acls(self, request: Any, call: KafkaCall) -> Any:
-        asked = [filter_or_refusal(each) for each in request.filters]
+        asked = [parse_filter_or_refusal(each) for each in request.filters]
         made = struct("DeleteAclsResponse.filter_results")
         failure: dict[str, Any] = {}
         gone: list[list[Acl]] = []
@@ -71,40 +71,42 @@ class AclHandlers:
         try:
             gone = await self._lists.delete(good)
         except StorageError as error:
-            failure = {"error_code": failure_of(error), "error_message": str(error)}
+            failure = {"error_code": failure_code(error), "error_message": str(error)}
         matching = iter(gone or [[]] * len(good))
 
-        def answer() -> Written:
+        def answer() -> EncodedAnswer:
             rows = []
             for each in asked:
                 if isinstance(each, ValueError):
                     rows.append(made(error_code=INVALID_REQUEST, error_message=str(each)))
                 else:
-                    rows.append(made(matching_acls=[deleted(acl) for acl in next(matching)], **failure))
+                    rows.append(made(matching_acls=[deleted_row(acl) for acl in next(matching)], **failure))
             whole = struct("DeleteAclsResponse")(filter_results=rows)
-            return Written(encode("DeleteAclsResponse", call.api_version, whole))
+            return EncodedAnswer(encode("DeleteAclsResponse", call.api_version, whole))
 
-        return await here_or_off_the_loop(answer, sum(map(len, gone)))
+        return await run_off_loop_if_large(answer, sum(map(len, gone)))
 
 
-def failure_of(error: StorageError) -> int:
+def failure_code(error: StorageError) -> int:
     """Of what was not, or may not have been, for the moment, clients hear that; they may try again."""
-    return error.code if error.code in MOMENTARY else FAILED
+    return error.code if error.code in RETRIABLE_CODES else FAILED
 
 
-def created(asked: Sequence[Acl | ValueError], failure: tuple[int, str | None], version: int) -> Written:
+def make_create_response(
+    asked: Sequence[Acl | ValueError], failure: tuple[int, str | None], version: int
+) -> EncodedAnswer:
     made = struct("CreateAclsResponse.results")
     rows = []
     for each in asked:
         code, why = failure if isinstance(each, Acl) else (INVALID_REQUEST, str(each))
         rows.append(made(error_code=code, error_message=why))
-    return Written(encode("CreateAclsResponse", version, struct("CreateAclsResponse")(results=rows)))
+    return EncodedAnswer(encode("CreateAclsResponse", version, struct("CreateAclsResponse")(results=rows)))
 
 
-def entry_of(row: Any) -> Acl | ValueError:
+def parse_entry(row: Any) -> Acl | ValueError:
     """What a CreateAcls row asks for, or what speaks against it."""
     try:
-        return checked(
+        return check_entry(
             row.resource_type,
             row.resource_pattern_type,
             row.resource_name,
@@ -117,9 +119,9 @@ def entry_of(row: Any) -> Acl | ValueError:
         return refusal
 
 
-def as_filter(row: Any) -> AclFilter:
+def parse_filter(row: Any) -> AclFilter:
     """Raises ValueError."""
-    return filter_of(
+    return parse_acl_filter(
         row.resource_type_filter,
         row.pattern_type_filter,
         row.resource_name_filter,
@@ -130,14 +132,14 @@ def as_filter(row: Any) -> AclFilter:
     )
 
 
-def filter_or_refusal(row: Any) -> AclFilter | ValueError:
+def parse_filter_or_refusal(row: Any) -> AclFilter | ValueError:
     try:
-        return as_filter(row)
+        return parse_filter(row)
     except ValueError as refusal:
         return refusal
 
 
-def described(acls: Sequence[Acl], version: int) -> Written:
+def make_describe_response(acls: Sequence[Acl], version: int) -> EncodedAnswer:
     """Entries by the resource that they are about; they come sorted."""
     made, entry = struct("DescribeAclsResponse.resources"), struct("DescribeAclsResponse.resources.acls")
     rows = [
@@ -157,10 +159,10 @@ def described(acls: Sequence[Acl], version: int) -> Written:
         )
         for (kind, pattern, name), entries in groupby(acls, key=lambda acl: acl[:3])
     ]
-    return Written(encode("DescribeAclsResponse", version, struct("DescribeAclsResponse")(resources=rows)))
+    return EncodedAnswer(encode("DescribeAclsResponse", version, struct("DescribeAclsResponse")(resources=rows)))
 
 
-def deleted(acl: Acl) -> Any:
+def deleted_row(acl: Acl) -> Any:
     return struct("DeleteAclsResponse.filter_results.matching_acls")(
         resource_type=acl.resource_type,
         resource_name=acl.name,

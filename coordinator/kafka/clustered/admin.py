@@ -5,18 +5,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.edge.cluster import ClusterView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.in_turns import map_in_turns
 
 PREFERRED, UNCLEAN = 0, 1
-MOST_PATIENCE_MS: Final = 600_000
+MAX_TIMEOUT_MS: Final = 600_000
 ONE_NAMED: Final = "An unclean election may lose records: expected one partition that is named."
 
 
-class Moving(Protocol):
+class OngoingReassignment(Protocol):
     """A reassignment that is under way."""
 
     @property
@@ -27,7 +27,7 @@ class Moving(Protocol):
     def removing(self) -> tuple[int, ...]: ...
 
 
-class Administers(Protocol):
+class PartitionAdministrator(Protocol):
     """What `replication.admin.ClusterAdmin` does."""
 
     async def elect(
@@ -38,13 +38,15 @@ class Administers(Protocol):
         self, wanted: Mapping[TopicPartition, tuple[int, ...] | None], timeout_ms: int = ...
     ) -> Mapping[TopicPartition, ErrorCode]: ...
 
-    def reassignments(self, places: Iterable[TopicPartition] | None = ...) -> Mapping[TopicPartition, Moving]: ...
+    def reassignments(
+        self, places: Iterable[TopicPartition] | None = ...
+    ) -> Mapping[TopicPartition, OngoingReassignment]: ...
 
 
-class AdminHandlers:
+class PartitionAdminHandlers:
     """Each partition of a request for itself: one refusal does not hurt the others."""
 
-    def __init__(self, admin: Administers, cluster: Cluster) -> None:
+    def __init__(self, admin: PartitionAdministrator, cluster: ClusterView) -> None:
         self._admin = admin
         self._cluster = cluster
 
@@ -56,18 +58,18 @@ class AdminHandlers:
         if request.election_type not in (PREFERRED, UNCLEAN) or (request.election_type == UNCLEAN and places is None):
             return made(error_code=ErrorCode.INVALID_REQUEST, replica_election_results=[])
         unclean = request.election_type == UNCLEAN
-        found = await self._admin.elect(places, unclean, patience_ms(request.timeout_ms))
+        found = await self._admin.elect(places, unclean, bounded_timeout_ms(request.timeout_ms))
         topic_row = struct("ElectLeadersResponse.replica_election_results")
         row = struct("ElectLeadersResponse.replica_election_results.partition_result")
 
         def result(place: TopicPartition, code: ErrorCode) -> Any:
-            why = ONE_NAMED if unclean and code is ErrorCode.INVALID_REQUEST else said(place, code)
+            why = ONE_NAMED if unclean and code is ErrorCode.INVALID_REQUEST else error_sentence(place, code)
             return row(partition_id=place.partition, error_code=code, error_message=why)
 
-        told = dict(zip(found, await in_turns(lambda place: result(place, found[place]), found), strict=True))
+        told = dict(zip(found, await map_in_turns(lambda place: result(place, found[place]), found), strict=True))
         rows = [
             topic_row(topic=topic, partition_result=[told[place] for place in of])
-            for topic, of in by_topic(found).items()
+            for topic, of in group_by_topic(found).items()
         ]
         return made(replica_election_results=rows)
 
@@ -82,20 +84,20 @@ class AdminHandlers:
         if not request.allow_replication_factor_change:
             found = dict.fromkeys(self._resized(wanted), ErrorCode.INVALID_REPLICATION_FACTOR)
         good = {place: target for place, target in wanted.items() if place not in found}
-        found |= await self._admin.reassign(good, patience_ms(request.timeout_ms))
+        found |= await self._admin.reassign(good, bounded_timeout_ms(request.timeout_ms))
         topic_row = struct("AlterPartitionReassignmentsResponse.responses")
         row = struct("AlterPartitionReassignmentsResponse.responses.partitions")
 
         def result(place: TopicPartition) -> Any:
             code = found[place]
-            return row(partition_index=place.partition, error_code=code, error_message=said(place, code))
+            return row(partition_index=place.partition, error_code=code, error_message=error_sentence(place, code))
 
-        told = dict(zip(wanted, await in_turns(result, wanted), strict=True))
+        told = dict(zip(wanted, await map_in_turns(result, wanted), strict=True))
         return struct("AlterPartitionReassignmentsResponse")(
             allow_replication_factor_change=request.allow_replication_factor_change,
             responses=[
                 topic_row(name=topic, partitions=[told[place] for place in of])
-                for topic, of in by_topic(wanted).items()
+                for topic, of in group_by_topic(wanted).items()
             ],
         )
 
@@ -130,21 +132,21 @@ class AdminHandlers:
         return struct("ListPartitionReassignmentsResponse")(
             topics=[
                 topic_row(name=topic, partitions=[result(place) for place in of])
-                for topic, of in by_topic(found).items()
+                for topic, of in group_by_topic(found).items()
             ]
         )
 
 
-def by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
+def group_by_topic(places: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
     found: dict[str, list[TopicPartition]] = {}
     for place in places:
         found.setdefault(place.topic, []).append(place)
     return found
 
 
-def said(place: TopicPartition, code: ErrorCode) -> str | None:
+def error_sentence(place: TopicPartition, code: ErrorCode) -> str | None:
     return None if code is ErrorCode.NONE else f"{place}: {code.meaning}"
 
 
-def patience_ms(timeout_ms: int) -> int:
-    return max(0, min(timeout_ms, MOST_PATIENCE_MS))
+def bounded_timeout_ms(timeout_ms: int) -> int:
+    return max(0, min(timeout_ms, MAX_TIMEOUT_MS))

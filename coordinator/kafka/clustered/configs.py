@@ -3,29 +3,34 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.edge.cluster import ClusterView
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.groups.config_handlers import BROKER, Changer, ConfigHandlers, not_here
+from muster.coordinator.kafka.groups.config_handlers import (
+    BROKER_RESOURCE,
+    ConfigChanger,
+    ConfigHandlers,
+    other_node_refusal,
+)
 from muster.coordinator.kafka.groups.configs import GroupConfigs
-from muster.coordinator.kafka.log.config_changes import Asked
+from muster.coordinator.kafka.log.config_changes import RequestedChanges
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, StorageError
 
-SET_WHILE_IT_RUNS: Final = 2
+DYNAMIC_BROKER_CONFIG: Final = 2
 """Where a value comes from."""
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 
-Given = Mapping[str, str]
+NodeConfigs = Mapping[str, str]
 
 
-class SetsNodes(Protocol):
+class NodeConfigStore(Protocol):
     """What `replication.admin.ClusterAdmin` does for nodes. Both raise StorageError."""
 
-    async def node_configs(self, node: int) -> Given: ...
+    async def node_configs(self, node: int) -> NodeConfigs: ...
 
     async def set_node_configs(
-        self, node: int, asked: Callable[[Given], Mapping[str, str | None]], *, validate_only: bool = ...
+        self, node: int, asked: Callable[[NodeConfigs], Mapping[str, str | None]], *, validate_only: bool = ...
     ) -> None: ...
 
 
@@ -33,7 +38,7 @@ class ClusterConfigHandlers(ConfigHandlers):
     """As its base, with what is set for this node at ZooKeeper."""
 
     def __init__(
-        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: Cluster, nodes: SetsNodes
+        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: ClusterView, nodes: NodeConfigStore
     ) -> None:
         super().__init__(requests, node_id, groups, cluster)
         self._node_configs = nodes
@@ -41,30 +46,32 @@ class ClusterConfigHandlers(ConfigHandlers):
     async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
         answer = await super().describe_configs(request, call)
         for result in answer.results:
-            if result.resource_type == BROKER and not result.error_code:
+            if result.resource_type == BROKER_RESOURCE and not result.error_code:
                 try:
-                    told(result, await self._node_configs.node_configs(self._node_id), request.include_synonyms)
+                    show_dynamic_values(
+                        result, await self._node_configs.node_configs(self._node_id), request.include_synonyms
+                    )
                 except StorageError as error:
                     result.error_code, result.error_message, result.configs = error.code, str(error), []
         return answer
 
-    def _changers(self) -> tuple[tuple[int, Changer], ...]:
-        return (*super()._changers(), (BROKER, self._change_nodes))
+    def _changers(self) -> tuple[tuple[int, ConfigChanger], ...]:
+        return (*super()._changers(), (BROKER_RESOURCE, self._change_nodes))
 
-    def _of_node(self, resource: Any, asked_of: Callable[[Any], Asked]) -> Asked:
+    def _of_node(self, resource: Any, asked_of: Callable[[Any], RequestedChanges]) -> RequestedChanges:
         if not resource.resource_name:
             raise InvalidRequest("The node has no name: there are no defaults of all nodes here; name each of them.")
         if resource.resource_name != str(self._node_id):
-            raise not_here(resource.resource_name, self._nodes(), self._node_id)
+            raise other_node_refusal(resource.resource_name, self._nodes(), self._node_id)
         return asked_of(resource)
 
     async def _change_nodes(
-        self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
+        self, wanted: Sequence[tuple[str, RequestedChanges]], validate_only: bool, call: KafkaCall
     ) -> Sequence[Any]:
         """This one: no other is left."""
         return [await self._changed(asked, validate_only) for _, asked in wanted]
 
-    async def _changed(self, asked: Asked, validate_only: bool) -> StorageError | None:
+    async def _changed(self, asked: RequestedChanges, validate_only: bool) -> StorageError | None:
         try:
             await self._node_configs.set_node_configs(
                 self._node_id, lambda given: asked(given, given), validate_only=validate_only
@@ -74,7 +81,7 @@ class ClusterConfigHandlers(ConfigHandlers):
         return None
 
 
-def told(result: Any, given: Given, synonyms: bool) -> None:
+def show_dynamic_values(result: Any, given: NodeConfigs, synonyms: bool) -> None:
     """The rows of what can be set while the node runs, as it is."""
     made = struct("DescribeConfigsResponse.results.configs.synonyms")
     for entry in result.configs:
@@ -82,7 +89,7 @@ def told(result: Any, given: Given, synonyms: bool) -> None:
             continue
         entry.read_only = False
         if entry.name in given:
-            entry.value, entry.config_source = given[entry.name], SET_WHILE_IT_RUNS
+            entry.value, entry.config_source = given[entry.name], DYNAMIC_BROKER_CONFIG
             if synonyms:
-                own = made(name=entry.name, value=entry.value, source=SET_WHILE_IT_RUNS)
+                own = made(name=entry.name, value=entry.value, source=DYNAMIC_BROKER_CONFIG)
                 entry.synonyms = [own, *entry.synonyms]

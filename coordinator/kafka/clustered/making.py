@@ -9,25 +9,25 @@ from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import RequestTimedOut, StorageError, TopicAlreadyExists
 from muster.storage.types import Topic
 
-PATIENCE_S: Final = 1.0
+CREATION_WAIT_S: Final = 1.0
 """How long an answer waits for its topics. Its client asks again soon; its connection waits meanwhile."""
 
-MOST_UNDER_WAY: Final = 1_000
+MAX_CREATIONS: Final = 1_000
 
-Create = Callable[[Sequence[NewTopic]], Awaitable[Sequence[Topic | StorageError]]]
+CreateTopicsCall = Callable[[Sequence[NewTopic]], Awaitable[Sequence[Topic | StorageError]]]
 
 
-class Making:
+class TopicCreations:
     """What is asked for again while it is under way is not begun a second time."""
 
-    def __init__(self, create: Create, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, create: CreateTopicsCall, patience_s: float = CREATION_WAIT_S) -> None:
         self._create = create
         self._patience_s = patience_s
         self.under_way: dict[str, asyncio.Task[dict[str, StorageError]]] = {}
 
     async def make(self, wanted: Sequence[NewTopic]) -> dict[str, StorageError]:
         """Why topics are not there yet, or will not be: by name; those that were made have none."""
-        room = MOST_UNDER_WAY - len(self.under_way)
+        room = MAX_CREATIONS - len(self.under_way)
         new = [topic for topic in wanted if topic.name not in self.under_way][: max(0, room)]
         if new:
             self._begin(new)
@@ -35,7 +35,7 @@ class Making:
         tasks = {self.under_way[name] for name in names if name in self.under_way}
         if tasks:
             await asyncio.wait(tasks, timeout=self._patience_s)
-        refused: dict[str, StorageError] = {name: waiting(name) for name in names}
+        refused: dict[str, StorageError] = {name: creation_in_progress(name) for name in names}
         for task in tasks:
             if task.done():
                 refused |= task.result()
@@ -60,5 +60,5 @@ class Making:
         }
 
 
-def waiting(name: str) -> LeaderNotAvailable:
+def creation_in_progress(name: str) -> LeaderNotAvailable:
     return LeaderNotAvailable(f"Topic '{name}' is being made: nobody leads its partitions yet.")

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.edge.cluster import KAFKA, Cluster
+from muster.coordinator.edge.cluster import KAFKA, ClusterView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.dispatch import HangUp
-from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.asking import GroupRequests
 from muster.coordinator.kafka.groups.membership import MembershipHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
 
 
 class ClusterMembers(MembershipHandlers):
     """As its base; FindCoordinator names other nodes, too."""
 
-    def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint], cluster: Cluster) -> None:
+    def __init__(self, groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: ClusterView) -> None:
         super().__init__(groups, endpoint)
         self._cluster = cluster
 

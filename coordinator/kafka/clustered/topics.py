@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.edge.cluster import ClusterView
 from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment
 from muster.coordinator.kafka.log.topics import DEFAULT, TopicHandlers
 from muster.storage.broker.requests import LogRequests
@@ -13,7 +13,7 @@ from muster.storage.errors import InvalidRequest
 class ClusterTopicHandlers(TopicHandlers):
     """As its base; where copies go is looked at by whoever places them (`requests.topics`)."""
 
-    def __init__(self, requests: LogRequests, node_id: int, cluster: Cluster) -> None:
+    def __init__(self, requests: LogRequests, node_id: int, cluster: ClusterView) -> None:
         super().__init__(requests, node_id)
         self._cluster = cluster
 

@@ -8,12 +8,12 @@ frame.
 from functools import cache
 from typing import Any
 
-from muster.coordinator.kafka.codec.decoding import Reader, decoder
+from muster.coordinator.kafka.codec.decoding import MessageReader, make_decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame, Unencodable
-from muster.coordinator.kafka.codec.encoding import Encoder, encoder
+from muster.coordinator.kafka.codec.encoding import Encoder, make_encoder
 from muster.coordinator.kafka.codec.messages import struct
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.kafka.schema.notation import Message
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.kafka.schema.notation import MessageSchema
 
 __all__ = ["MalformedFrame", "Unencodable", "decode", "decode_frame", "encode", "is_flexible", "struct"]
 
@@ -50,17 +50,17 @@ def is_flexible(name: str, version: int) -> bool:
 
 
 @cache
-def decoder_of(name: str, version: int) -> Reader:
-    return decoder(message_of(name, version), version)
+def decoder_of(name: str, version: int) -> MessageReader:
+    return make_decoder(message_of(name, version), version)
 
 
 @cache
 def encoder_of(name: str, version: int) -> Encoder:
-    return encoder(message_of(name, version), version)
+    return make_encoder(message_of(name, version), version)
 
 
-def message_of(name: str, version: int) -> Message:
-    found = messages().get(name)
+def message_of(name: str, version: int) -> MessageSchema:
+    found = all_messages().get(name)
     if found is None:
         raise LookupError(f"{name!r} is no message of the schema; expected such as 'HeartbeatRequest'")
     if version not in found.versions:

@@ -10,9 +10,17 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from muster.coordinator.edge import limits
-from muster.coordinator.kafka.codec.emitting import FIXED, Emitter, Frame, MalformedFrame, is_fixed, present, tagged
+from muster.coordinator.kafka.codec.emitting import (
+    FIXED,
+    CodeEmitter,
+    Frame,
+    MalformedFrame,
+    fields_in_version,
+    has_fixed_size,
+    tagged_fields,
+)
 from muster.coordinator.kafka.codec.messages import struct
-from muster.coordinator.kafka.schema.notation import STRUCT, Field, Message
+from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema, MessageSchema
 
 Decoder: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
 
@@ -22,42 +30,42 @@ LONGEST_VARINT = 5
 """Bytes of a 32-bit varint."""
 
 
-class Reader(Protocol):
+class MessageReader(Protocol):
     """Reads a message at `position`. `end` is where the frame ends, if this is only how it begins."""
 
     def __call__(self, buffer: Frame, position: int = 0, end: int | None = None) -> tuple[Any, int]:
         """The message, and where it ends. Raises MalformedFrame, also when the beginning is too short to read it."""
 
 
-class Broken(Exception):
+class DecodeFailure(Exception):
     """What a decoder raises; the text says what is wrong with the field."""
 
 
-class Excess(Broken):
+class ListTooLong(DecodeFailure):
     """A list is longer than the table of limits allows."""
 
 
-class TooMany(MalformedFrame):
+class RequestTooLong(MalformedFrame):
     """The request is one, but lists more than is taken; nothing was built of the list."""
 
 
-def decoder(message: Message, version: int) -> Reader:
+def make_decoder(message: MessageSchema, version: int) -> MessageReader:
     """A function of a frame and a position that returns the message and where it ends; raises MalformedFrame."""
     names: dict[str, object] = {
-        "Broken": Broken,
-        "Excess": Excess,
-        "too_many": limits.too_many,
-        "uvarint": uvarint,
+        "Broken": DecodeFailure,
+        "Excess": ListTooLong,
+        "too_many": limits.describe_too_many,
+        "uvarint": read_uvarint,
         "skip_tags": skip_tags,
         "unpack_ints": unpack_ints,
     }
-    emit = Emitter(message.name, version, names)
+    emit = CodeEmitter(message.name, version, names)
     with emit.block(message.name, "def f(b, p, end):"):
         limited = message.name.endswith("Request")
         if not limited:
             emit.line(message.name, f"room = {MAX_ELEMENTS}")
         emit.line(message.name, f"tags = {MAX_TAGS}")
-        structs = Structs(emit, version in message.flexible, limited)
+        structs = DecoderWriter(emit, version in message.flexible, limited)
         structs.budgets(message.fields)
         structs.struct(message.name, message.fields, "m0")
         with emit.block(message.name, "if p > end:"):
@@ -69,55 +77,55 @@ def decoder(message: Message, version: int) -> Reader:
         try:
             decoded: tuple[Any, int] = raw(buffer, position, len(buffer) if end is None else end)
         except Exception as error:  # whatever hostile bytes lead to
-            text = str(error) if isinstance(error, Broken) else what_broke(error)
-            if isinstance(error, Excess):
-                raise TooMany(f"{emit.title}: {text}") from error
+            text = str(error) if isinstance(error, DecodeFailure) else explain_failure(error)
+            if isinstance(error, ListTooLong):
+                raise RequestTooLong(f"{emit.title}: {text}") from error
             raise MalformedFrame(f"{emit.title}, {emit.failing(error)}: {text}") from error
         return decoded
 
     return decode
 
 
-def what_broke(error: Exception) -> str:
+def explain_failure(error: Exception) -> str:
     return "it is no UTF-8" if isinstance(error, UnicodeDecodeError) else "the frame ends too early"
 
 
-class Structs:
+class DecoderWriter:
     """Emits the reading of structs, fields and arrays; runs of fixed size are read by one call."""
 
-    def __init__(self, emit: Emitter, flexible: bool, limited: bool) -> None:
+    def __init__(self, emit: CodeEmitter, flexible: bool, limited: bool) -> None:
         self._emit = emit
         self._flexible = flexible
         self._limited = limited
         self._left: dict[str, str] = {}
 
-    def budgets(self, fields: list[Field]) -> None:
+    def budgets(self, fields: list[FieldSchema]) -> None:
         """Of each list of a request, how many entries the whole request may still have."""
-        for one in present(fields, self._emit.version) if self._limited else ():
+        for one in fields_in_version(fields, self._emit.version) if self._limited else ():
             if one.array:
                 name = self._left[one.path] = f"left{len(self._left)}"
-                self._emit.line(one.path, f"{name} = {limits.most(one.path)}")
+                self._emit.line(one.path, f"{name} = {limits.max_entries(one.path)}")
             self.budgets(one.fields)
 
-    def struct(self, path: str, fields: list[Field], target: str) -> None:
+    def struct(self, path: str, fields: list[FieldSchema], target: str) -> None:
         emit, kind = self._emit, struct(path)
         name = emit.constant("c", kind)
         emit.names["new"] = object.__new__
         emit.line(path, f"{target} = new({name})")
-        body = present(fields, emit.version)
+        body = fields_in_version(fields, emit.version)
         in_message = {one.name for one in body}
         for one in fields:
             if one.name not in in_message:
                 emit.line(one.path, f"{target}.{one.name} = {one.default!r}")
         self._body(body, target)
         if self._flexible:
-            self._tags(path, tagged(fields, emit.version), target)
+            self._tags(path, tagged_fields(fields, emit.version), target)
 
-    def _body(self, body: list[Field], target: str) -> None:
+    def _body(self, body: list[FieldSchema], target: str) -> None:
         """Fixed fields are gathered; an old-style length that follows them is read with them."""
-        run: list[Field] = []
+        run: list[FieldSchema] = []
         for one in body:
-            if is_fixed(one):
+            if has_fixed_size(one):
                 run.append(one)
                 continue
             if self._compact(one) or (one.type == STRUCT and not one.array):
@@ -130,7 +138,7 @@ class Structs:
             run = []
         self._run(run, target, "")
 
-    def _run(self, run: list[Field], target: str, length: str, path: str = "") -> None:
+    def _run(self, run: list[FieldSchema], target: str, length: str, path: str = "") -> None:
         if not run and not length:
             return
         name, packer = self._emit.packed("".join(FIXED[one.type] for one in run) + length)
@@ -139,7 +147,7 @@ class Structs:
         self._emit.line(where, f"{', '.join(targets)}, = {name}.unpack_from(b, p)")
         self._emit.line(where, f"p += {packer.size}")
 
-    def _value(self, one: Field, target: str, read_length: Callable[[str], None]) -> None:
+    def _value(self, one: FieldSchema, target: str, read_length: Callable[[str], None]) -> None:
         """One field of variable size; its length is in `n` once `read_length` has emitted its lines."""
         if one.type == STRUCT and not one.array:
             self._single(one, target)
@@ -157,7 +165,7 @@ class Structs:
             else:
                 self._bytes(one, f"{target}.{one.name}")
 
-    def _single(self, one: Field, target: str) -> None:
+    def _single(self, one: FieldSchema, target: str) -> None:
         """A struct that is no array: where it may be null, a byte before it says so."""
         emit, inner = self._emit, f"m{self._emit.number()}"
         if emit.version not in one.nullable:
@@ -174,7 +182,7 @@ class Structs:
             self.struct(one.path, one.fields, inner)
             emit.line(one.path, f"{target}.{one.name} = {inner}")
 
-    def _bytes(self, one: Field, target: str) -> None:
+    def _bytes(self, one: FieldSchema, target: str) -> None:
         emit = self._emit
         emit.line(one.path, "q = p + n")
         with emit.block(one.path, "if q > end:"):
@@ -183,7 +191,7 @@ class Structs:
         emit.line(one.path, f"{target} = {taken[one.type]}")
         emit.line(one.path, "p = q")
 
-    def _array(self, one: Field, target: str) -> None:
+    def _array(self, one: FieldSchema, target: str) -> None:
         emit, number = self._emit, self._emit.number()
         beyond = "" if self._limited else " or n > room"
         with emit.block(one.path, f"if n * {self._least(one)} > end - p{beyond}:"):
@@ -208,15 +216,15 @@ class Structs:
                 self._element(one)
                 emit.line(one.path, f"a{number}.append(v)")
 
-    def _spend(self, one: Field) -> None:
+    def _spend(self, one: FieldSchema) -> None:
         """Take the list's entries from what is left for it."""
-        left, most = self._left[one.path], limits.most(one.path)
+        left, most = self._left[one.path], limits.max_entries(one.path)
         with self._emit.block(one.path, f"if n > {left}:"):
             told = one.path.partition(".")[2]
             self._emit.line(one.path, f"raise Excess(too_many({told!r}, {most} - {left} + n, {most}))")
         self._emit.line(one.path, f"{left} -= n")
 
-    def _element(self, one: Field) -> None:
+    def _element(self, one: FieldSchema) -> None:
         """One string of an array of strings."""
         emit = self._emit
         if self._flexible:
@@ -229,7 +237,7 @@ class Structs:
             emit.line(one.path, "raise Broken('an element is null, which it must not be')")
         self._bytes(one, "v")
 
-    def _tags(self, path: str, fields: list[Field], target: str) -> None:
+    def _tags(self, path: str, fields: list[FieldSchema], target: str) -> None:
         """Tagged fields in ascending order; those that nobody knows are passed over (KIP-482)."""
         emit = self._emit
         for one in fields:
@@ -262,7 +270,7 @@ class Structs:
                         emit.line(one.path, "raise Broken('it is not as long as its tag says')")
             emit.line(path, f"p = e{number}")
 
-    def _compact(self, one: Field) -> bool:
+    def _compact(self, one: FieldSchema) -> bool:
         return self._flexible and one.flexible
 
     def _read_compact_length(self, path: str) -> None:
@@ -275,28 +283,28 @@ class Structs:
             emit.line(path, "n, p = uvarint(b, p)")
         emit.line(path, "n -= 1")
 
-    def _least(self, one: Field) -> int:
+    def _least(self, one: FieldSchema) -> int:
         """The fewest bytes that an element can take."""
         if one.type == STRUCT:
-            own = sum(self._least_of(each) for each in present(one.fields, self._emit.version))
+            own = sum(self._least_of(each) for each in fields_in_version(one.fields, self._emit.version))
             return max(own + self._flexible, 1)
         return {"int32": 4, "int8": 1}.get(one.type, 2 - self._flexible)
 
-    def _least_of(self, one: Field) -> int:
+    def _least_of(self, one: FieldSchema) -> int:
         if one.array or one.type != STRUCT:
             fixed = not one.array and one.type in FIXED
             return self._emit.packed(FIXED[one.type])[1].size if fixed else self._length_size(one)
         if self._emit.version in one.nullable:
             return 1
-        return sum(map(self._least_of, present(one.fields, self._emit.version))) + self._flexible
+        return sum(map(self._least_of, fields_in_version(one.fields, self._emit.version))) + self._flexible
 
-    def _length_size(self, one: Field) -> int:
+    def _length_size(self, one: FieldSchema) -> int:
         if self._compact(one):
             return 1
         return 2 if one.type == "string" and not one.array else 4
 
 
-def uvarint(b: Frame, p: int) -> tuple[int, int]:
+def read_uvarint(b: Frame, p: int) -> tuple[int, int]:
     """An unsigned varint of at most 32 bits, and the position behind it."""
     value = 0
     for shift in range(0, 7 * LONGEST_VARINT, 7):
@@ -307,24 +315,24 @@ def uvarint(b: Frame, p: int) -> tuple[int, int]:
             if value > 0xFFFFFFFF:
                 break
             return value, p
-    raise Broken("its length is no varint of 32 bits")
+    raise DecodeFailure("its length is no varint of 32 bits")
 
 
 def skip_tags(b: Frame, p: int, end: int, room: int) -> tuple[int, int]:
     """The position behind tagged fields of which none is known here, and the room that is left."""
-    count, p = uvarint(b, p)
+    count, p = read_uvarint(b, p)
     if count > room:
-        raise Broken(f"it announces {count} tagged fields, more than are taken")
+        raise DecodeFailure(f"it announces {count} tagged fields, more than are taken")
     last = -1
     for _ in range(count):
-        tag, p = uvarint(b, p)
+        tag, p = read_uvarint(b, p)
         if tag <= last:
-            raise Broken(f"tag {tag} is out of order")
+            raise DecodeFailure(f"tag {tag} is out of order")
         last = tag
-        size, p = uvarint(b, p)
+        size, p = read_uvarint(b, p)
         p += size
         if p > end:
-            raise Broken("the frame ends within a tagged field")
+            raise DecodeFailure("the frame ends within a tagged field")
     return p, room - count
 
 

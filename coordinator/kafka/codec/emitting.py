@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import CodeType, TracebackType
 from typing import Any, TypeAlias
 
-from muster.coordinator.kafka.schema.notation import Field
+from muster.coordinator.kafka.schema.notation import FieldSchema
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Frame: TypeAlias = bytes | bytearray
@@ -24,7 +24,7 @@ class Unencodable(ValueError):
     """An object cannot be written as this message: a mistake on this side."""
 
 
-class Emitter:
+class CodeEmitter:
     """Collects a function's lines. `names` is what they refer to; every loop and temporary gets a number of its own."""
 
     def __init__(self, title: str, version: int, names: dict[str, object]) -> None:
@@ -73,27 +73,27 @@ class Emitter:
         """The path of the field whose line raised `error`."""
         path, trace = self._paths[0], error.__traceback__
         while trace is not None:
-            if is_ours(trace, self.title):
+            if is_generated_frame(trace, self.title):
                 path = self._paths[trace.tb_lineno - 1]
             trace = trace.tb_next
         return path
 
 
-def is_ours(trace: TracebackType, title: str) -> bool:
+def is_generated_frame(trace: TracebackType, title: str) -> bool:
     return trace.tb_frame.f_code.co_filename == f"<{title}>"
 
 
-def present(fields: list[Field], version: int) -> list[Field]:
+def fields_in_version(fields: list[FieldSchema], version: int) -> list[FieldSchema]:
     """The fields that stand in the message's body in this version, in order."""
     return [one for one in fields if version in one.versions and one.tag is None]
 
 
-def tagged(fields: list[Field], version: int) -> list[Field]:
+def tagged_fields(fields: list[FieldSchema], version: int) -> list[FieldSchema]:
     """The tagged fields of this version, by tag."""
     return sorted(
         (one for one in fields if version in one.versions and one.tag is not None), key=lambda one: one.tag or 0
     )
 
 
-def is_fixed(one: Field) -> bool:
+def has_fixed_size(one: FieldSchema) -> bool:
     return not one.array and one.type in FIXED

@@ -4,8 +4,16 @@ import struct as packing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from muster.coordinator.kafka.codec.emitting import FIXED, Buffer, Emitter, Unencodable, is_fixed, present, tagged
-from muster.coordinator.kafka.schema.notation import STRUCT, Field, Message
+from muster.coordinator.kafka.codec.emitting import (
+    FIXED,
+    Buffer,
+    CodeEmitter,
+    Unencodable,
+    fields_in_version,
+    has_fixed_size,
+    tagged_fields,
+)
+from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema, MessageSchema
 
 Encoder: TypeAlias = Callable[[Any], list[Buffer]]
 
@@ -16,31 +24,31 @@ SHORT_LENGTHS = [bytes([length + 1]) for length in range(SHORT)]
 """The compact form of a short length: plus one, so that 0 is null."""
 
 
-def encoder(message: Message, version: int) -> Encoder:
+def make_encoder(message: MessageSchema, version: int) -> Encoder:
     """A function of an object with the message's attributes that returns its bytes; raises Unencodable.
 
     The bytes come as several buffers where they hold record batches: each batch is the buffer that the object had.
     """
-    names: dict[str, object] = {"U": SHORT_LENGTHS, "uv": uvarint}
-    emit = Emitter(message.name, version, names)
+    names: dict[str, object] = {"U": SHORT_LENGTHS, "uv": encode_uvarint}
+    emit = CodeEmitter(message.name, version, names)
     with emit.block(message.name, "def f(m0):"):
         for text in ("w = []", "a = w.append", "cuts = []"):
             emit.line(message.name, text)
-        Structs(emit, version in message.flexible).struct(message.name, message.fields, "m0")
+        EncoderWriter(emit, version in message.flexible).struct(message.name, message.fields, "m0")
         emit.line(message.name, "return w, cuts")
     raw = emit.function()
 
     def encode(value: Any) -> list[Buffer]:
         try:
             parts, cuts = raw(value)
-            return joined(parts, cuts) if cuts else [b"".join(parts)]
+            return join_parts(parts, cuts) if cuts else [b"".join(parts)]
         except Exception as error:
             raise Unencodable(f"{emit.title}, {emit.failing(error)}: {error}") from error
 
     return encode
 
 
-def joined(parts: list[Buffer], cuts: list[int]) -> list[Buffer]:
+def join_parts(parts: list[Buffer], cuts: list[int]) -> list[Buffer]:
     """Join what lies between the record batches, whose places are `cuts`."""
     buffers: list[Buffer] = []
     begin = 0
@@ -52,27 +60,27 @@ def joined(parts: list[Buffer], cuts: list[int]) -> list[Buffer]:
     return [each for each in buffers if each]
 
 
-class Structs:
+class EncoderWriter:
     """Emits the writing of structs, fields and arrays; runs of fixed size are written by one call."""
 
-    def __init__(self, emit: Emitter, flexible: bool) -> None:
+    def __init__(self, emit: CodeEmitter, flexible: bool) -> None:
         self._emit = emit
         self._flexible = flexible
 
-    def struct(self, path: str, fields: list[Field], source: str) -> None:
-        body, tags = present(fields, self._emit.version), tagged(fields, self._emit.version)
+    def struct(self, path: str, fields: list[FieldSchema], source: str) -> None:
+        body, tags = fields_in_version(fields, self._emit.version), tagged_fields(fields, self._emit.version)
         untagged = self._flexible and not tags
         self._body(body, source, untagged)
-        if untagged and not (body and is_fixed(body[-1])):
+        if untagged and not (body and has_fixed_size(body[-1])):
             self._emit.line(path, "a(b'\\0')")
         elif tags and self._flexible:
             self._tags(path, tags, source)
 
-    def _body(self, body: list[Field], source: str, untagged: bool = False) -> None:
+    def _body(self, body: list[FieldSchema], source: str, untagged: bool = False) -> None:
         """Fixed fields are gathered; an old-style length or the zero for no tags that follows is written with them."""
-        run: list[Field] = []
+        run: list[FieldSchema] = []
         for one in body:
-            if is_fixed(one):
+            if has_fixed_size(one):
                 run.append(one)
                 continue
             if self._compact(one) or (one.type == STRUCT and not one.array):
@@ -82,18 +90,18 @@ class Structs:
             run = []
         self._run(run, source, "x" * untagged)
 
-    def _run(self, run: list[Field], source: str, behind: str = "") -> None:
+    def _run(self, run: list[FieldSchema], source: str, behind: str = "") -> None:
         if run:
             name, _ = self._emit.packed("".join(FIXED[one.type] for one in run) + behind)
-            self._emit.line(run[0].path, f"a({name}.pack({', '.join(got(one, source) for one in run)}))")
+            self._emit.line(run[0].path, f"a({name}.pack({', '.join(read_attribute(one, source) for one in run)}))")
 
-    def _value(self, one: Field, source: str, run: list[Field]) -> None:
+    def _value(self, one: FieldSchema, source: str, run: list[FieldSchema]) -> None:
         """One field of variable size, with the fixed fields before it where its length is written along with them."""
         emit, value = self._emit, f"v{self._emit.number()}"
         if one.type == STRUCT and not one.array:
             self._single(one, source, value)
             return
-        emit.line(one.path, f"{value} = {got(one, source)}")
+        emit.line(one.path, f"{value} = {read_attribute(one, source)}")
         write_length = self._length_writer(one, source, run)
         if emit.version in one.nullable:
             with emit.block(one.path, f"if {value} is None:"):
@@ -103,7 +111,7 @@ class Structs:
         else:
             self._content(one, value, write_length)
 
-    def _length_writer(self, one: Field, source: str, run: list[Field]) -> Callable[[str], None]:
+    def _length_writer(self, one: FieldSchema, source: str, run: list[FieldSchema]) -> Callable[[str], None]:
         emit = self._emit
         if self._compact(one):
 
@@ -117,10 +125,10 @@ class Structs:
             return write_compact
         letter = "h" if one.type == "string" and not one.array else "i"
         name, _ = emit.packed("".join(FIXED[each.type] for each in run) + letter)
-        before = "".join(f"{got(each, source)}, " for each in run)
+        before = "".join(f"{read_attribute(each, source)}, " for each in run)
         return lambda length: emit.line(one.path, f"a({name}.pack({before}{length}))")
 
-    def _content(self, one: Field, value: str, write_length: Callable[[str], None]) -> None:
+    def _content(self, one: FieldSchema, value: str, write_length: Callable[[str], None]) -> None:
         emit = self._emit
         if one.array:
             write_length(f"len({value})")
@@ -133,7 +141,7 @@ class Structs:
             emit.line(one.path, "cuts.append(len(w))")
         emit.line(one.path, f"a({value})")
 
-    def _elements(self, one: Field, value: str) -> None:
+    def _elements(self, one: FieldSchema, value: str) -> None:
         emit = self._emit
         if one.type == "int32":
             emit.names["pack_ints"] = pack_ints
@@ -153,13 +161,13 @@ class Structs:
                 self._length_writer(self._as_element(one), "", [])(f"len({element})")
                 emit.line(one.path, f"a({element})")
 
-    def _as_element(self, one: Field) -> Field:
-        return Field(one.name, one.type, False, one.versions, range(0), "", None, one.flexible, one.path)
+    def _as_element(self, one: FieldSchema) -> FieldSchema:
+        return FieldSchema(one.name, one.type, False, one.versions, range(0), "", None, one.flexible, one.path)
 
-    def _single(self, one: Field, source: str, value: str) -> None:
+    def _single(self, one: FieldSchema, source: str, value: str) -> None:
         """A struct that is no array; None counts as one of defaults where it may not be null."""
         emit = self._emit
-        emit.line(one.path, f"{value} = {got(one, source)}")
+        emit.line(one.path, f"{value} = {read_attribute(one, source)}")
         if emit.version not in one.nullable:
             self.struct(one.path, one.fields, value)
             return
@@ -169,15 +177,15 @@ class Structs:
             emit.line(one.path, "a(b'\\1')")
             self.struct(one.path, one.fields, value)
 
-    def _tags(self, path: str, fields: list[Field], source: str) -> None:
+    def _tags(self, path: str, fields: list[FieldSchema], source: str) -> None:
         """Tagged fields are left out where they have their default (KIP-482)."""
         emit = self._emit
         tags = f"t{emit.number()}"
         emit.line(path, f"{tags} = []")
         for one in fields:
             value, outer = f"v{emit.number()}", f"w{emit.number()}"
-            emit.line(one.path, f"{value} = {got(one, source)}")
-            with emit.block(one.path, f"if not ({default_test(one, value)}):"):
+            emit.line(one.path, f"{value} = {read_attribute(one, source)}")
+            with emit.block(one.path, f"if not ({emit_default_test(one, value)}):"):
                 emit.line(one.path, f"{outer} = w")
                 emit.line(one.path, "w = []")
                 emit.line(one.path, "a = w.append")
@@ -189,28 +197,28 @@ class Structs:
         emit.line(path, f"a(uv(len({tags})))")
         emit.line(path, f"w.extend({tags})")
 
-    def _compact(self, one: Field) -> bool:
+    def _compact(self, one: FieldSchema) -> bool:
         return self._flexible and one.flexible
 
 
-def got(one: Field, source: str) -> str:
+def read_attribute(one: FieldSchema, source: str) -> str:
     """What reads the field; an object that lacks it counts as one that has the default."""
     return f"getattr({source}, {one.name!r}, {one.default!r})"
 
 
-def default_test(one: Field, value: str) -> str:
+def emit_default_test(one: FieldSchema, value: str) -> str:
     """What tests whether a tagged field has its default: a struct has it when all its fields have theirs."""
     if one.array:
         return f"not {value}"
     if one.type != STRUCT:
         return f"{value} == {one.default!r}"
-    return " and ".join(f"{got(each, value)} == {each.default!r}" for each in one.fields)
+    return " and ".join(f"{read_attribute(each, value)} == {each.default!r}" for each in one.fields)
 
 
-def uvarint(value: int) -> bytes:
+def encode_uvarint(value: int) -> bytes:
     """An unsigned varint.
 
-    >>> uvarint(300).hex()
+    >>> encode_uvarint(300).hex()
     'ac02'
     """
     out = bytearray()

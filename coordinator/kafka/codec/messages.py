@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.kafka.schema.notation import Field
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.kafka.schema.notation import FieldSchema
 
 
-class Struct:
+class MessageStruct:
     """The base of all struct classes. Fields are given by keyword; those left out have the schema's default."""
 
     __slots__ = ()
@@ -17,7 +17,7 @@ class Struct:
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(same(getattr(self, name), getattr(other, name)) for name in self._defaults)
+        return all(equal_structs(getattr(self, name), getattr(other, name)) for name in self._defaults)
 
     __hash__ = None  # type: ignore[assignment]  # it can be changed
 
@@ -26,7 +26,7 @@ class Struct:
         return f"{type(self).__name__}({fields})"
 
 
-def same(one: object, other: object) -> bool:
+def equal_structs(one: object, other: object) -> bool:
     """Equal, where an empty array is one whether it is a list or the default."""
     if isinstance(one, list | tuple) and isinstance(other, list | tuple):
         return list(one) == list(other)
@@ -42,29 +42,29 @@ def struct(path: str) -> type[Any]:
     >>> struct("JoinGroupResponse.members")(member_id="a")
     JoinGroupResponse.members(member_id='a', group_instance_id=None, metadata=b'')
     """
-    found = messages().get(path.partition(".")[0])
+    found = all_messages().get(path.partition(".")[0])
     if found is None or path not in found.structs:
         raise LookupError(
             f"{path!r} is no message or struct of the schema; expected such as 'JoinGroupResponse.members'"
         )
-    return class_of(path, found.structs[path])
+    return make_struct_class(path, found.structs[path])
 
 
-def class_of(path: str, fields: list[Field]) -> type[Any]:
+def make_struct_class(path: str, fields: list[FieldSchema]) -> type[Any]:
     defaults = {one.name: one.default for one in fields}
     return type(
         path,
-        (Struct,),
+        (MessageStruct,),
         {
             "__slots__": tuple(defaults),
             "_defaults": defaults,
             "__module__": __name__,
-            "__init__": init_of(path, fields),
+            "__init__": make_struct_init(path, fields),
         },
     )
 
 
-def init_of(path: str, fields: list[Field]) -> Any:
+def make_struct_init(path: str, fields: list[FieldSchema]) -> Any:
     """A constructor that takes the fields by keyword: written out, for an answer may have thousands of structs."""
     given = "".join(f", {one.name}={one.default!r}" for one in fields)
     lines = [f"def __init__(self{', *' if fields else ''}{given}):", "    pass"]

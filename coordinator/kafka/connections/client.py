@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, encode, is_flexible
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.frames import HEAD, Frames
+from muster.coordinator.kafka.connections.frames import HEAD, FrameBuffer
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 
 NO_TAGGED_FIELDS: Final = b"\0"
@@ -23,7 +23,7 @@ CORRELATION_BYTES: Final = 4
 Failure = TypeVar("Failure", bound=Exception)
 
 
-class Failures(NamedTuple, Generic[Failure]):
+class RequestFailures(NamedTuple, Generic[Failure]):
     """What is raised, by what happened. Each is made of one sentence."""
 
     unsent: type[Failure]
@@ -42,7 +42,7 @@ class ClientLimits(NamedTuple):
     answer_bytes: int
 
 
-class Told(Generic[Failure]):
+class AnswerCallback(Generic[Failure]):
     """Who hears an answer by a call, in the breath in which it is read: a future's waiter hears it a round of the loop
     later. Why there is none it hears in a round of its own, for a connection may end in the middle of anything."""
 
@@ -74,22 +74,22 @@ class Told(Generic[Failure]):
             self._late.cancel()
 
 
-class Pending(NamedTuple, Generic[Failure]):
+class InFlightRequest(NamedTuple, Generic[Failure]):
     correlation: int
-    answer: "asyncio.Future[Frame] | Told[Failure]"
+    answer: "asyncio.Future[Frame] | AnswerCallback[Failure]"
 
 
 class ClientConnection(asyncio.Protocol, Generic[Failure]):
     """Build it with the loop's `create_connection`. Who derives from it says whom it asks (`other_end`)."""
 
-    def __init__(self, client_id: str, limits: ClientLimits, failures: Failures[Failure]) -> None:
+    def __init__(self, client_id: str, limits: ClientLimits, failures: RequestFailures[Failure]) -> None:
         name = client_id.encode()
         self._client_id = len(name).to_bytes(2, "big") + name
         self._limits = limits
         self._failures = failures
-        self._frames = Frames(limits.answer_bytes)
+        self._frames = FrameBuffer(limits.answer_bytes)
         self._frames.shortest = CORRELATION_BYTES
-        self._pending: deque[Pending[Failure]] = deque()
+        self._pending: deque[InFlightRequest[Failure]] = deque()
         self._correlation = 0
         self._heard = False
         """Whether anything was answered yet."""
@@ -131,8 +131,8 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         deadline_s: float,
         tell: Callable[[Frame | Failure], None],
     ) -> None:
-        """As `exchange`, by calls alone: see `Told`. Raises as `send` does; then nobody is told."""
-        told = Told[Failure](tell)
+        """As `exchange`, by calls alone: see `AnswerCallback`. Raises as `send` does; then nobody is told."""
+        told = AnswerCallback[Failure](tell)
         self._send(key, api, version, request, told)
         told.late(asyncio.get_running_loop().call_later(deadline_s, self._too_late, told, api, deadline_s))
 
@@ -146,7 +146,12 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         return answer
 
     def _send(
-        self, key: int, api: str, version: int, request: object, answer: "asyncio.Future[Frame] | Told[Failure]"
+        self,
+        key: int,
+        api: str,
+        version: int,
+        request: object,
+        answer: "asyncio.Future[Frame] | AnswerCallback[Failure]",
     ) -> None:
         if self._why is not None:
             raise self._failures.broken(f"the connection is at its end: {self._why}")
@@ -165,7 +170,7 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
             raise self._failures.unsent(
                 f"{api} of {size} bytes for {self.other_end}; at most {self._limits.request_bytes} are sent at once"
             )
-        self._pending.append(Pending(self._correlation, answer))
+        self._pending.append(InFlightRequest(self._correlation, answer))
         self._transport.writelines([size.to_bytes(4, "big"), *said])
 
     # -- asyncio.Protocol -------------------------------------------------------------------------------------------
@@ -205,7 +210,7 @@ class ClientConnection(asyncio.Protocol, Generic[Failure]):
         if not pending.answer.done():  # Who asked may want it no longer.
             pending.answer.set_result(frame)
 
-    def _too_late(self, answer: "asyncio.Future[Frame] | Told[Failure]", api: str, deadline_s: float) -> None:
+    def _too_late(self, answer: "asyncio.Future[Frame] | AnswerCallback[Failure]", api: str, deadline_s: float) -> None:
         """A process that stood still reads an answer and finds its time over in one turn of the loop: it has come."""
         if answer.done():
             return
@@ -238,7 +243,7 @@ def has_tagged_fields(api: str, version: int) -> bool:
     return api != "ApiVersions" and is_flexible(f"{api}Response", version)
 
 
-def body_of(api: str, version: int, frame: Frame) -> int:
+def body_position(api: str, version: int, frame: Frame) -> int:
     """Where the body of an answer begins. Raises MalformedFrame."""
     if not has_tagged_fields(api, version):
         return CORRELATION_BYTES

@@ -12,31 +12,40 @@ import structlog
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.apis import API_VERSIONS, HEARTBEAT, UNSUPPORTED_VERSION
 from muster.coordinator.kafka.codec.codec import MalformedFrame, struct
-from muster.coordinator.kafka.codec.decoding import TooMany
+from muster.coordinator.kafka.codec.decoding import RequestTooLong
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
-from muster.coordinator.kafka.connections.foresight import Refused, foreseen
-from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, Frames
+from muster.coordinator.kafka.connections.foresight import EarlyRefusal, refuse_early
+from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, FrameBuffer
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 from muster.coordinator.kafka.connections.places import (
     ANSWER,
     TAGGED_ANSWER,
-    Asks,
-    Caller,
     ConnectionLimits,
-    Same,
-    Slot,
+    DecodedHeader,
+    RepeatedRequest,
+    RequestInspector,
+    RequestSlot,
 )
-from muster.coordinator.kafka.connections.shared import Shared
-from muster.coordinator.kafka.connections.unread import Unread
-from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Later, Peer, Written, ranges
+from muster.coordinator.kafka.connections.shared import ListenerState
+from muster.coordinator.kafka.connections.unread import UnreadAnswers
+from muster.coordinator.kafka.dispatch import (
+    ClientPeer,
+    DeferredAnswer,
+    Dispatcher,
+    EncodedAnswer,
+    HangUp,
+    KafkaCall,
+    ServedVersion,
+    version_ranges,
+)
 
-MOST_OF_A_TURN = 1 << 18
+MAX_BYTES_PER_TURN = 1 << 18
 """Of a request of which more than this is to come, in bytes, one piece is read in a turn."""
 
 TURN = 64
 """Requests of one connection that are begun before others have their turn."""
 
-LONGEST_KEPT = 1_024
+MAX_REPEATED_REQUEST_BYTES = 1_024
 """Bytes of a request's header that are kept for comparison with the next ones, one for each form of request; and of a
 heartbeat."""
 
@@ -46,7 +55,7 @@ LARGE = 1 << 15
 log = structlog.get_logger("muster.kafka")
 
 
-class Connection(Unread, asyncio.Protocol):
+class ServerConnection(UnreadAnswers, asyncio.Protocol):
     """Serves `dispatch` to one client. `on_open` may refuse it (False); `on_close` hears of all that were let in.
 
     `shared` is what it has in common with the other connections of its node.
@@ -59,16 +68,16 @@ class Connection(Unread, asyncio.Protocol):
 
     def __init__(
         self,
-        dispatch: Dispatch,
+        dispatch: Dispatcher,
         limits: ConnectionLimits,
-        on_open: "Callable[[Connection], bool]",
-        on_close: "Callable[[Connection], None]",
-        shared: Shared | None = None,
+        on_open: "Callable[[ServerConnection], bool]",
+        on_close: "Callable[[ServerConnection], None]",
+        shared: ListenerState | None = None,
     ) -> None:
-        self._shared = shared or Shared()
+        self._shared = shared or ListenerState()
         self._payer = None
         self._held = False
-        self._asks: Asks | None = None
+        self._asks: RequestInspector | None = None
         self._dispatch = dispatch
         self._metered = dispatch.instruments is not None
         self._begun_s = 0.0
@@ -76,16 +85,16 @@ class Connection(Unread, asyncio.Protocol):
         self._on_open = on_open
         self._on_close = on_close
         self._loop = asyncio.get_running_loop()
-        self._frames = Frames(limits.max_frame)
-        self._backlog: deque[Frame | Refused] = deque()
-        self._slots: deque[Slot] = deque()
-        self._callers: dict[Form, Caller] = {}
-        self._same: Same | None = None
+        self._frames = FrameBuffer(limits.max_frame)
+        self._backlog: deque[Frame | EarlyRefusal] = deque()
+        self._slots: deque[RequestSlot] = deque()
+        self._callers: dict[ServedVersion, DecodedHeader] = {}
+        self._same: RepeatedRequest | None = None
         self._bytes = 0
         self._made_bytes = 0
         self._unread = 0
         self._moved_at = 0.0
-        self._parked: Slot | None = None
+        self._parked: RequestSlot | None = None
         self._choked = False
         self._paused = False
         self._resting = False
@@ -97,7 +106,7 @@ class Connection(Unread, asyncio.Protocol):
         """Why the node cut this client off; empty if it did not."""
 
     @property
-    def peer(self) -> Peer:
+    def peer(self) -> ClientPeer:
         return self._peer
 
     @property
@@ -121,7 +130,7 @@ class Connection(Unread, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         name = transport.get_extra_info("peername")
-        self._peer = Peer(str(name[0]) if name else "", self._loop.create_future())
+        self._peer = ClientPeer(str(name[0]) if name else "", self._loop.create_future())
         self._peer.identity = self._shared.who(transport, self._peer.host)
         keep_alive(transport.get_extra_info("socket"))
         # Nothing is told after that: with more left than nothing, it would be counted as unread for good.
@@ -148,12 +157,12 @@ class Connection(Unread, asyncio.Protocol):
         if self._frames.missing:
             if (refused := self._foreseen()) is not None:
                 self._backlog.append(refused)
-            if self._frames.missing > MOST_OF_A_TURN:
+            if self._frames.missing > MAX_BYTES_PER_TURN:
                 self._rest()
         self._advance()
 
-    def _foreseen(self) -> Refused | None:
-        return foreseen(self._dispatch, self._frames)
+    def _foreseen(self) -> EarlyRefusal | None:
+        return refuse_early(self._dispatch, self._frames)
 
     def eof_received(self) -> bool:
         """No client of Kafka closes one half only: it is gone."""
@@ -222,10 +231,10 @@ class Connection(Unread, asyncio.Protocol):
         room = not self._choked and self._made_bytes <= self._limits.max_unsent_bytes
         return room and bool(self._backlog) and self._parked is None and not self._held
 
-    def _begin(self, frame: Frame | Refused) -> None:
+    def _begin(self, frame: Frame | EarlyRefusal) -> None:
         try:
-            if isinstance(frame, Refused):
-                slot = Slot(0, frame.correlation, frame.form, self._begun_s)
+            if isinstance(frame, EarlyRefusal):
+                slot = RequestSlot(0, frame.correlation, frame.form, self._begun_s)
                 self._slots.append(slot)
                 self._refuse(slot, frame.why)
             else:
@@ -242,7 +251,7 @@ class Connection(Unread, asyncio.Protocol):
         key, version, correlation = HEAD.unpack_from(frame)
         same = self._same
         if same is not None and len(frame) == same.size and frame.endswith(same.said) and frame.startswith(same.kind):
-            slot = Slot(same.size, correlation, same.form, self._begun_s)
+            slot = RequestSlot(same.size, correlation, same.form, self._begun_s)
             self._slots.append(slot)
             self._answer(slot, same.caller, same.request)
             return
@@ -254,7 +263,7 @@ class Connection(Unread, asyncio.Protocol):
         if caller is None or not frame.startswith(caller.header, HEAD.size):
             caller = self._meet(form, frame)
         # Kafka passes over what lies behind a request. librdkafka leaves bytes there when it asks for all topics.
-        slot = Slot(len(frame), correlation, form, self._begun_s)
+        slot = RequestSlot(len(frame), correlation, form, self._begun_s)
         if len(frame) > LARGE_BYTES and not caller.brief(frame, HEAD.size + len(caller.header)):
             self._slots.append(slot)
             self._parked = slot
@@ -262,22 +271,22 @@ class Connection(Unread, asyncio.Protocol):
             return
         try:
             request, _ = caller.read(frame, HEAD.size + len(caller.header))
-        except TooMany as excess:
+        except RequestTooLong as excess:
             self._slots.append(slot)
             self._refuse(slot, str(excess))
             return
-        if key == HEARTBEAT and len(frame) <= LONGEST_KEPT:
-            self._same = Same(frame, form, caller, request)
+        if key == HEARTBEAT and len(frame) <= MAX_REPEATED_REQUEST_BYTES:
+            self._same = RepeatedRequest(frame, form, caller, request)
         self._slots.append(slot)
         self._answer(slot, caller, request)
 
-    async def _start_large(self, slot: Slot, caller: Caller, frame: Frame) -> None:
+    async def _start_large(self, slot: RequestSlot, caller: DecodedHeader, frame: Frame) -> None:
         """A request that may list much is read in a thread; those behind it wait."""
         try:
             request, _ = await self._loop.run_in_executor(None, caller.read, frame, HEAD.size + len(caller.header))
             self._parked = None
             self._answer(slot, caller, request)
-        except TooMany as excess:
+        except RequestTooLong as excess:
             self._parked = None
             try:
                 self._refuse(slot, str(excess))
@@ -289,14 +298,14 @@ class Connection(Unread, asyncio.Protocol):
             self._failed(slot, error)
         self._go_on()
 
-    def _answer(self, slot: Slot, caller: Caller, request: Any) -> None:
+    def _answer(self, slot: RequestSlot, caller: DecodedHeader, request: Any) -> None:
         """At once, later, or by a task of its own."""
         form = slot.form
         if self._payer is not None:
             self._payer.asked(slot, caller.call, request)
         if form.immediate is not None:
             response = form.immediate(request, caller.call)
-            if isinstance(response, Later):
+            if isinstance(response, DeferredAnswer):
                 slot.task = response
                 if form.api.parks:
                     self._parked = slot
@@ -310,7 +319,7 @@ class Connection(Unread, asyncio.Protocol):
             self._parked = slot
         slot.task = self._loop.create_task(self._serve(slot, form.handler, request, caller.call))
 
-    def _refuse(self, slot: Slot, why: str) -> None:
+    def _refuse(self, slot: RequestSlot, why: str) -> None:
         """Say so in the answer if it has a place for that."""
         response = slot.form.refusal(why)
         if response is None:
@@ -318,12 +327,12 @@ class Connection(Unread, asyncio.Protocol):
         self._shared.excess(self._peer.host, why, slot.size)
         self._fill(slot, response)
 
-    def _meet(self, form: Form, frame: Frame) -> "Caller":
+    def _meet(self, form: ServedVersion, frame: Frame) -> "DecodedHeader":
         """Read a request's header. The next ones mostly say the same, whatever their correlation id."""
         header, end = form.read_header(frame, 0)
         call = KafkaCall(form.version, header.client_id, self._peer)
-        caller = Caller(bytes(frame[HEAD.size : end]), call, form.reader())
-        if len(caller.header) <= LONGEST_KEPT:
+        caller = DecodedHeader(bytes(frame[HEAD.size : end]), call, form.reader())
+        if len(caller.header) <= MAX_REPEATED_REQUEST_BYTES:
             self._callers[form] = caller
         return caller
 
@@ -336,12 +345,12 @@ class Connection(Unread, asyncio.Protocol):
         if key != API_VERSIONS or form is None:
             self._drop(f"API {key} version {version} is not served here")
             return
-        slot = Slot(size, correlation, form, self._begun_s)
+        slot = RequestSlot(size, correlation, form, self._begun_s)
         self._slots.append(slot)
-        served = ranges(self._dispatch.apis)
+        served = version_ranges(self._dispatch.apis)
         self._fill(slot, struct("ApiVersionsResponse")(error_code=UNSUPPORTED_VERSION, api_keys=served))
 
-    async def _serve(self, slot: Slot, handler: Callable[..., Awaitable[Any]], *asked: Any) -> None:
+    async def _serve(self, slot: RequestSlot, handler: Callable[..., Awaitable[Any]], *asked: Any) -> None:
         try:
             answering = handler(*asked)
             self._fill(slot, await (answering if self._payer is None else self._payer.timed(slot, answering)))
@@ -350,7 +359,7 @@ class Connection(Unread, asyncio.Protocol):
             return
         self._answered(slot)
 
-    def _came(self, slot: Slot, later: Later) -> None:
+    def _came(self, slot: RequestSlot, later: DeferredAnswer) -> None:
         if self._payer is not None:
             self._payer.enter()
         try:
@@ -360,7 +369,7 @@ class Connection(Unread, asyncio.Protocol):
             return
         self._answered(slot)
 
-    def _answered(self, slot: Slot) -> None:
+    def _answered(self, slot: RequestSlot) -> None:
         """Go on. What one flush or one plan answers on this connection leaves together."""
         if slot is self._parked:
             self._parked = None
@@ -372,19 +381,19 @@ class Connection(Unread, asyncio.Protocol):
             self._advance_due = True
             self._loop.call_soon(self._advance)
 
-    def _failed(self, slot: Slot, error: Exception) -> None:
+    def _failed(self, slot: RequestSlot, error: Exception) -> None:
         if isinstance(error, HangUp):
             self._drop(str(error))
             return
         log.error("handler failed", api=slot.form.api.name, peer=self._peer.host, exc_info=error)
         self._drop("its request could not be answered")
 
-    def _fill(self, slot: Slot, response: Any) -> None:
+    def _fill(self, slot: RequestSlot, response: Any) -> None:
         """The answer's bytes, with header."""
         slot.done = True
         if response is None:
             body = []
-        elif isinstance(response, Written):
+        elif isinstance(response, EncodedAnswer):
             body = response.body
         else:
             body = slot.form.write(response)

@@ -7,40 +7,40 @@ from dataclasses import dataclass
 
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decoder_of
-from muster.coordinator.kafka.codec.decoding import TooMany
-from muster.coordinator.kafka.connections.frames import HEAD, Frames
-from muster.coordinator.kafka.dispatch import Dispatch, Form
+from muster.coordinator.kafka.codec.decoding import RequestTooLong
+from muster.coordinator.kafka.connections.frames import HEAD, FrameBuffer
+from muster.coordinator.kafka.dispatch import Dispatcher, ServedVersion
 
-LOOK = 1 << 14
+INSPECTED_BYTES = 1 << 14
 """Bytes of a large frame that are looked at. They hold most requests' first lists, and no more than some 10,000 entries
 are made of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class EarlyRefusal:
     """A request of which nothing is kept."""
 
-    form: Form
+    form: ServedVersion
     correlation: int
     why: str
 
 
-def foreseen(dispatch: Dispatch, frames: Frames) -> Refused | None:
+def refuse_early(dispatch: Dispatcher, frames: FrameBuffer) -> EarlyRefusal | None:
     """The refusal of the frame that is coming in, which is given up then. None: its first bytes do not decide.
 
     Each frame is looked at once.
     """
     part, size = frames.unfinished
-    if frames.looked or len(part) < LOOK or size <= LARGE_BYTES:
+    if frames.looked or len(part) < INSPECTED_BYTES or size <= LARGE_BYTES:
         return None
     frames.looked = True
-    refused = refusal(dispatch, bytes(part[:LOOK]), size)
+    refused = early_refusal(dispatch, bytes(part[:INSPECTED_BYTES]), size)
     if refused is not None:
         frames.give_up()
     return refused
 
 
-def refusal(dispatch: Dispatch, begin: bytes, size: int) -> Refused | None:
+def early_refusal(dispatch: Dispatcher, begin: bytes, size: int) -> EarlyRefusal | None:
     """Of the frame of `size` bytes that begins so."""
     key, version, correlation = HEAD.unpack_from(begin)
     form = dispatch.form(key, version)
@@ -49,8 +49,8 @@ def refusal(dispatch: Dispatch, begin: bytes, size: int) -> Refused | None:
     try:
         _, position = form.read_header(begin, 0)
         decoder_of(f"{form.api.name}Request", version)(begin, position, size)
-    except TooMany as excess:
-        return Refused(form, correlation, str(excess))
+    except RequestTooLong as excess:
+        return EarlyRefusal(form, correlation, str(excess))
     except MalformedFrame:
         return None
     return None

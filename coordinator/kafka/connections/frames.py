@@ -12,7 +12,7 @@ SHORTEST = 8
 """API key, version and correlation id; the client id is left out by the oldest clients only."""
 
 
-class Frames:
+class FrameBuffer:
     """The frames of one connection. A frame that comes in pieces is copied once."""
 
     __slots__ = ("_need", "_part", "_unwanted", "limit", "looked", "shortest")

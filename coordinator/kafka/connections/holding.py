@@ -3,20 +3,20 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from muster.coordinator.kafka.connections.shared import Shared
+from muster.coordinator.kafka.connections.shared import ListenerState
 
 if TYPE_CHECKING:
-    from muster.coordinator.kafka.quotas.charges import Payer
+    from muster.coordinator.kafka.quotas.charges import ChargedConnection
 
 
-class Holding:
+class ReadThrottle:
     """A part of `Connection`, which looks at `_payer` and `_held`."""
 
     __slots__ = ("_held", "_loop", "_payer", "_resting", "_shared", "_transport")
 
     _transport: asyncio.Transport
-    _shared: Shared
-    _payer: "Payer | None"
+    _shared: ListenerState
+    _payer: "ChargedConnection | None"
     """None: nothing is charged, nobody looks."""
     _held: bool
     _resting: bool

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.edge.transport.sockets import listening_socket
-from muster.coordinator.edge.transport.tls import Tls
-from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.edge.seldom import LogThrottle
+from muster.coordinator.edge.transport.sockets import open_listening_socket
+from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, NOBODY, Shared
-from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, UNKNOWN_IDENTITY, ListenerState
+from muster.coordinator.kafka.dispatch import Dispatcher
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.transport.handshakes import Handshakes
-    from muster.coordinator.kafka.quotas.charges import Charges
+    from muster.coordinator.edge.transport.handshakes import TlsHandshakes
+    from muster.coordinator.kafka.quotas.charges import ConnectionCharges
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -49,7 +49,7 @@ class ListenerLimits:
     """Connections a second; who comes faster is not read from for a while."""
 
 
-class Pace:
+class AdmissionRate:
     """When the next of those may go on that come; a second's worth of them at once."""
 
     def __init__(self, per_s: int) -> None:
@@ -64,21 +64,21 @@ class Pace:
         return due_s - now_s
 
 
-class KafkaListener:
+class ConnectionListener:
     """A bound port, then a running server. It lives on the event loop that starts it."""
 
     def __init__(self, limits: ListenerLimits) -> None:
         self._limits = limits
-        self._shared = Shared(limits.max_unread_bytes)
-        self._pace = Pace(limits.max_creation_rate)
+        self._shared = ListenerState(limits.max_unread_bytes)
+        self._pace = AdmissionRate(limits.max_creation_rate)
         self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
-        self._handshakes: Handshakes | None = None
+        self._handshakes: TlsHandshakes | None = None
         self._sweeping: asyncio.Task[None] | None = None
-        self._connections: set[Connection] = set()
+        self._connections: set[ServerConnection] = set()
         self._hosts: Counter[str] = Counter()
-        self._refusals = Seldom(TELL_EVERY_S)
-        self._faults = Seldom(TELL_EVERY_S)
+        self._refusals = LogThrottle(TELL_EVERY_S)
+        self._faults = LogThrottle(TELL_EVERY_S)
         self._all_gone = asyncio.Event()
         self._all_gone.set()
 
@@ -103,7 +103,7 @@ class KafkaListener:
 
     def bind(self, host: str, port: int) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises OSError."""
-        self._socket = listening_socket(host, port, BACKLOG)
+        self._socket = open_listening_socket(host, port, BACKLOG)
         return int(self._socket.getsockname()[1])
 
     def give_back(self) -> None:
@@ -111,7 +111,7 @@ class KafkaListener:
         if self._socket is not None:
             self._socket.close()
 
-    def charged_by(self, charges: "Charges") -> None:
+    def charged_by(self, charges: "ConnectionCharges") -> None:
         """Quotas are kept from now on; call `charge` whenever they change."""
         self._shared.charges = charges
 
@@ -121,11 +121,16 @@ class KafkaListener:
             connection.charge()
 
     async def start(
-        self, dispatch: Dispatch, opened: Callable[..., asyncio.Protocol] | None = None, tls: Tls | None = None
+        self,
+        dispatch: Dispatcher,
+        opened: Callable[..., asyncio.Protocol] | None = None,
+        tls: ListenerTls | None = None,
     ) -> None:
-        """Answer clients, with `tls` after a handshake; `opened` makes their connections, where not by `Connection`."""
+        """Answer clients, with `tls` after a handshake; `opened` makes their connections, where not by
+        `ServerConnection`.
+        """
         assert self._socket is not None, "bind() comes before start()"
-        loop, made = asyncio.get_running_loop(), opened or Connection
+        loop, made = asyncio.get_running_loop(), opened or ServerConnection
 
         def make() -> asyncio.Protocol:
             return made(dispatch, self._limits.connection, self._let_in, self._gone, self._shared)
@@ -133,10 +138,10 @@ class KafkaListener:
         if tls is None:
             self._server = await loop.create_server(make, sock=self._socket, backlog=BACKLOG)
         else:
-            from muster.coordinator.edge.transport.handshakes import Handshakes
+            from muster.coordinator.edge.transport.handshakes import TlsHandshakes
 
             self._shared.identity_of = tls.identity_of
-            self._handshakes = Handshakes(tls, self._socket, make, self._admits)
+            self._handshakes = TlsHandshakes(tls, self._socket, make, self._admits)
             self._handshakes.start()
         self._sweeping = loop.create_task(self._sweep())
 
@@ -175,9 +180,9 @@ class KafkaListener:
             await asyncio.sleep(SWEEP_S)
             self.reap(loop.time(), max(0.0, loop.time() - due_s))
 
-    def _let_in(self, connection: Connection) -> bool:
+    def _let_in(self, connection: ServerConnection) -> bool:
         host = connection.peer.host
-        if connection.peer.identity is NOBODY:
+        if connection.peer.identity is UNKNOWN_IDENTITY:
             return False
         if (charges := self._shared.charges) is not None and charges.quotas.connections:
             closes_later = charges.turned_away(host, connection.abort)
@@ -228,7 +233,7 @@ class KafkaListener:
         if untold is not None:
             log.warning("connection refused", peer=host, why=why, untold=untold)
 
-    def _gone(self, connection: Connection) -> None:
+    def _gone(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
         host = connection.peer.host
         if connection.fault:

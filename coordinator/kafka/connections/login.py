@@ -12,10 +12,16 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from muster.coordinator.kafka.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from muster.coordinator.kafka.connections.frames import SHORTEST, Frames
-from muster.coordinator.kafka.dispatch import HangUp, Peer
+from muster.coordinator.kafka.connections.frames import SHORTEST, FrameBuffer
+from muster.coordinator.kafka.dispatch import ClientPeer, HangUp
 from muster.coordinator.security.identity import ANONYMOUS, Identity
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Mechanism, Success, Work
+from muster.coordinator.security.login.conversation import (
+    LoginFailed,
+    LoginWork,
+    SaslChallenge,
+    SaslMechanism,
+    SaslSuccess,
+)
 from muster.coordinator.security.login.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
 
 BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
@@ -29,11 +35,11 @@ LEAST_BETWEEN_S: Final = 1.0
 """Who is logged in shows that again at most so often, as in Kafka."""
 
 
-class Busy(Exception):
+class LoginQueueFull(Exception):
     """So many logins wait for their passwords to be hashed that this one is not begun."""
 
 
-class Desk(Protocol):
+class LoginService(Protocol):
     """Whoever knows who may log in: one for all connections of a listener."""
 
     @property
@@ -48,27 +54,27 @@ class Desk(Protocol):
     @property
     def delay_s(self) -> float: ...
 
-    def begin(self, mechanism: str) -> Mechanism:
+    def begin(self, mechanism: str) -> SaslMechanism:
         """A conversation of one of the mechanisms."""
 
     async def offers(self, mechanism: str) -> int:
         """Kafka's code for whether one of the mechanisms, which is allowed here, can be begun."""
 
-    async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
+    async def perform(self, mechanism: SaslMechanism, work: LoginWork) -> SaslChallenge | SaslSuccess:
         """What it comes to, off the loop. Raises LoginFailed, Busy."""
 
-    def identity(self, success: Success, mechanism: str, host: str) -> Identity:
+    def identity(self, success: SaslSuccess, mechanism: str, host: str) -> Identity:
         """Who that is, and until when it may be believed. Raises LoginFailed for who has gone meanwhile."""
 
     def failed(self, host: str, mechanism: str, why: str) -> None: ...
 
-    def came(self, login: "Login") -> None:
+    def came(self, login: "SaslLogin") -> None:
         """It is told (`ended`) when its user goes."""
 
-    def left(self, login: "Login") -> None: ...
+    def left(self, login: "SaslLogin") -> None: ...
 
 
-class Asked(Protocol):
+class LoginConnection(Protocol):
     """The connection of somebody who logs in."""
 
     def cut(self, why: str) -> None:
@@ -81,7 +87,7 @@ class Asked(Protocol):
         """Who it is, is known, or known anew."""
 
 
-class Answer(NamedTuple):
+class SaslAnswer(NamedTuple):
     """To SaslAuthenticate."""
 
     code: int
@@ -90,10 +96,10 @@ class Answer(NamedTuple):
     lifetime_ms: int
 
 
-class Login:
+class SaslLogin:
     """Of one connection."""
 
-    def __init__(self, desk: Desk, peer: Peer, frames: Frames, connection: Asked) -> None:
+    def __init__(self, desk: LoginService, peer: ClientPeer, frames: FrameBuffer, connection: LoginConnection) -> None:
         self._loop = asyncio.get_running_loop()
         self._desk = desk
         self._peer = peer
@@ -101,7 +107,7 @@ class Login:
         self._most = frames.limit
         self._connection = connection
         self._chosen = ""
-        self._talk: Mechanism | None = None
+        self._talk: SaslMechanism | None = None
         self._bytes = 0
         self._requests = 0
         self._again_s = -inf
@@ -171,21 +177,21 @@ class Login:
                 self._connection.drain()
         return code
 
-    async def authenticate(self, data: bytes) -> Answer:
+    async def authenticate(self, data: bytes) -> SaslAnswer:
         """The client's next words. Raises HangUp."""
         if self._talk is None:
             self._connection.drain()
-            return Answer(ILLEGAL_SASL_STATE, "SaslAuthenticate comes after SaslHandshake", b"", 0)
+            return SaslAnswer(ILLEGAL_SASL_STATE, "SaslAuthenticate comes after SaslHandshake", b"", 0)
         try:
             step = self._talk.evaluate(data)
-            if isinstance(step, Work):
+            if isinstance(step, LoginWork):
                 step = await self._desk.perform(self._talk, step)
-            if isinstance(step, Challenge):
-                return Answer(NONE, None, step.data, 0)
+            if isinstance(step, SaslChallenge):
+                return SaslAnswer(NONE, None, step.data, 0)
             return self._succeeded(step)
         except LoginFailed as failure:
             why = str(failure)
-        except Busy:
+        except LoginQueueFull:
             raise HangUp("too many logins wait for their passwords to be hashed") from None
         return await self._failed(why)
 
@@ -210,7 +216,7 @@ class Login:
         if self.known:
             self._desk.left(self)
 
-    def _succeeded(self, success: Success) -> Answer:
+    def _succeeded(self, success: SaslSuccess) -> SaslAnswer:
         identity = self._desk.identity(success, self._chosen, self._peer.host)
         if self.known and identity.principal != self._peer.identity.principal:
             raise LoginFailed("another's name")
@@ -228,15 +234,15 @@ class Login:
             self.known = True
             self._desk.came(self)
         self._connection.settled()
-        return Answer(NONE, None, success.data, lifetime_ms)
+        return SaslAnswer(NONE, None, success.data, lifetime_ms)
 
-    async def _failed(self, why: str) -> Answer:
+    async def _failed(self, why: str) -> SaslAnswer:
         """After a while, by which nobody else is held up."""
         self._talk = None
         self._connection.drain()
         self._desk.failed(self._peer.host, self._chosen, why)
         await asyncio.sleep(self._desk.delay_s)
-        return Answer(SASL_AUTHENTICATION_FAILED, FAILED, b"", 0)
+        return SaslAnswer(SASL_AUTHENTICATION_FAILED, FAILED, b"", 0)
 
     def _too_late(self) -> None:
         self._connection.cut(f"no login within {self._desk.setup_s:g} s (connection.setup.timeout.ms)")

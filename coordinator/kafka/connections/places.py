@@ -8,7 +8,7 @@ from typing import Protocol
 from muster.coordinator.kafka.codec.decoding import Decoder
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
 from muster.coordinator.kafka.connections.frames import HEAD
-from muster.coordinator.kafka.dispatch import Form, KafkaCall, Later
+from muster.coordinator.kafka.dispatch import DeferredAnswer, KafkaCall, ServedVersion
 
 ANSWER = Struct(">ii")
 """How every answer begins: its length, the correlation id."""
@@ -34,7 +34,7 @@ class ConnectionLimits:
     max_idle_ms: int
 
 
-class Asks(Protocol):
+class RequestInspector(Protocol):
     """Who looks at what comes on a connection before it is served, where somebody does."""
 
     def heard(self, size: int) -> None:
@@ -44,7 +44,7 @@ class Asks(Protocol):
         """Whether a frame was none of the requests that are served, and has been seen to. Raises HangUp."""
 
 
-class Slot:
+class RequestSlot:
     """A request's place in the order of answers."""
 
     __slots__ = (
@@ -61,7 +61,7 @@ class Slot:
         "wait_s",
     )
 
-    def __init__(self, size: int, correlation: int, form: Form, began_s: float) -> None:
+    def __init__(self, size: int, correlation: int, form: ServedVersion, began_s: float) -> None:
         self.began_s = began_s
         """When it was begun, where that is measured."""
         self.code = 0
@@ -73,11 +73,11 @@ class Slot:
         self.form = form
         self.done = False
         self.answer: list[Buffer] = []
-        self.task: asyncio.Task[None] | Later | None = None
+        self.task: asyncio.Task[None] | DeferredAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class DecodedHeader:
     """What a request's header said behind the correlation id, and what it means to a handler."""
 
     header: bytes
@@ -90,7 +90,7 @@ class Caller:
         return look is not None and look(frame, position)
 
 
-class Same:
+class RepeatedRequest:
     """A request that comes again and again, each time as the last time but for its correlation id: a heartbeat.
 
     It is told by its bytes, and what they say is not read again.
@@ -98,7 +98,7 @@ class Same:
 
     __slots__ = ("caller", "form", "kind", "request", "said", "size")
 
-    def __init__(self, frame: Frame, form: Form, caller: Caller, request: object) -> None:
+    def __init__(self, frame: Frame, form: ServedVersion, caller: DecodedHeader, request: object) -> None:
         self.size = len(frame)
         self.kind = bytes(frame[:KIND_BYTES])
         self.said = bytes(frame[HEAD.size :])

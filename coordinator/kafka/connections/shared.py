@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
-from muster.coordinator.edge.memory import Leftovers
-from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.security.identity import ANONYMOUS, SOMEBODY, Identity
+from muster.coordinator.edge.memory import RefusedRequestMemory
+from muster.coordinator.edge.seldom import LogThrottle
+from muster.coordinator.security.identity import ANONYMOUS, UNAUTHENTICATED, Identity
 
 if TYPE_CHECKING:
-    from muster.coordinator.kafka.quotas.charges import Charges
+    from muster.coordinator.kafka.quotas.charges import ConnectionCharges
 
-TELL_EVERY_S = 10.0
+REFUSAL_LOG_INTERVAL_S = 10.0
 """Of requests of one host that list too much, one in so many seconds is told."""
 
 DEFAULT_UNREAD_BYTES = 256 << 20
@@ -22,11 +22,11 @@ DEFAULT_UNREAD_BYTES = 256 << 20
 log = structlog.get_logger("muster.kafka")
 
 
-NOBODY = Identity(ANONYMOUS, "nobody")
+UNKNOWN_IDENTITY = Identity(ANONYMOUS, "nobody")
 """Whom a certificate names that is nobody's by the rules of the node."""
 
 
-class Holder(Protocol):
+class UnreadHolder(Protocol):
     """A connection with answers that its client has not read."""
 
     def unread(self) -> int:
@@ -40,32 +40,32 @@ class Holder(Protocol):
         """End it."""
 
 
-class Shared:
+class ListenerState:
     """One per listener, on its event loop. `max_unread` bounds the answers of all connections together, in bytes."""
 
     def __init__(self, max_unread: int = DEFAULT_UNREAD_BYTES) -> None:
-        self.leftovers = Leftovers()
+        self.leftovers = RefusedRequestMemory()
         self.identity_of: Callable[[Any, str], Identity | None] | None = None
         """By a handshake and an address, where connections begin with one."""
         self._max_unread = max_unread
-        self._held: dict[Holder, int] = {}
+        self._held: dict[UnreadHolder, int] = {}
         self._unread = 0
-        self._excesses = Seldom(TELL_EVERY_S)
-        self.charges: Charges | None = None
+        self._excesses = LogThrottle(REFUSAL_LOG_INTERVAL_S)
+        self.charges: ConnectionCharges | None = None
         """Set where quotas are kept."""
 
     def who(self, transport: asyncio.BaseTransport, host: str) -> Identity:
-        """Who speaks on a connection that was just made; `NOBODY` is not let in, which has been told."""
+        """Who speaks on a connection that was just made; `UNKNOWN_IDENTITY` is not let in, which has been told."""
         if self.identity_of is None:
-            return SOMEBODY
-        return self.identity_of(transport.get_extra_info("ssl_object"), host) or NOBODY
+            return UNAUTHENTICATED
+        return self.identity_of(transport.get_extra_info("ssl_object"), host) or UNKNOWN_IDENTITY
 
     @property
     def unread(self) -> int:
         """Bytes of answers that have not left, as far as is known."""
         return self._unread
 
-    def holds(self, holder: Holder, size: int) -> None:
+    def holds(self, holder: UnreadHolder, size: int) -> None:
         """Take note of what a connection's client has not read. Above the limit, the one that stands longest is cut."""
         self._note(holder, size)
         if self._unread <= self._max_unread:
@@ -88,7 +88,7 @@ class Shared:
         if untold is not None:
             log.info("request refused", peer=host, why=why, untold=untold)
 
-    def _note(self, holder: Holder, size: int) -> None:
+    def _note(self, holder: UnreadHolder, size: int) -> None:
         before = self._held.get(holder, 0)
         self._unread += size - before
         if size:

@@ -1,15 +1,15 @@
 """What a connection's client has not read: how much it is, and since when nothing of it has left."""
 
-from muster.coordinator.kafka.connections.holding import Holding
-from muster.coordinator.kafka.dispatch import Peer
+from muster.coordinator.kafka.connections.holding import ReadThrottle
+from muster.coordinator.kafka.dispatch import ClientPeer
 
 
-class Unread(Holding):
+class UnreadAnswers(ReadThrottle):
     """A part of `Connection`, which says in `_made_bytes` how much is made and not given to the transport."""
 
     __slots__ = ("_made_bytes", "_moved_at", "_peer", "_unread")
 
-    _peer: Peer
+    _peer: ClientPeer
     _made_bytes: int
     _unread: int
     _moved_at: float

@@ -5,14 +5,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.edge.rights import RightsOf, everything
-from muster.coordinator.errors import CoordinatorError, Draining, ErrorCode, Overloaded
-from muster.coordinator.kafka.dispatch import Later
+from muster.coordinator.edge.rights import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.kafka.dispatch import DeferredAnswer
 from muster.coordinator.runtime.router import partition_for
 
 Wanted = TypeVar("Wanted")
 
-GROUPS_AT_ONCE = 1_000
+MAX_GROUPS_PER_TURN = 1_000
 """Of the groups that one request names, how many are asked about before others have their turn."""
 
 
@@ -25,17 +25,17 @@ class GroupDriver(Protocol):
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]: ...
 
-    def begin(self, shard: int, event: events.Request, waiter: "Asked[Any]") -> None: ...
+    def begin(self, shard: int, event: events.Request, waiter: "PendingGroupReply[Any]") -> None: ...
 
     def forget(self, shard: int, event: events.Request) -> None: ...
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool: ...
 
 
-class Groups:
+class GroupRequests:
     """All groups of the node. Refusals of the node itself become replies that send the client back here later."""
 
-    def __init__(self, driver: GroupDriver, shards: int, rights_of: RightsOf = everything) -> None:
+    def __init__(self, driver: GroupDriver, shards: int, rights_of: TopicRightsSource = UNRESTRICTED) -> None:
         self.driver = driver
         self.rights_of = rights_of
         self.shards = shards
@@ -50,33 +50,33 @@ class Groups:
         """The reply to the event that `make` makes, or one that tells why none could be had."""
         try:
             return await self.driver.ask(self.shard_of(group_id), make(), wanted)
-        except (CoordinatorError, Overloaded, Draining) as refusal:
-            return refused(refusal, wanted)
+        except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
+            return refusal_reply(refusal, wanted)
 
     def begin(
         self, group_id: str, make: Callable[[], events.Request], wanted: type[Wanted], answer: Callable[[Wanted], Any]
     ) -> Any:
         """What `answer` makes of the reply to the event that `make` makes: at once, or Later."""
         try:
-            asked = Asked(self.driver, self.shard_of(group_id), make(), wanted, answer)
+            asked = PendingGroupReply(self.driver, self.shard_of(group_id), make(), wanted, answer)
             self.driver.begin(asked.shard, asked.event, asked)
-        except (CoordinatorError, Overloaded, Draining) as refusal:
-            return answer(refused(refusal, wanted))
+        except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
+            return answer(refusal_reply(refusal, wanted))
         return asked
 
     async def ask_each(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         """The replies to several events, asked in one turn, or in a few if they are very many."""
         replies: list[Wanted] = []
-        for begin in range(0, len(questions), GROUPS_AT_ONCE):
-            some = questions[begin : begin + GROUPS_AT_ONCE]
+        for begin in range(0, len(questions), MAX_GROUPS_PER_TURN):
+            some = questions[begin : begin + MAX_GROUPS_PER_TURN]
             try:
                 replies += await self.driver.ask_all(some, wanted)
-            except (CoordinatorError, Overloaded, Draining) as refusal:
-                replies += [refused(refusal, wanted)] * len(some)
+            except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
+                replies += [refusal_reply(refusal, wanted)] * len(some)
         return replies
 
 
-class Asked(Later, Generic[Wanted]):
+class PendingGroupReply(DeferredAnswer, Generic[Wanted]):
     """One request under way: the driver's waiter, and what a connection waits for."""
 
     __slots__ = ("_answer", "_came", "_done", "_driver", "_reply", "_wanted", "_why", "event", "shard")
@@ -123,8 +123,8 @@ class Asked(Later, Generic[Wanted]):
             came()
 
     def respond(self) -> Any:
-        if isinstance(self._why, Draining):
-            return self._answer(refused(self._why, self._wanted))
+        if isinstance(self._why, NodeShuttingDown):
+            return self._answer(refusal_reply(self._why, self._wanted))
         if self._why is not None:
             raise self._why
         assert isinstance(self._reply, self._wanted), (
@@ -139,9 +139,9 @@ class Asked(Later, Generic[Wanted]):
             self._driver.forget(self.shard, self.event)
 
 
-def refused(why: CoordinatorError | Overloaded | Draining, wanted: type[Wanted]) -> Wanted:
+def refusal_reply(why: CoordinatorError | Overloaded | NodeShuttingDown, wanted: type[Wanted]) -> Wanted:
     """A reply without content. Every client of Kafka comes again after either code."""
     if isinstance(why, CoordinatorError):
         return wanted(code=why.code, message=why.message)  # type: ignore[call-arg]
-    code = ErrorCode.NOT_COORDINATOR if isinstance(why, Draining) else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    code = ErrorCode.NOT_COORDINATOR if isinstance(why, NodeShuttingDown) else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     return wanted(code=code, message=str(why))  # type: ignore[call-arg]

@@ -8,40 +8,47 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from muster.coordinator.edge.cluster import KAFKA
-from muster.coordinator.edge.words import operator
+from muster.coordinator.edge.words import name_operator
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.groups import configs as group_configs
 from muster.coordinator.kafka.groups.configs import GroupConfigs
-from muster.coordinator.kafka.log.config_changes import Asked, Changes, replacing, step_by_step
-from muster.coordinator.kafka.log.configs import LISTS, described, synonyms
-from muster.storage.broker.in_turns import in_turns
+from muster.coordinator.kafka.log.config_changes import (
+    ConfigChangeSet,
+    RequestedChanges,
+    parse_alter_configs,
+    parse_incremental_changes,
+)
+from muster.coordinator.kafka.log.configs import LIST_SETTINGS, describe_settings, value_synonyms
+from muster.storage.broker.in_turns import map_in_turns
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, StorageError
-from muster.storage.topics.catalog import check_name
-from muster.storage.wording import as_text
+from muster.storage.topics.catalog import check_topic_name
+from muster.storage.wording import setting_as_text
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
 
-TOPIC: Final = 2
-BROKER: Final = 4
-BROKER_LOGGER: Final = 8
-CLIENT_METRICS: Final = 16
-GROUP: Final = 32
-LISTED: Final = frozenset({TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP})
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+LISTED_RESOURCES: Final = frozenset(
+    {TOPIC_RESOURCE, BROKER_RESOURCE, BROKER_LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE}
+)
 
-Refusal = StorageError | CoordinatorError
-Changer = Callable[[Sequence[tuple[str, Asked]], bool, KafkaCall], Awaitable[Sequence[Any]]]
-NAMES = {TOPIC: "topic", GROUP: "group"}
+ConfigRefusal = StorageError | CoordinatorError
+ConfigChanger = Callable[[Sequence[tuple[str, RequestedChanges]], bool, KafkaCall], Awaitable[Sequence[Any]]]
+RESOURCE_NAMES = {TOPIC_RESOURCE: "topic", GROUP_RESOURCE: "group"}
 
 
 class ConfigHandlers:
     """Each resource of a request for itself: one refusal does not hurt the others."""
 
     def __init__(
-        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: "Cluster | None" = None
+        self, requests: LogRequests, node_id: int, groups: GroupConfigs, cluster: "ClusterView | None" = None
     ) -> None:
         self._requests = requests
         self._broker = requests.broker
@@ -54,13 +61,15 @@ class ConfigHandlers:
     async def list_config_resources(self, request: Any, call: KafkaCall) -> Any:
         """What has settings, of the types asked for or of all (KIP-1142); version 0 is about metrics of clients."""
         made = struct("ListConfigResourcesResponse")
-        types = (CLIENT_METRICS,) if call.api_version == 0 else tuple(request.resource_types or LISTED)
-        if not LISTED.issuperset(types):
+        types = (
+            (CLIENT_METRICS_RESOURCE,) if call.api_version == 0 else tuple(request.resource_types or LISTED_RESOURCES)
+        )
+        if not LISTED_RESOURCES.issuperset(types):
             return made(error_code=ErrorCode.UNSUPPORTED_VERSION)
-        found = {TOPIC: sorted(self._broker.topics()), CLIENT_METRICS: []}
-        found[BROKER] = found[BROKER_LOGGER] = self._nodes()
+        found = {TOPIC_RESOURCE: sorted(self._broker.topics()), CLIENT_METRICS_RESOURCE: []}
+        found[BROKER_RESOURCE] = found[BROKER_LOGGER_RESOURCE] = self._nodes()
         try:
-            found[GROUP] = await self._groups.listed() if GROUP in types else []
+            found[GROUP_RESOURCE] = await self._groups.listed() if GROUP_RESOURCE in types else []
         except CoordinatorError as error:
             return made(error_code=error.code)
         row = struct("ListConfigResourcesResponse.config_resources")
@@ -80,16 +89,16 @@ class ConfigHandlers:
 
     async def describe_configs(self, request: Any, call: KafkaCall) -> Any:
         once = list({(each.resource_type, each.resource_name): each for each in request.resources}.values())
-        of_groups = [each.resource_name for each in once if each.resource_type == GROUP and each.resource_name]
+        of_groups = [each.resource_name for each in once if each.resource_type == GROUP_RESOURCE and each.resource_name]
         told = dict(zip(of_groups, await self._groups.told(of_groups), strict=True))
-        results = await in_turns(lambda each: self._result(each, request, told), once)
+        results = await map_in_turns(lambda each: self._result(each, request, told), once)
         return struct("DescribeConfigsResponse")(results=results)
 
     def _result(self, resource: Any, request: Any, told: Mapping[str, Any]) -> Any:
         made = struct("DescribeConfigsResponse.results")
         about = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
-            if resource.resource_type == GROUP:
+            if resource.resource_type == GROUP_RESOURCE:
                 configs = group_rows(resource, told)
             else:
                 configs = self._rows(resource, request)
@@ -106,43 +115,47 @@ class ConfigHandlers:
         node, name = self._broker.settings, resource.resource_name
         given: Mapping[str, str] = {}
         settings: BaseModel = node
-        if resource.resource_type == TOPIC:
-            check_name(name, {})
+        if resource.resource_type == TOPIC_RESOURCE:
+            check_topic_name(name, {})
             settings, given = self._broker.topic_settings(name), self._broker.topic(name).configs
-        elif resource.resource_type != BROKER:
+        elif resource.resource_type != BROKER_RESOURCE:
             raise InvalidRequest(
                 f"Resource type {resource.resource_type} has no settings here; "
-                f"expected {TOPIC} (topic), {BROKER} (node) or {GROUP} (group)."
+                f"expected {TOPIC_RESOURCE} (topic), {BROKER_RESOURCE} (node) or {GROUP_RESOURCE} (group)."
             )
         elif name not in ("", str(self._node_id)):
-            raise not_here(name, self._nodes(), self._node_id)
+            raise other_node_refusal(name, self._nodes(), self._node_id)
         path, wanted = "DescribeConfigsResponse.results.configs", resource.configuration_keys
-        entries = described(path, settings, node, given, wanted)
+        entries = describe_settings(path, settings, node, given, wanted)
         for entry in entries:
-            entry.synonyms = synonyms(entry, settings, node) if request.include_synonyms else []
+            entry.synonyms = value_synonyms(entry, settings, node) if request.include_synonyms else []
         return entries
 
     # -- alter --------------------------------------------------------------------------------------------
 
     async def alter_configs(self, request: Any, call: KafkaCall) -> Any:
         """Give topics and groups these settings and no others; what a request does not name is unset."""
-        return struct("AlterConfigsResponse")(responses=await self._altered("AlterConfigs", request, call, replaced))
+        return struct("AlterConfigsResponse")(
+            responses=await self._altered("AlterConfigs", request, call, requested_replacement)
+        )
 
     async def incremental_alter_configs(self, request: Any, call: KafkaCall) -> Any:
         """Set, unset, append to and take from settings of topics and groups (KIP-339)."""
-        answers = await self._altered("IncrementalAlterConfigs", request, call, changed)
+        answers = await self._altered("IncrementalAlterConfigs", request, call, requested_changes)
         return struct("IncrementalAlterConfigsResponse")(responses=answers)
 
-    async def _altered(self, api: str, request: Any, call: KafkaCall, asked_of: Callable[[Any], Asked]) -> list[Any]:
+    async def _altered(
+        self, api: str, request: Any, call: KafkaCall, asked_of: Callable[[Any], RequestedChanges]
+    ) -> list[Any]:
         """One answer for each resource, in order."""
         resources = request.resources
         times = Counter((each.resource_type, each.resource_name) for each in resources)
-        outcomes = await in_turns(partial(self._looked_at, times=times, asked_of=asked_of), resources)
+        outcomes = await map_in_turns(partial(self._looked_at, times=times, asked_of=asked_of), resources)
         for kind, change in self._changers():
             places = [
                 place
                 for place, found in enumerate(outcomes)
-                if not isinstance(found, Refusal) and resources[place].resource_type == kind
+                if not isinstance(found, ConfigRefusal) and resources[place].resource_type == kind
             ]
             wanted = [(resources[place].resource_name, outcomes[place]) for place in places]
             for place, outcome in zip(places, await change(wanted, request.validate_only, call), strict=True):
@@ -150,58 +163,64 @@ class ConfigHandlers:
         made = struct(f"{api}Response.responses")
         return [
             made(
-                error_code=outcome.code if isinstance(outcome, Refusal) else ErrorCode.NONE,
-                error_message=str(outcome) if isinstance(outcome, Refusal) else None,
+                error_code=outcome.code if isinstance(outcome, ConfigRefusal) else ErrorCode.NONE,
+                error_message=str(outcome) if isinstance(outcome, ConfigRefusal) else None,
                 resource_type=each.resource_type,
                 resource_name=each.resource_name,
             )
             for each, outcome in zip(resources, outcomes, strict=True)
         ]
 
-    def _changers(self) -> tuple[tuple[int, Changer], ...]:
+    def _changers(self) -> tuple[tuple[int, ConfigChanger], ...]:
         """Who changes what kind of resource, one kind after the other."""
-        return (TOPIC, self._change_topics), (GROUP, self._change_groups)
+        return (TOPIC_RESOURCE, self._change_topics), (GROUP_RESOURCE, self._change_groups)
 
-    def _looked_at(self, resource: Any, times: Counter[tuple[int, str]], asked_of: Callable[[Any], Asked]) -> Any:
+    def _looked_at(
+        self, resource: Any, times: Counter[tuple[int, str]], asked_of: Callable[[Any], RequestedChanges]
+    ) -> Any:
         """What is asked of one resource, or what speaks against it without a look at what is set."""
         kind, name = resource.resource_type, resource.resource_name
         try:
             if times[kind, name] > 1:
-                raise InvalidRequest(f"The request names {NAMES.get(kind, 'resource')} '{name}' twice; expected once.")
-            if kind == BROKER:
-                return self._of_node(resource, asked_of)
-            if kind not in NAMES:
                 raise InvalidRequest(
-                    f"Resource type {kind} cannot be changed here; expected {TOPIC} (topic) or {GROUP} (group)."
+                    f"The request names {RESOURCE_NAMES.get(kind, 'resource')} '{name}' twice; expected once."
+                )
+            if kind == BROKER_RESOURCE:
+                return self._of_node(resource, asked_of)
+            if kind not in RESOURCE_NAMES:
+                raise InvalidRequest(
+                    f"Resource type {kind} cannot be changed here; expected {TOPIC_RESOURCE} (topic) or "
+                    f"{GROUP_RESOURCE} (group)."
                 )
             if not name:
                 raise InvalidRequest(
-                    f"The {NAMES[kind]} has no name: there are no defaults of all {NAMES[kind]}s here."
+                    f"The {RESOURCE_NAMES[kind]} has no name: there are no defaults of all "
+                    f"{RESOURCE_NAMES[kind]}s here."
                 )
-            if kind == TOPIC:
-                check_name(name, {})
+            if kind == TOPIC_RESOURCE:
+                check_topic_name(name, {})
                 self._broker.check_writable(name)
             return asked_of(resource)
         except StorageError as refusal:
             return refusal
 
-    def _of_node(self, resource: Any, asked_of: Callable[[Any], Asked]) -> Asked:
+    def _of_node(self, resource: Any, asked_of: Callable[[Any], RequestedChanges]) -> RequestedChanges:
         """What is asked of the node's own settings. Raises StorageError."""
         if resource.resource_name not in ("", str(self._node_id)):
-            raise not_here(resource.resource_name, self._nodes(), self._node_id)
+            raise other_node_refusal(resource.resource_name, self._nodes(), self._node_id)
         raise InvalidRequest(
             "A node reads its settings when it starts: change its properties file and start it again. "
             "'muster settings' shows what holds now."
         )
 
     async def _change_topics(
-        self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
+        self, wanted: Sequence[tuple[str, RequestedChanges]], validate_only: bool, call: KafkaCall
     ) -> Sequence[Any]:
         changing = [(name, partial(self._changes_of, name, asked)) for name, asked in wanted]
         if not validate_only:
             return await self._requests.topics.change(changing)
 
-        def refusal(one: tuple[str, Callable[[], Changes]]) -> StorageError | None:
+        def refusal(one: tuple[str, Callable[[], ConfigChangeSet]]) -> StorageError | None:
             name, changes = one
             try:
                 self._broker.plan_change(name, changes())
@@ -209,34 +228,37 @@ class ConfigHandlers:
                 return error
             return None
 
-        return await in_turns(refusal, changing)
+        return await map_in_turns(refusal, changing)
 
     async def _change_groups(
-        self, wanted: Sequence[tuple[str, Asked]], validate_only: bool, call: KafkaCall
+        self, wanted: Sequence[tuple[str, RequestedChanges]], validate_only: bool, call: KafkaCall
     ) -> Sequence[Any]:
-        return await self._groups.change(wanted, operator(call.peer_host), validate_only=validate_only)
+        return await self._groups.change(wanted, name_operator(call.peer_host), validate_only=validate_only)
 
-    def _changes_of(self, name: str, asked: Asked) -> Changes:
+    def _changes_of(self, name: str, asked: RequestedChanges) -> ConfigChangeSet:
         settings = self._broker.topic_settings(name)
         fields = type(settings).model_fields.items()
-        held = {field.alias or key: as_text(getattr(settings, key)) or "" for key, field in fields}
+        held = {field.alias or key: setting_as_text(getattr(settings, key)) or "" for key, field in fields}
         return asked(self._broker.topic(name).configs, held)
 
 
-def not_here(name: str, nodes: Sequence[str], here: int) -> InvalidRequest:
+def other_node_refusal(name: str, nodes: Sequence[str], here: int) -> InvalidRequest:
     """A node tells of its own settings only, as a broker of Kafka does."""
     if name in nodes:
         return InvalidRequest(f"Node '{name}' itself tells of its settings; this is node '{here}'.")
     return InvalidRequest(f"There is no node '{name}'; expected '{here}'.")
 
 
-def replaced(resource: Any) -> Asked:
+def requested_replacement(resource: Any) -> RequestedChanges:
     """What AlterConfigs asks for of a topic or a group. Raises StorageError, like the next."""
-    return replacing(resource.configs)
+    return parse_alter_configs(resource.configs)
 
 
-def changed(resource: Any) -> Asked:
-    return step_by_step(resource.configs, group_configs.LISTS if resource.resource_type == GROUP else LISTS)
+def requested_changes(resource: Any) -> RequestedChanges:
+    return parse_incremental_changes(
+        resource.configs,
+        group_configs.GROUP_LIST_SETTINGS if resource.resource_type == GROUP_RESOURCE else LIST_SETTINGS,
+    )
 
 
 def group_rows(resource: Any, told: Mapping[str, Any]) -> list[Any]:
@@ -247,4 +269,4 @@ def group_rows(resource: Any, told: Mapping[str, Any]) -> list[Any]:
     if reply.code is not ErrorCode.NONE:
         raise CoordinatorError(reply.code, reply.message)
     wanted = resource.configuration_keys
-    return group_configs.described("DescribeConfigsResponse.results.configs", reply, wanted)
+    return group_configs.describe_group_settings("DescribeConfigsResponse.results.configs", reply, wanted)

@@ -10,17 +10,17 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.control.settings.shapes import KafkaType
 from muster.coordinator.core.control.settings.table import SETTINGS
-from muster.coordinator.edge.cluster import GRPC, leads
-from muster.coordinator.edge.limits import MAX_SETTING_CHARS, too_long
+from muster.coordinator.edge.cluster import GRPC, coordinates_shard
+from muster.coordinator.edge.limits import MAX_SETTING_CHARS, describe_too_long
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.request_limits import short
-from muster.coordinator.kafka.log.config_changes import Asked, Changes
+from muster.coordinator.kafka.groups.asking import GroupRequests
+from muster.coordinator.kafka.groups.request_limits import check_length
+from muster.coordinator.kafka.log.config_changes import ConfigChangeSet, RequestedChanges
 from muster.coordinator.kafka.log.configs import DEFAULT
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster, Elsewhere
+    from muster.coordinator.edge.cluster import ClusterView, OtherNodes
 
 SET_FOR_GROUP: Final = 8
 
@@ -29,14 +29,16 @@ CALLS_AT_ONCE: Final = 20
 
 Wanted = TypeVar("Wanted", effects.SettingsReply, effects.ListSettingsReply)
 
-LISTS: Final = frozenset(name for name, setting in SETTINGS.items() if setting.shape.kafka_type is KafkaType.LIST)
+GROUP_LIST_SETTINGS: Final = frozenset(
+    name for name, setting in SETTINGS.items() if setting.shape.kafka_type is KafkaType.LIST
+)
 """Settings whose value is words with commas between them."""
 
 
 class GroupConfigs:
     """Asks the shards of groups, many groups in a turn."""
 
-    def __init__(self, groups: Groups, cluster: "Cluster | None" = None) -> None:
+    def __init__(self, groups: GroupRequests, cluster: "ClusterView | None" = None) -> None:
         self._groups = groups
         self._cluster = cluster
 
@@ -53,7 +55,9 @@ class GroupConfigs:
 
         Raises CoordinatorError where a shard cannot say: a part is not the whole."""
         shards = range(self._groups.shards)
-        here = shards if self._cluster is None else [shard for shard in shards if leads(self._cluster, shard)]
+        here = (
+            shards if self._cluster is None else [shard for shard in shards if coordinates_shard(self._cluster, shard)]
+        )
         questions = [(shard, events.ListSettings(self._groups.next_id())) for shard in here]
         replies = await self._ask(questions, effects.ListSettingsReply)
         for reply in replies:
@@ -61,11 +65,11 @@ class GroupConfigs:
                 raise CoordinatorError(reply.code, reply.message)
         found = [group_id for reply in replies for group_id in reply.group_ids]
         if self._cluster is not None and self._cluster.elsewhere is not None:
-            found += await listed_elsewhere(self._cluster, self._cluster.elsewhere, shards)
+            found += await list_configured_groups(self._cluster, self._cluster.elsewhere, shards)
         return sorted(found)
 
     async def change(
-        self, wanted: Sequence[tuple[str, Asked]], operator: str, *, validate_only: bool
+        self, wanted: Sequence[tuple[str, RequestedChanges]], operator: str, *, validate_only: bool
     ) -> list[CoordinatorError | None]:
         """What became of each group's changes. Two that change one group at once: the later one is refused."""
         found = await self.told([group_id for group_id, _ in wanted])
@@ -73,8 +77,10 @@ class GroupConfigs:
         asked: dict[int, events.AlterSettings] = {}
         for place, ((group_id, changes_of), reply) in enumerate(zip(wanted, found, strict=True)):
             try:
-                changes = changes_to(changes_of, reply)
-                event = altering(self._groups.next_id(), group_id, changes, reply.version, validate_only, operator)
+                changes = group_changes(changes_of, reply)
+                event = make_alter_event(
+                    self._groups.next_id(), group_id, changes, reply.version, validate_only, operator
+                )
             except CoordinatorError as refusal:
                 outcomes.append(refusal)
                 continue
@@ -92,25 +98,29 @@ class GroupConfigs:
         """The replies. Who asks for settings has looked no coordinator up, and need not: where it is another node, that
         is asked."""
         cluster = self._cluster
-        if cluster is None or cluster.elsewhere is None or all(leads(cluster, shard) for shard, _ in questions):
+        if (
+            cluster is None
+            or cluster.elsewhere is None
+            or all(coordinates_shard(cluster, shard) for shard, _ in questions)
+        ):
             return await self._asked_here(questions, wanted)
-        away: list[int] = [at for at, (shard, _) in enumerate(questions) if not leads(cluster, shard)]
+        away: list[int] = [at for at, (shard, _) in enumerate(questions) if not coordinates_shard(cluster, shard)]
         here = [question for at, question in enumerate(questions) if at not in {*away}]
         answers = iter(await self._asked_here(here, wanted))
-        replies = await asked_elsewhere(cluster.elsewhere, [questions[at] for at in away])
+        replies = await call_other_nodes(cluster.elsewhere, [questions[at] for at in away])
         told = dict(zip(away, replies, strict=True))
         return [told[at] if at in told else next(answers) for at in range(len(questions))]
 
     async def _asked_here(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
         replies = await self._groups.ask_each(questions, wanted)
-        return [unserved(reply) if reply.code is ErrorCode.NOT_COORDINATOR else reply for reply in replies]
+        return [unserved_reply(reply) if reply.code is ErrorCode.NOT_COORDINATOR else reply for reply in replies]
 
 
-async def listed_elsewhere(cluster: "Cluster", elsewhere: "Elsewhere", shards: range) -> list[str]:
+async def list_configured_groups(cluster: "ClusterView", elsewhere: "OtherNodes", shards: range) -> list[str]:
     """Those of the other nodes, one question each. Raises CoordinatorError."""
     nodes: set[int] = set()
     for shard in shards:
-        if leads(cluster, shard):
+        if coordinates_shard(cluster, shard):
             continue
         node = cluster.coordinator(shard, GRPC)
         if node is None:
@@ -126,7 +136,7 @@ async def listed_elsewhere(cluster: "Cluster", elsewhere: "Elsewhere", shards: r
     return found
 
 
-async def asked_elsewhere(elsewhere: "Elsewhere", questions: Sequence[tuple[int, Any]]) -> list[Any]:
+async def call_other_nodes(elsewhere: "OtherNodes", questions: Sequence[tuple[int, Any]]) -> list[Any]:
     """Some at a time: each is a call of its own."""
     replies = []
     for begin in range(0, len(questions), CALLS_AT_ONCE):
@@ -135,22 +145,22 @@ async def asked_elsewhere(elsewhere: "Elsewhere", questions: Sequence[tuple[int,
     return replies
 
 
-def unserved(reply: Wanted) -> Wanted:
+def unserved_reply(reply: Wanted) -> Wanted:
     why = "" if reply.message == ErrorCode.NOT_COORDINATOR.meaning else reply.message
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return replace(reply, code=code, message=why or "nobody coordinates this group right now; try again")
 
 
-def changes_to(asked: Asked, reply: effects.SettingsReply) -> Changes:
+def group_changes(asked: RequestedChanges, reply: effects.SettingsReply) -> ConfigChangeSet:
     """What is to change; to unset what is not set is no change, as in Kafka. Raises CoordinatorError."""
     if reply.code is not ErrorCode.NONE:
         raise CoordinatorError(reply.code, reply.message)
-    given = texts(reply.values)
-    held = {**texts(reply.defaults), **given}
+    given = setting_texts(reply.values)
+    held = {**setting_texts(reply.defaults), **given}
     return {name: value for name, value in asked(given, held).items() if value is not None or name in given}
 
 
-def texts(values: Mapping[str, JsonValue]) -> dict[str, str]:
+def setting_texts(values: Mapping[str, JsonValue]) -> dict[str, str]:
     """As Kafka's tools write them. What another version has set is shown as the JSON that it is."""
     return {
         name: SETTINGS[name].shape.text(value) if name in SETTINGS else json.dumps(value)
@@ -158,13 +168,17 @@ def texts(values: Mapping[str, JsonValue]) -> dict[str, str]:
     }
 
 
-def altering(
-    request_id: int, group_id: str, changes: Changes, version: int, validate_only: bool, operator: str
+def make_alter_event(
+    request_id: int, group_id: str, changes: ConfigChangeSet, version: int, validate_only: bool, operator: str
 ) -> events.AlterSettings:
     return events.AlterSettings(
         request_id,
-        short("group_id", group_id),
-        {short("a setting", name): value_of(name, text) for name, text in changes.items() if text is not None},
+        check_length("group_id", group_id),
+        {
+            check_length("a setting", name): parse_setting(name, text)
+            for name, text in changes.items()
+            if text is not None
+        },
         tuple(name for name, text in changes.items() if text is None),
         version,
         validate_only,
@@ -172,25 +186,25 @@ def altering(
     )
 
 
-def value_of(name: str, text: str) -> JsonValue:
+def parse_setting(name: str, text: str) -> JsonValue:
     """The text's value, INVALID_CONFIG if it has none; of a setting that there is, for the core tells which are."""
     if name not in SETTINGS:
         return text
     if len(text) > MAX_SETTING_CHARS:
-        raise CoordinatorError(ErrorCode.INVALID_CONFIG, too_long(name, len(text), MAX_SETTING_CHARS))
+        raise CoordinatorError(ErrorCode.INVALID_CONFIG, describe_too_long(name, len(text), MAX_SETTING_CHARS))
     try:
         return SETTINGS[name].shape.of_text(text)
     except ValueError as error:
         raise CoordinatorError(ErrorCode.INVALID_CONFIG, f"{name} {error}") from None
 
 
-def described(path: str, reply: effects.SettingsReply, wanted: Sequence[str] | None) -> list[Any]:
+def describe_group_settings(path: str, reply: effects.SettingsReply, wanted: Sequence[str] | None) -> list[Any]:
     """A group's settings as rows of the schema's `path`.
 
     What the node's settings say counts as a default, as in Kafka 4.1; each value is its own only synonym.
     """
     made, synonym = struct(path), struct(f"{path}.synonyms")
-    given, held = texts(reply.values), texts({**reply.defaults, **reply.values})
+    given, held = setting_texts(reply.values), setting_texts({**reply.defaults, **reply.values})
     rows = []
     for name, text in sorted(held.items()):
         if wanted and name not in wanted:

@@ -7,13 +7,13 @@ from uuid import uuid4
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.consumer.records import Shares, TopicId
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.edge.words import sentence
+from muster.coordinator.edge.words import error_sentence
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
+from muster.coordinator.kafka.authorized import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.request_limits import short, short_or_none
+from muster.coordinator.kafka.groups.asking import GroupRequests
+from muster.coordinator.kafka.groups.request_limits import check_length, check_optional_length
 
 OWN_MEMBER_ID: Final = 1
 """Members make their own ids from this version of the heartbeat on (KIP-1082)."""
@@ -24,19 +24,21 @@ SPEAKS_CONSUMER: Final = 1
 
 
 class ConsumerGroupHandlers:
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: GroupRequests) -> None:
         self._groups = groups
 
     async def consumer_group_heartbeat(self, request: Any, call: KafkaCall) -> Any:
         reply = await self._groups.ask(
             request.group_id,
-            lambda: heartbeat_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
+            lambda: make_consumer_heartbeat_event(
+                request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)
+            ),
             effects.ConsumerHeartbeatReply,
         )
         response = struct("ConsumerGroupHeartbeatResponse")
         if reply.code is not ErrorCode.NONE:
-            return response(error_code=reply.code, error_message=sentence(reply.code, reply.message))
-        assigned = None if reply.assignment is None else assignment(reply.assignment)
+            return response(error_code=reply.code, error_message=error_sentence(reply.code, reply.message))
+        assigned = None if reply.assignment is None else assignment_struct(reply.assignment)
         return response(
             member_id=reply.member_id,
             member_epoch=reply.member_epoch,
@@ -51,32 +53,34 @@ class ConsumerGroupHandlers:
             for group_id in names
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
-        described = [group_row(*pair) for pair in zip(names, replies, strict=True)]
+        described = [consumer_group_row(*pair) for pair in zip(names, replies, strict=True)]
         for row in described:
             told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
-            row.authorized_operations = ON_GROUP if told else NOT_ASKED
+            row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
         return struct("ConsumerGroupDescribeResponse")(groups=described)
 
 
-def heartbeat_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.ConsumerHeartbeat:
+def make_consumer_heartbeat_event(
+    request: Any, call: KafkaCall, request_id: int, rights: Rights = None
+) -> events.ConsumerHeartbeat:
     """librdkafka sends an empty regular expression for none, which the core takes as such (KIP-848)."""
-    member_id = short("member_id", request.member_id)
+    member_id = check_length("member_id", request.member_id)
     if not member_id and call.api_version < OWN_MEMBER_ID and request.member_epoch == JOINING:
         member_id = str(uuid4())
     names = request.subscribed_topic_names
     return events.ConsumerHeartbeat(
         request_id=request_id,
-        group_id=short("group_id", request.group_id),
+        group_id=check_length("group_id", request.group_id),
         member_id=member_id,
         member_epoch=request.member_epoch,
-        group_instance_id=short_or_none("instance_id", request.instance_id),
-        rack_id=short_or_none("rack_id", request.rack_id),
+        group_instance_id=check_optional_length("instance_id", request.instance_id),
+        rack_id=check_optional_length("rack_id", request.rack_id),
         rebalance_timeout_ms=request.rebalance_timeout_ms,
         topic_names=None if names is None else topic_names(names),
-        topic_regex=short_or_none("subscribed_topic_regex", request.subscribed_topic_regex),
-        server_assignor=short_or_none("server_assignor", request.server_assignor),
-        owned=None if request.topic_partitions is None else owned(request.topic_partitions),
-        client_id=short("client_id", call.client_id),
+        topic_regex=check_optional_length("subscribed_topic_regex", request.subscribed_topic_regex),
+        server_assignor=check_optional_length("server_assignor", request.server_assignor),
+        owned=None if request.topic_partitions is None else owned_partitions(request.topic_partitions),
+        client_id=check_length("client_id", call.client_id),
         client_host=call.peer_host,
         client_software=call.client_software,
         rights=rights,
@@ -86,10 +90,10 @@ def heartbeat_event(request: Any, call: KafkaCall, request_id: int, rights: Righ
 def topic_names(names: list[str]) -> tuple[str, ...]:
     if not all(names):
         raise CoordinatorError(ErrorCode.INVALID_REQUEST, "subscribed_topic_names has an empty name; give all of them")
-    return tuple(dict.fromkeys(short("subscribed_topic_names", name) for name in names))
+    return tuple(dict.fromkeys(check_length("subscribed_topic_names", name) for name in names))
 
 
-def owned(topics: list[Any]) -> Shares:
+def owned_partitions(topics: list[Any]) -> Shares:
     """What the member says it has, by topic id. Raises CoordinatorError when a topic is named twice."""
     shares = {topic.topic_id: frozenset(topic.partitions) for topic in topics}
     if len(shares) != len(topics):
@@ -97,27 +101,27 @@ def owned(topics: list[Any]) -> Shares:
     return shares
 
 
-def assignment(shares: Mapping[TopicId, Iterable[int]]) -> Any:
+def assignment_struct(shares: Mapping[TopicId, Iterable[int]]) -> Any:
     made = struct("ConsumerGroupHeartbeatResponse.assignment.topic_partitions")
     rows = [made(topic_id=topic, partitions=sorted(shares[topic])) for topic in sorted(shares)]
     return struct("ConsumerGroupHeartbeatResponse.assignment")(topic_partitions=rows)
 
 
-def group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
+def consumer_group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
     failed = reply.code is not ErrorCode.NONE
     return struct("ConsumerGroupDescribeResponse.groups")(
         error_code=reply.code if group_id else ErrorCode.INVALID_GROUP_ID,
-        error_message=sentence(reply.code, reply.message) or None,
+        error_message=error_sentence(reply.code, reply.message) or None,
         group_id=group_id,
         group_state="" if failed else reply.state,
         group_epoch=reply.epoch,
         assignment_epoch=reply.target_epoch,
         assignor_name=reply.assignor,
-        members=[member_row(view, reply.names) for view in reply.members],
+        members=[consumer_member_row(view, reply.names) for view in reply.members],
     )
 
 
-def member_row(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> Any:
+def consumer_member_row(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> Any:
     path = "ConsumerGroupDescribeResponse.groups.members"
     return struct(path)(
         member_id=view.member_id,

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from muster.coordinator.edge.rights import RightsOf, everything
-from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
+from muster.coordinator.edge.rights import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.kafka.groups.asking import GroupDriver, GroupRequests
 from muster.coordinator.kafka.groups.consumer_groups import ConsumerGroupHandlers
 from muster.coordinator.kafka.groups.membership import MembershipHandlers
-from muster.coordinator.kafka.groups.offsets import Elsewhere, OffsetHandlers
-from muster.coordinator.kafka.groups.tools import GroupToolHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.groups.offsets import CommittedOffsetHandlers, ZooKeeperOffsets
+from muster.coordinator.kafka.groups.tools import GroupAdminHandlers
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
 
 
 class GroupHandlers:
@@ -29,22 +29,22 @@ class GroupHandlers:
         driver: GroupDriver,
         *,
         shards: int,
-        endpoint: Callable[[], Endpoint],
+        endpoint: Callable[[], AdvertisedEndpoint],
         partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
-        elsewhere: Elsewhere | None = None,
-        rights_of: RightsOf = everything,
-        cluster: "Cluster | None" = None,
+        elsewhere: ZooKeeperOffsets | None = None,
+        rights_of: TopicRightsSource = UNRESTRICTED,
+        cluster: "ClusterView | None" = None,
     ) -> None:
-        groups = Groups(driver, shards, rights_of)
-        members = members_of(groups, endpoint, cluster)
+        groups = GroupRequests(driver, shards, rights_of)
+        members = make_membership_handlers(groups, endpoint, cluster)
         self.find_coordinator = members.find_coordinator
         self.join_group_now, self.sync_group_now = members.join_group_now, members.sync_group_now
         self.leave_group_now, self.heartbeat_now = members.leave_group_now, members.heartbeat_now
-        offsets = OffsetHandlers(groups, partitions, log_span, elsewhere)
+        offsets = CommittedOffsetHandlers(groups, partitions, log_span, elsewhere)
         self.offset_commit_now, self.offset_commit_reader = offsets.offset_commit_now, offsets.offset_commit_reader
         self.offset_fetch, self.offset_delete = offsets.offset_fetch, offsets.offset_delete
-        tools = GroupToolHandlers(groups)
+        tools = GroupAdminHandlers(groups)
         self.list_groups, self.describe_groups = tools.list_groups, tools.describe_groups
         self.delete_groups = tools.delete_groups
         consumers = ConsumerGroupHandlers(groups)
@@ -52,7 +52,9 @@ class GroupHandlers:
         self.consumer_group_describe = consumers.consumer_group_describe
 
 
-def members_of(groups: Groups, endpoint: Callable[[], Endpoint], cluster: "Cluster | None") -> MembershipHandlers:
+def make_membership_handlers(
+    groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: "ClusterView | None"
+) -> MembershipHandlers:
     if cluster is None:
         return MembershipHandlers(groups, endpoint)
     from muster.coordinator.kafka.clustered.members import ClusterMembers

@@ -9,12 +9,12 @@ from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import MemberIdentity, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.kafka.groups.request_limits import short, short_or_none
-from muster.coordinator.kafka.log.errors import no_transactions
-from muster.coordinator.kafka.log.metadata import Endpoint
-from muster.storage.broker.in_turns import in_turns
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.groups.asking import GroupRequests
+from muster.coordinator.kafka.groups.request_limits import check_length, check_optional_length
+from muster.coordinator.kafka.log.errors import refuse_transactions
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
+from muster.storage.broker.in_turns import map_in_turns
 
 GROUP_KEYS: Final = 0
 TRANSACTION_KEYS: Final = 1
@@ -38,10 +38,10 @@ MANY_LEAVE: Final = 3
 class MembershipHandlers:
     """`endpoint` is what FindCoordinator answers: a node on its own coordinates every group."""
 
-    def __init__(self, groups: Groups, endpoint: Callable[[], Endpoint]) -> None:
+    def __init__(self, groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint]) -> None:
         self._groups = groups
         self._endpoint = endpoint
-        self._all_is_well: dict[int, Written] = {}
+        self._all_is_well: dict[int, EncodedAnswer] = {}
         """By version, each written once."""
 
     async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
@@ -49,7 +49,7 @@ class MembershipHandlers:
         if call.api_version < BATCHED:
             return response(**self._coordinator(request.key, request.key_type))
         made = struct("FindCoordinatorResponse.coordinators")
-        found = await in_turns(
+        found = await map_in_turns(
             lambda key: made(key=key, **self._coordinator(key, request.key_type)),
             dict.fromkeys(request.coordinator_keys),
         )
@@ -58,17 +58,17 @@ class MembershipHandlers:
     def join_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(
             request.group_id,
-            lambda: join_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
+            lambda: make_join_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
             effects.JoinReply,
-            lambda reply: join_response(reply, request.member_id, call.api_version),
+            lambda reply: make_join_response(reply, request.member_id, call.api_version),
         )
 
     def sync_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(
             request.group_id,
-            lambda: sync_event(request, call, self._groups.next_id()),
+            lambda: make_sync_event(request, call, self._groups.next_id()),
             effects.SyncReply,
-            sync_response,
+            make_sync_response,
         )
 
     def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
@@ -81,27 +81,27 @@ class MembershipHandlers:
             return self._all_is_well.get(call.api_version) or self._well(call.api_version)
         return self._groups.begin(
             group_id,
-            lambda: heartbeat_event(request, self._groups.next_id(), rights),
+            lambda: make_classic_heartbeat_event(request, self._groups.next_id(), rights),
             effects.HeartbeatReply,
             lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
         )
 
-    def _well(self, version: int) -> Written:
+    def _well(self, version: int) -> EncodedAnswer:
         response = struct("HeartbeatResponse")()
-        made = self._all_is_well[version] = Written(encode("HeartbeatResponse", version, response))
+        made = self._all_is_well[version] = EncodedAnswer(encode("HeartbeatResponse", version, response))
         return made
 
     def leave_group_now(self, request: Any, call: KafkaCall) -> Any:
         return self._groups.begin(
             request.group_id,
-            lambda: leave_event(request, call, self._groups.next_id()),
+            lambda: make_leave_event(request, call, self._groups.next_id()),
             effects.LeaveReply,
-            lambda reply: leave_response(reply, call.api_version),
+            lambda reply: make_leave_response(reply, call.api_version),
         )
 
     def _coordinator(self, key: str, key_type: int) -> dict[str, Any]:
         if key_type == TRANSACTION_KEYS:
-            none = no_transactions(key)
+            none = refuse_transactions(key)
             return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
         if key_type != GROUP_KEYS:
             why = f"key type {key_type} has no coordinator here; only groups have one ({GROUP_KEYS})"
@@ -114,7 +114,7 @@ class MembershipHandlers:
         return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
 
 
-def join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.JoinGroup:
+def make_join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> events.JoinGroup:
     protocols = {one.name: one for one in request.protocols}
     if len(protocols) != len(request.protocols):
         raise CoordinatorError(
@@ -122,17 +122,17 @@ def join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = 
         )
     return events.JoinGroup(
         request_id=request_id,
-        group_id=short("group_id", request.group_id),
-        member_id=short("member_id", request.member_id),
-        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
-        client_id=short("client_id", call.client_id),
+        group_id=check_length("group_id", request.group_id),
+        member_id=check_length("member_id", request.member_id),
+        group_instance_id=check_optional_length("group_instance_id", request.group_instance_id),
+        client_id=check_length("client_id", call.client_id),
         client_host=call.peer_host,
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.rebalance_timeout_ms,
-        protocol_type=short("protocol_type", request.protocol_type),
-        protocols=tuple(Protocol(short("protocols.name", one.name), one.metadata) for one in request.protocols),
+        protocol_type=check_length("protocol_type", request.protocol_type),
+        protocols=tuple(Protocol(check_length("protocols.name", one.name), one.metadata) for one in request.protocols),
         fresh_id="" if request.member_id else str(uuid4()),
-        reason=short("reason", request.reason or ""),
+        reason=check_length("reason", request.reason or ""),
         require_known_member_id=call.api_version >= ID_FIRST,
         supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
         client_software=call.client_software,
@@ -140,7 +140,7 @@ def join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = 
     )
 
 
-def join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
+def make_join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
     made = struct("JoinGroupResponse.members")
     name = reply.protocol_name
     return struct("JoinGroupResponse")(
@@ -158,7 +158,7 @@ def join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
     )
 
 
-def sync_response(reply: effects.SyncReply) -> Any:
+def make_sync_response(reply: effects.SyncReply) -> Any:
     return struct("SyncGroupResponse")(
         error_code=reply.code,
         protocol_type=reply.protocol_type,
@@ -167,7 +167,7 @@ def sync_response(reply: effects.SyncReply) -> Any:
     )
 
 
-def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGroup:
+def make_sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGroup:
     named = call.api_version >= NAMED_PROTOCOL
     if named and (request.protocol_type is None or request.protocol_name is None):
         raise CoordinatorError(
@@ -176,9 +176,9 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
         )
     return events.SyncGroup(
         request_id=request_id,
-        group_id=short("group_id", request.group_id),
-        member_id=short("member_id", request.member_id),
-        group_instance_id=short_or_none("group_instance_id", request.group_instance_id),
+        group_id=check_length("group_id", request.group_id),
+        member_id=check_length("member_id", request.member_id),
+        group_instance_id=check_optional_length("group_instance_id", request.group_instance_id),
         generation=request.generation_id,
         protocol_type=request.protocol_type if named else None,
         protocol_name=request.protocol_name if named else None,
@@ -186,25 +186,25 @@ def sync_event(request: Any, call: KafkaCall, request_id: int) -> events.SyncGro
     )
 
 
-def heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> events.Heartbeat:
+def make_classic_heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> events.Heartbeat:
     return events.Heartbeat(
         request_id,
-        short("group_id", request.group_id),
-        short("member_id", request.member_id),
-        short_or_none("group_instance_id", request.group_instance_id),
+        check_length("group_id", request.group_id),
+        check_length("member_id", request.member_id),
+        check_optional_length("group_instance_id", request.group_instance_id),
         request.generation_id,
         rights,
     )
 
 
-def leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
-    members = tuple(identity(one) for one in request.members)
+def make_leave_event(request: Any, call: KafkaCall, request_id: int) -> events.LeaveGroup:
+    members = tuple(leaving_member_identity(one) for one in request.members)
     if call.api_version < MANY_LEAVE:
-        members = (MemberIdentity(short("member_id", request.member_id)),)
-    return events.LeaveGroup(request_id, short("group_id", request.group_id), members)
+        members = (MemberIdentity(check_length("member_id", request.member_id)),)
+    return events.LeaveGroup(request_id, check_length("group_id", request.group_id), members)
 
 
-def leave_response(reply: effects.LeaveReply, version: int) -> Any:
+def make_leave_response(reply: effects.LeaveReply, version: int) -> Any:
     if version < MANY_LEAVE:
         return struct("LeaveGroupResponse")(error_code=reply.members[0].code if reply.members else reply.code)
     made = struct("LeaveGroupResponse.members")
@@ -215,9 +215,9 @@ def leave_response(reply: effects.LeaveReply, version: int) -> Any:
     return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
 
 
-def identity(member: Any) -> MemberIdentity:
+def leaving_member_identity(member: Any) -> MemberIdentity:
     return MemberIdentity(
-        short("members.member_id", member.member_id),
-        short_or_none("members.group_instance_id", member.group_instance_id),
-        short("members.reason", member.reason or ""),
+        check_length("members.member_id", member.member_id),
+        check_optional_length("members.group_instance_id", member.group_instance_id),
+        check_length("members.reason", member.reason or ""),
     )

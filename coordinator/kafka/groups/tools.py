@@ -3,22 +3,22 @@
 from typing import Any, Final
 
 from muster.coordinator.core import effects, events
-from muster.coordinator.edge.listing import listed
-from muster.coordinator.edge.words import operator
+from muster.coordinator.edge.listing import merge_group_lists
+from muster.coordinator.edge.words import name_operator
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.authorized import NOT_ASKED, ON_GROUP
+from muster.coordinator.kafka.authorized import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.asking import GroupRequests
 
-TELLS_MISSING: Final = 6
+REPORTS_MISSING_GROUPS: Final = 6
 """DescribeGroups reports a group that is not there as an error from this version on; before, it is "Dead"."""
 
 DEAD: Final = "Dead"
 
 
-class GroupToolHandlers:
-    def __init__(self, groups: Groups) -> None:
+class GroupAdminHandlers:
+    def __init__(self, groups: GroupRequests) -> None:
         self._groups = groups
 
     async def list_groups(self, request: Any, call: KafkaCall) -> Any:
@@ -28,7 +28,7 @@ class GroupToolHandlers:
             (shard, events.ListGroups(self._groups.next_id(), states, types)) for shard in range(self._groups.shards)
         ]
         replies = await self._groups.ask_each(questions, effects.ListReply)
-        failed, found = listed(replies)
+        failed, found = merge_group_lists(replies)
         made = struct("ListGroupsResponse.groups")
         rows = [
             made(
@@ -48,15 +48,15 @@ class GroupToolHandlers:
             for group_id in names
         ]
         replies = await self._groups.ask_each(questions, effects.DescribeReply)
-        rows = [group_row(*pair, call.api_version) for pair in zip(names, replies, strict=True)]
+        rows = [classic_group_row(*pair, call.api_version) for pair in zip(names, replies, strict=True)]
         for row in rows:
             told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
-            row.authorized_operations = ON_GROUP if told else NOT_ASKED
+            row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
         return struct("DescribeGroupsResponse")(groups=rows)
 
     async def delete_groups(self, request: Any, call: KafkaCall) -> Any:
         names = list(dict.fromkeys(request.groups_names))
-        by = operator(call.peer_host)
+        by = name_operator(call.peer_host)
         questions = [
             (self._groups.shard_of(group_id), events.DeleteGroup(self._groups.next_id(), group_id, operator=by))
             for group_id in names
@@ -67,9 +67,9 @@ class GroupToolHandlers:
         return struct("DeleteGroupsResponse")(results=rows)
 
 
-def group_row(group_id: str, reply: effects.DescribeReply, version: int) -> Any:
+def classic_group_row(group_id: str, reply: effects.DescribeReply, version: int) -> Any:
     missing = reply.code is ErrorCode.GROUP_ID_NOT_FOUND
-    code = ErrorCode.NONE if missing and version < TELLS_MISSING else reply.code
+    code = ErrorCode.NONE if missing and version < REPORTS_MISSING_GROUPS else reply.code
     path = "DescribeGroupsResponse.groups"
     made = struct(f"{path}.members")
     return struct(path)(

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER
+from muster.coordinator.kafka.authorized import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.log.metadata import MetadataHandlers
@@ -17,7 +17,7 @@ MISMATCHED_ENDPOINT_TYPE: Final = 114
 UNSUPPORTED_ENDPOINT_TYPE: Final = 115
 
 
-class ClusterHandlers:
+class DescribeClusterHandlers:
     """Nodes as Metadata tells of them."""
 
     def __init__(self, requests: LogRequests, metadata: MetadataHandlers) -> None:
@@ -27,7 +27,7 @@ class ClusterHandlers:
     def describe_cluster_now(self, request: Any, call: KafkaCall) -> Any:
         made, node = struct("DescribeClusterResponse"), struct("DescribeClusterResponse.brokers")
         if request.endpoint_type != BROKERS:
-            return made(**mistaken(request.endpoint_type))
+            return made(**endpoint_type_refusal(request.endpoint_type))
         return made(
             error_code=ErrorCode.NONE,
             error_message=None,
@@ -37,11 +37,13 @@ class ClusterHandlers:
                 node(broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack)
                 for each in self._metadata.nodes()
             ],
-            cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+            cluster_authorized_operations=CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_REQUESTED,
         )
 
 
-def mistaken(kind: int) -> dict[str, Any]:
+def endpoint_type_refusal(kind: int) -> dict[str, Any]:
     """The refusal of who takes this door for another."""
     if kind == CONTROLLERS:
         why = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

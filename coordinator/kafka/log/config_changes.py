@@ -8,23 +8,23 @@ from muster.storage.errors import InvalidConfig, InvalidRequest
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OPERATIONS: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
-Settings: TypeAlias = Mapping[str, str]
-Changes: TypeAlias = dict[str, str | None]
+ConfigValues: TypeAlias = Mapping[str, str]
+ConfigChangeSet: TypeAlias = dict[str, str | None]
 """New values by name; None unsets."""
 
-Asked: TypeAlias = Callable[[Settings, Settings], Changes]
+RequestedChanges: TypeAlias = Callable[[ConfigValues, ConfigValues], ConfigChangeSet]
 """From what is set, and what holds (set or not), to the changes."""
 
 
-def replacing(configs: Iterable[Any]) -> Asked:
+def parse_alter_configs(configs: Iterable[Any]) -> RequestedChanges:
     """What AlterConfigs asks for: these settings and no others. Raises InvalidRequest."""
-    wanted = {each.name: valued(each) for each in once(configs)}
+    wanted = {each.name: config_value(each) for each in unique_configs(configs)}
     return lambda given, _: {**dict.fromkeys(given), **wanted}
 
 
-def step_by_step(configs: Iterable[Any], lists: frozenset[str]) -> Asked:
+def parse_incremental_changes(configs: Iterable[Any], lists: frozenset[str]) -> RequestedChanges:
     """What IncrementalAlterConfigs asks for (KIP-339). `lists` can be appended to. Raises StorageError."""
-    steps = once(configs)
+    steps = unique_configs(configs)
     for each in steps:
         if each.config_operation not in OPERATIONS:
             raise InvalidRequest(
@@ -32,28 +32,28 @@ def step_by_step(configs: Iterable[Any], lists: frozenset[str]) -> Asked:
                 "2 (append) or 3 (subtract)."
             )
         if each.config_operation != DELETE:
-            valued(each)
+            config_value(each)
         if each.config_operation in (APPEND, SUBTRACT) and each.name not in lists:
             raise InvalidConfig(
                 f"Can't {OPERATIONS[each.config_operation]} to key {each.name} because its type is not LIST; "
                 "SET it instead."
             )
-    return lambda given, held: {each.name: outcome(each, held) for each in steps}
+    return lambda given, held: {each.name: apply_step(each, held) for each in steps}
 
 
-def outcome(step: Any, held: Settings) -> str | None:
+def apply_step(step: Any, held: ConfigValues) -> str | None:
     """The value after one step."""
     if step.config_operation == SET:
         return str(step.value)
     if step.config_operation == DELETE:
         return None
-    words, named = words_of(held.get(step.name, "")), words_of(step.value)
+    words, named = split_list(held.get(step.name, "")), split_list(step.value)
     if step.config_operation == APPEND:
         return ",".join(dict.fromkeys([*words, *named]))
     return ",".join(word for word in words if word not in named)
 
 
-def once(configs: Iterable[Any]) -> list[Any]:
+def unique_configs(configs: Iterable[Any]) -> list[Any]:
     """The settings of one resource, each named once."""
     found = {each.name: each for each in configs}
     every = list(configs)
@@ -63,16 +63,16 @@ def once(configs: Iterable[Any]) -> list[Any]:
     return every
 
 
-def valued(config: Any) -> str:
+def config_value(config: Any) -> str:
     if config.value is None:
         raise InvalidRequest(f"'{config.name}' has no value; expected text. To unset it, delete it.")
     return str(config.value)
 
 
-def words_of(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
     """The words of a list.
 
-    >>> words_of("delete, compact,")
+    >>> split_list("delete, compact,")
     ['delete', 'compact']
     """
     return [word.strip() for word in text.split(",") if word.strip()]

@@ -6,16 +6,16 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.log.errors import check_replica
+from muster.coordinator.kafka.log.errors import refuse_replica
 from muster.storage.broker.epochs import check_epoch, end_of_epoch
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
 
-UNKNOWN: Final = -1
+UNKNOWN_EPOCH: Final = -1
 
 
-class EpochHandlers:
+class LeaderEpochHandlers:
     """Handlers of what a log knows about its leaders."""
 
     def __init__(self, requests: LogRequests) -> None:
@@ -25,7 +25,7 @@ class EpochHandlers:
         """Of each partition the largest epoch that is not above the one asked for, and where it ends; -1 each where
         that is not known, which is no error."""
         made = struct("OffsetForLeaderEpochResponse.topics")
-        refusal = check_replica(request.replica_id)
+        refusal = refuse_replica(request.replica_id)
         topics, done = [], 0
         for topic in request.topics:
             rows = []
@@ -45,5 +45,5 @@ class EpochHandlers:
                 raise refusal
             epoch, end = end_of_epoch(self._requests.broker.log(topic, index), part.leader_epoch)
         except StorageError as error:
-            return row(error_code=error.code, partition=index, leader_epoch=UNKNOWN, end_offset=UNKNOWN)
+            return row(error_code=error.code, partition=index, leader_epoch=UNKNOWN_EPOCH, end_offset=UNKNOWN_EPOCH)
         return row(partition=index, leader_epoch=epoch, end_offset=end)

@@ -10,14 +10,14 @@ class LeaderNotAvailable(StorageError):
     name = "LEADER_NOT_AVAILABLE"
 
 
-class NotForReplicas(StorageError):
+class ReplicaFetchRefused(StorageError):
     """A client's door was asked as only a replica may ask, which reads what is not committed yet."""
 
     code = 31
     name = "CLUSTER_AUTHORIZATION_FAILED"
 
 
-class NoTransactions(StorageError):
+class TransactionsNotSupported(StorageError):
     """Transactions are not coordinated here. The code is one that every client takes as final."""
 
     code = 53
@@ -52,17 +52,17 @@ class UnsupportedTimestamp(StorageError):
     name = "UNSUPPORTED_VERSION"
 
 
-def no_transactions(transactional_id: str) -> NoTransactions:
-    return NoTransactions(
+def refuse_transactions(transactional_id: str) -> TransactionsNotSupported:
+    return TransactionsNotSupported(
         f"transactional.id '{transactional_id}' needs a transaction coordinator, which this node has none of. "
         "Leave it out: an idempotent producer needs none."
     )
 
 
-def check_replica(replica_id: int) -> StorageError | None:
+def refuse_replica(replica_id: int) -> StorageError | None:
     """The refusal of who calls itself a replica: nodes have a door of their own."""
     if replica_id < 0:
         return None
-    return NotForReplicas(
+    return ReplicaFetchRefused(
         f"replica_id is {replica_id}; expected -1, for nodes ask each other at inter.broker.listeners."
     )

@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from muster.coordinator.kafka.log.cluster import ClusterHandlers
-from muster.coordinator.kafka.log.epochs import EpochHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint, MetadataHandlers
-from muster.coordinator.kafka.log.offsets import OffsetHandlers
+from muster.coordinator.kafka.log.cluster import DescribeClusterHandlers
+from muster.coordinator.kafka.log.epochs import LeaderEpochHandlers
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint, MetadataHandlers
+from muster.coordinator.kafka.log.offsets import LogOffsetHandlers
 from muster.coordinator.kafka.log.produces import ProduceReader
 from muster.coordinator.kafka.log.records import RecordHandlers
 from muster.coordinator.kafka.log.topics import TopicHandlers
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
 
 
 class LogHandlers:
@@ -27,41 +27,43 @@ class LogHandlers:
     def __init__(
         self,
         requests: LogRequests,
-        endpoint: Callable[[], Endpoint],
+        endpoint: Callable[[], AdvertisedEndpoint],
         *,
         node_id: int,
         auto_create: bool,
         elsewhere: Callable[[str], bool] = lambda topic: False,
-        cluster: "Cluster | None" = None,
+        cluster: "ClusterView | None" = None,
     ) -> None:
         records = RecordHandlers(requests)
         self.produce, self.produce_now, self.produce_reader = records.produce, records.produce_now, ProduceReader
         self.fetch, self.fetch_now = records.fetch, records.fetch_now
-        offsets = OffsetHandlers(requests)
+        offsets = LogOffsetHandlers(requests)
         self.list_offsets, self.list_offsets_now = offsets.list_offsets, offsets.list_offsets_now
         self.init_producer_id = offsets.init_producer_id
-        self.offset_for_leader_epoch = EpochHandlers(requests).offset_for_leader_epoch
+        self.offset_for_leader_epoch = LeaderEpochHandlers(requests).offset_for_leader_epoch
         metadata = (
             MetadataHandlers(requests, endpoint, auto_create=auto_create, elsewhere=elsewhere)
             if cluster is None
-            else of_cluster(requests, endpoint, cluster, auto_create)
+            else make_cluster_metadata(requests, endpoint, cluster, auto_create)
         )
         self.metadata = metadata.metadata
-        self.describe_cluster_now = ClusterHandlers(requests, metadata).describe_cluster_now
-        topics = TopicHandlers(requests, node_id) if cluster is None else topics_of(requests, node_id, cluster)
+        self.describe_cluster_now = DescribeClusterHandlers(requests, metadata).describe_cluster_now
+        topics = (
+            TopicHandlers(requests, node_id) if cluster is None else make_cluster_topics(requests, node_id, cluster)
+        )
         self.create_topics, self.delete_topics = topics.create_topics, topics.delete_topics
         self.create_partitions, self.delete_records = topics.create_partitions, topics.delete_records
 
 
-def of_cluster(
-    requests: LogRequests, endpoint: Callable[[], Endpoint], cluster: "Cluster", auto_create: bool
+def make_cluster_metadata(
+    requests: LogRequests, endpoint: Callable[[], AdvertisedEndpoint], cluster: "ClusterView", auto_create: bool
 ) -> MetadataHandlers:
     from muster.coordinator.kafka.clustered.metadata import ClusterMetadata
 
     return ClusterMetadata(requests, endpoint, cluster, auto_create=auto_create)
 
 
-def topics_of(requests: LogRequests, node_id: int, cluster: "Cluster") -> TopicHandlers:
+def make_cluster_topics(requests: LogRequests, node_id: int, cluster: "ClusterView") -> TopicHandlers:
     from muster.coordinator.kafka.clustered.topics import ClusterTopicHandlers
 
     return ClusterTopicHandlers(requests, node_id, cluster)

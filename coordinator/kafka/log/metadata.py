@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from muster.coordinator.edge.cluster import NodeAt
-from muster.coordinator.kafka.authorized import NOT_ASKED, ON_CLUSTER, ON_TOPIC
+from muster.coordinator.edge.cluster import NodeAddress
+from muster.coordinator.kafka.authorized import CLUSTER_OPERATIONS, OPERATIONS_NOT_REQUESTED, TOPIC_OPERATIONS
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.log.errors import UnknownTopicId
-from muster.storage.broker.in_turns import AT_ONCE, TURN, Rows
+from muster.storage.broker.in_turns import AT_ONCE, TURN, RowPacer
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import InvalidRequest, StorageError, UnknownTopicOrPartition
-from muster.storage.topics.catalog import check_name, format_id
+from muster.storage.topics.catalog import check_topic_name, format_id
 
 NO_ID = bytes(16)
 LEADER_NOT_AVAILABLE = 5
 NO_LEADER = -1
-NAMELESS = 12
+UNNAMED_TOPIC = 12
 """Topics may be asked for by id alone from this version on (KIP-516)."""
 
 
-class Endpoint(NamedTuple):
+class AdvertisedEndpoint(NamedTuple):
     """Where clients are told to connect."""
 
     node_id: int
@@ -43,7 +43,7 @@ class MetadataHandlers:
     def __init__(
         self,
         requests: LogRequests,
-        endpoint: Callable[[], Endpoint],
+        endpoint: Callable[[], AdvertisedEndpoint],
         *,
         auto_create: bool,
         elsewhere: Callable[[str], bool],
@@ -56,7 +56,7 @@ class MetadataHandlers:
 
     async def metadata(self, request: Any, call: KafkaCall) -> Any:
         """The topics asked for, or all."""
-        here, rows = self._here(call.api_version), Rows()
+        here, rows = self._here(call.api_version), RowPacer()
         asked = request.topics
         if asked is None or (call.api_version == 0 and not asked):
             topics = [await self._described(topic, here, rows) for topic in list(self._topics().values())]
@@ -73,17 +73,19 @@ class MetadataHandlers:
                     await asyncio.sleep(0)
         if request.include_topic_authorized_operations:
             for topic in topics:
-                topic.topic_authorized_operations = NOT_ASKED if topic.error_code else ON_TOPIC
+                topic.topic_authorized_operations = OPERATIONS_NOT_REQUESTED if topic.error_code else TOPIC_OPERATIONS
         answer = struct("MetadataResponse")(
             brokers=self.nodes(),
             cluster_id=self._broker.cluster_id,
             controller_id=self.controller(),
             topics=topics,
-            cluster_authorized_operations=ON_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED,
+            cluster_authorized_operations=CLUSTER_OPERATIONS
+            if request.include_cluster_authorized_operations
+            else OPERATIONS_NOT_REQUESTED,
         )
         if rows.made <= AT_ONCE:
             return answer
-        return await asyncio.to_thread(lambda: Written(encode("MetadataResponse", call.api_version, answer)))
+        return await asyncio.to_thread(lambda: EncodedAnswer(encode("MetadataResponse", call.api_version, answer)))
 
     def _here(self, version: int) -> Any:
         """What is looked up once for an answer."""
@@ -96,9 +98,9 @@ class MetadataHandlers:
     def _ids(self) -> Mapping[bytes, Any]:
         return {topic.id: topic for topic in self._broker.topics().values()}
 
-    def nodes(self) -> list[NodeAt]:
+    def nodes(self) -> list[NodeAddress]:
         """Those that clients are told of."""
-        return [NodeAt(*self._endpoint())]
+        return [NodeAddress(*self._endpoint())]
 
     def controller(self) -> int:
         """This node: clients look for it among those they are told of."""
@@ -123,11 +125,11 @@ class MetadataHandlers:
         here: Any,
         version: int,
         ids: Mapping[bytes, Any],
-        rows: Rows,
+        rows: RowPacer,
     ) -> Any:
         name = asked.name
         try:
-            if name is None and version < NAMELESS:
+            if name is None and version < UNNAMED_TOPIC:
                 name = ""  # It may not be null in such an answer.
                 raise InvalidRequest(f"Metadata version {version} asks for topics by name; expected one.")
             topic = self._by_id(asked.topic_id, ids) if name is None else self._by_name(name, refused)
@@ -148,10 +150,10 @@ class MetadataHandlers:
         except UnknownTopicOrPartition:
             if name in refused:
                 raise refused[name] from None
-            check_name(name, {})  # Clients ask again and again for a topic that might come to be.
+            check_topic_name(name, {})  # Clients ask again and again for a topic that might come to be.
             raise
 
-    async def _described(self, topic: Any, here: Any, rows: Rows) -> Any:
+    async def _described(self, topic: Any, here: Any, rows: RowPacer) -> Any:
         partitions = await rows.of(self._partitions(topic, here))
         return struct("MetadataResponse.topics")(
             name=topic.name, topic_id=self._id_of(topic), is_internal=topic.internal, partitions=partitions

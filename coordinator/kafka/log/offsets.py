@@ -5,24 +5,24 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, check_replica, no_transactions
-from muster.coordinator.kafka.log.records import READ_COMMITTED, partitions
+from muster.coordinator.kafka.log.errors import UnsupportedTimestamp, refuse_replica, refuse_transactions
+from muster.coordinator.kafka.log.records import READ_COMMITTED, iterate_partitions
 from muster.storage.broker.epochs import check_epoch
-from muster.storage.broker.in_turns import AT_ONCE, at_once_or_off_the_loop
+from muster.storage.broker.in_turns import AT_ONCE, map_here_or_off_loop
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import InvalidRequest, OffsetNotAvailable, StorageError
-from muster.storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known
+from muster.storage.segments.reading import EARLIEST, LATEST, MAX_TIMESTAMP, is_known_timestamp
 
 LEADER_NOT_AVAILABLE: Final = 5
 NOT_AVAILABLE_SINCE: Final = 5
 """The first version of ListOffsets that has OFFSET_NOT_AVAILABLE (KIP-207)."""
 
 
-Asked: TypeAlias = tuple[Any, Any]
+OffsetQuery: TypeAlias = tuple[Any, Any]
 """A topic of the request, and one of its partitions."""
 
 
-class Beginning(NamedTuple):
+class SegmentStart(NamedTuple):
     """Where a segment begins, or the log ends."""
 
     offset: int
@@ -37,7 +37,7 @@ class ListedPartition:
     timestamp: int = -1
     offset: int = -1
     leader_epoch: int = -1
-    old_style_offsets: Sequence[Beginning] = ()
+    old_style_offsets: Sequence[SegmentStart] = ()
     """In version 0: beginnings of segments that are old enough, the newest first."""
 
 
@@ -48,45 +48,45 @@ class ListedTopic:
 
 
 @dataclass(slots=True)
-class ListOffsetsAnswer:
+class ListOffsetsResponse:
     topics: list[ListedTopic] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class InitProducerIdAnswer:
+class InitProducerIdResponse:
     error_code: int = 0
     producer_id: int = -1
     producer_epoch: int = -1
 
 
-class OffsetHandlers:
+class LogOffsetHandlers:
     """Handlers of what a log knows about itself; what it has to search for is searched in a thread."""
 
     def __init__(self, requests: LogRequests) -> None:
         self._requests = requests
 
-    def list_offsets_now(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer | None:
+    def list_offsets_now(self, request: Any, call: KafkaCall) -> ListOffsetsResponse | None:
         """The answer to what logs know without a search, of a few partitions: so ask readers, and who measures lag."""
-        asked = list(partitions(request.topics, "partitions"))
-        if len(asked) > AT_ONCE or not all(is_known(part.timestamp) for _, part in asked):
+        asked = list(iterate_partitions(request.topics, "partitions"))
+        if len(asked) > AT_ONCE or not all(is_known_timestamp(part.timestamp) for _, part in asked):
             return None
         look = self._look(request, call.api_version)
-        return listed_as(request, asked, map(look, asked))
+        return make_list_offsets_response(request, asked, map(look, asked))
 
-    async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsAnswer:
+    async def list_offsets(self, request: Any, call: KafkaCall) -> ListOffsetsResponse:
         """Offsets by time: -1 the end (read_committed: the last stable offset), -2 the start, -3 the youngest."""
-        asked = list(partitions(request.topics, "partitions"))
+        asked = list(iterate_partitions(request.topics, "partitions"))
         look = self._look(request, call.api_version)
-        return listed_as(
-            request, asked, await at_once_or_off_the_loop(look, asked, lambda one: is_known(one[1].timestamp))
+        return make_list_offsets_response(
+            request, asked, await map_here_or_off_loop(look, asked, lambda one: is_known_timestamp(one[1].timestamp))
         )
 
-    def _look(self, request: Any, version: int) -> Callable[[Asked], ListedPartition]:
+    def _look(self, request: Any, version: int) -> Callable[[OffsetQuery], ListedPartition]:
         """What looks one partition up."""
         committed = request.isolation_level == READ_COMMITTED
-        refusal = check_replica(request.replica_id)
+        refusal = refuse_replica(request.replica_id)
 
-        def look(one: Asked) -> ListedPartition:
+        def look(one: OffsetQuery) -> ListedPartition:
             topic, part = one
             if refusal is not None:
                 return ListedPartition(part.partition_index, refusal.code)
@@ -130,24 +130,26 @@ class OffsetHandlers:
             ages = [each.max_timestamp for each in log.segments]
             found = [begin for begin, age in zip(begins, ages, strict=True) if age <= part.timestamp]
         newest = sorted(set(found), reverse=True)[: max(part.max_num_offsets, 0)]
-        return ListedPartition(part.partition_index, old_style_offsets=[Beginning(offset) for offset in newest])
+        return ListedPartition(part.partition_index, old_style_offsets=[SegmentStart(offset) for offset in newest])
 
-    async def init_producer_id(self, request: Any, call: KafkaCall) -> InitProducerIdAnswer:
+    async def init_producer_id(self, request: Any, call: KafkaCall) -> InitProducerIdResponse:
         """An id that was never given before, at epoch 0: without transactions nobody has to be fenced (KIP-360)."""
         try:
             if request.transactional_id == "":
                 raise InvalidRequest("transactional.id is empty; expected none at all, or one with characters.")
             if request.transactional_id is not None:
-                raise no_transactions(request.transactional_id)
+                raise refuse_transactions(request.transactional_id)
             producer_id, epoch = self._requests.broker.next_producer_id()
         except StorageError as error:
-            return InitProducerIdAnswer(error.code)
-        return InitProducerIdAnswer(0, producer_id, epoch)
+            return InitProducerIdResponse(error.code)
+        return InitProducerIdResponse(0, producer_id, epoch)
 
 
-def listed_as(request: Any, asked: Sequence[Asked], found: Iterable[ListedPartition]) -> ListOffsetsAnswer:
+def make_list_offsets_response(
+    request: Any, asked: Sequence[OffsetQuery], found: Iterable[ListedPartition]
+) -> ListOffsetsResponse:
     """What was found, topic by topic."""
     answer = {topic.name: ListedTopic(topic.name, []) for topic in request.topics}
     for (topic, _), listed in zip(asked, found, strict=True):
         answer[topic.name].partitions.append(listed)
-    return ListOffsetsAnswer(list(answer.values()))
+    return ListOffsetsResponse(list(answer.values()))

@@ -9,33 +9,35 @@ from typing import Any, Final, Protocol, TypeVar
 
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.storage.errors import StorageError
-from muster.storage.records.older_messages import as_older
+from muster.storage.records.older_messages import convert_down
 
-SINCE: Final = 4
+CURRENT_FORMAT_SINCE: Final = 4
 """From this version on batches leave as they lie on disk."""
 MAGIC_1_SINCE: Final = 2
 
-MOST: Final = 55 << 20
+MAX_CONVERTED_BYTES: Final = 55 << 20
 """Bytes of messages in one answer, beside the one message that a partition may have more."""
 
-PATIENCE: Final = 100
+MAX_REPEATED_FETCHES: Final = 100
 """So many times a partition is read on where nothing but emptied batches lay."""
 
 
-class FetchResponse(Protocol):
+class ConvertibleResponse(Protocol):
     """What is looked at of an answer."""
 
     @property
     def responses(self) -> Sequence[Any]: ...
 
 
-Answer = TypeVar("Answer", bound=FetchResponse)
+AnyFetchResponse = TypeVar("AnyFetchResponse", bound=ConvertibleResponse)
 
 
-async def older(answer: Answer, request: Any, call: KafkaCall, again: Callable[[Any], Awaitable[Answer]]) -> Answer:
+async def convert_to_older_format(
+    answer: AnyFetchResponse, request: Any, call: KafkaCall, again: Callable[[Any], Awaitable[AnyFetchResponse]]
+) -> AnyFetchResponse:
     """The answer in the request's format, converted off the loop. `again` fetches for a request that was moved on."""
     magic = int(call.api_version >= MAGIC_1_SINCE)
-    for _ in range(PATIENCE):
+    for _ in range(MAX_REPEATED_FETCHES):
         parts = [
             (asked, part)
             for topic, told in zip(request.topics, answer.responses, strict=True)
@@ -43,7 +45,7 @@ async def older(answer: Answer, request: Any, call: KafkaCall, again: Callable[[
         ]
         if not any(len(part.records) for _, part in parts):
             break
-        if not await asyncio.to_thread(_convert, parts, magic, min(request.max_bytes, MOST)):
+        if not await asyncio.to_thread(_convert, parts, magic, min(request.max_bytes, MAX_CONVERTED_BYTES)):
             break
         answer = await again(request)
     return answer
@@ -61,7 +63,7 @@ def _convert(parts: list[tuple[Any, Any]], magic: int, room: int) -> bool:
             if found >= room:
                 part.records = b""
                 continue
-            part.records, reached = as_older(part.records, magic, asked.fetch_offset, min(most, room - found))
+            part.records, reached = convert_down(part.records, magic, asked.fetch_offset, min(most, room - found))
         except StorageError as damaged:
             part.error_code, part.records = damaged.code, b""
             continue

@@ -8,7 +8,7 @@ import struct as packing
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import decoder_of, struct
-from muster.coordinator.kafka.codec.decoding import Broken, uvarint
+from muster.coordinator.kafka.codec.decoding import DecodeFailure, read_uvarint
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.storage.types import Appended
 
@@ -74,27 +74,27 @@ class ProduceReader:
         if self._version < SINGLE_SINCE:
             return self._decode(frame, position)
         try:
-            single = single_batch(frame, position)
-        except (IndexError, ValueError, packing.error, Broken):
+            single = read_single_batch(frame, position)
+        except (IndexError, ValueError, packing.error, DecodeFailure):
             single = None  # what is wrong with it is for the decoder to say
         return self._decode(frame, position) if single is None else (single, len(frame))
 
     def brief(self, frame: Frame, position: int) -> bool:
         """Whether its records are for one topic, and for FEW partitions of it at most."""
         try:
-            topics, partitions = first_counts(frame, position, self._version >= SINGLE_SINCE)
-        except (IndexError, packing.error, Broken):
+            topics, partitions = read_first_counts(frame, position, self._version >= SINGLE_SINCE)
+        except (IndexError, packing.error, DecodeFailure):
             return False
         return 0 <= topics <= 1 and 0 <= partitions <= FEW
 
 
-def first_counts(frame: Frame, position: int, compact: bool) -> tuple[int, int]:
+def read_first_counts(frame: Frame, position: int, compact: bool) -> tuple[int, int]:
     """How many topics the request has, and how many partitions of its first."""
     if compact:
-        size, position = uvarint(frame, position)
-        topics, position = uvarint(frame, position + max(size - 1, 0) + _ACKS_AND_TIMEOUT)
-        size, position = uvarint(frame, position)
-        partitions, _ = uvarint(frame, position + max(size - 1, 0))
+        size, position = read_uvarint(frame, position)
+        topics, position = read_uvarint(frame, position + max(size - 1, 0) + _ACKS_AND_TIMEOUT)
+        size, position = read_uvarint(frame, position)
+        partitions, _ = read_uvarint(frame, position + max(size - 1, 0))
         return topics - 1, partitions - 1
     (size,) = _SIZE.unpack_from(frame, position)
     topics, size_of_name = _TOPICS.unpack_from(frame, position + _SIZE.size + max(size, 0) + _ACKS_AND_TIMEOUT)
@@ -102,7 +102,7 @@ def first_counts(frame: Frame, position: int, compact: bool) -> tuple[int, int]:
     return topics, *_COUNT.unpack_from(frame, position)
 
 
-def single_batch(frame: Frame, position: int) -> SingleBatch | None:
+def read_single_batch(frame: Frame, position: int) -> SingleBatch | None:
     """The request from `position` to the frame's end; None if it says more, or less, than one partition's records."""
     transactional_id, acks, timeout_ms, topics, length = _HEAD.unpack_from(frame, position)
     if transactional_id != _NO_ID or topics != _ONE or not 0 < length < _SHORT:
@@ -110,7 +110,7 @@ def single_batch(frame: Frame, position: int) -> SingleBatch | None:
     begin = position + _HEAD.size
     end = begin + length - 1
     count, index = _PLACE.unpack_from(frame, end)
-    size, start = uvarint(frame, end + _PLACE.size)
+    size, start = read_uvarint(frame, end + _PLACE.size)
     if count != _ONE or not size or start + size - 1 != len(frame) - len(_NO_TAGS) or not frame.endswith(_NO_TAGS):
         return None
     return SingleBatch(acks, timeout_ms, frame[begin:end].decode(), index, memoryview(frame)[start : start + size - 1])

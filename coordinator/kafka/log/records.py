@@ -6,18 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import encode
-from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Promised, Written
+from muster.coordinator.kafka.dispatch import EncodedAnswer, FutureAnswer, HangUp, KafkaCall
 from muster.coordinator.kafka.log import older_fetch
 from muster.coordinator.kafka.log.errors import (
     FetchSessionIdNotFound,
-    check_replica,
-    no_transactions,
+    refuse_replica,
+    refuse_transactions,
 )
 from muster.coordinator.kafka.log.produces import SingleBatch
 from muster.storage.broker.epochs import Divergence, check_epoch, check_history
 from muster.storage.broker.in_turns import AT_ONCE
-from muster.storage.broker.reads import Bounds, Place, Reading
-from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, failed, outcome
+from muster.storage.broker.reads import FetchLimits, FetchPosition, FetchRead
+from muster.storage.broker.requests import ACKS_NONE, Batches, LogRequests, partition_outcome, refused_partition
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import (
     InvalidRecord,
@@ -65,7 +65,7 @@ class ProducedTopic:
 
 
 @dataclass(slots=True)
-class ProduceAnswer:
+class ProduceResponse:
     responses: list[ProducedTopic]
 
 
@@ -85,7 +85,7 @@ class CurrentLeader:
 
 
 @dataclass(slots=True)
-class FetchedPartition:
+class FetchResponsePartition:
     """One partition of a FetchResponse."""
 
     partition_index: int
@@ -99,7 +99,7 @@ class FetchedPartition:
 
 
 @dataclass(slots=True)
-class LedElsewhere(FetchedPartition):
+class MovedPartition(FetchResponsePartition):
     """One that is refused because another node leads it, or leads it in a later epoch by now."""
 
     current_leader: CurrentLeader | None = None
@@ -108,11 +108,11 @@ class LedElsewhere(FetchedPartition):
 @dataclass(slots=True)
 class FetchedTopic:
     topic: str
-    partitions: list[FetchedPartition]
+    partitions: list[FetchResponsePartition]
 
 
 @dataclass(slots=True)
-class FetchAnswer:
+class FetchResponse:
     """Session id 0 tells every client that it has to name all its partitions each time (KIP-227)."""
 
     responses: list[FetchedTopic] = field(default_factory=list)
@@ -127,7 +127,7 @@ class RecordHandlers:
 
     # -- produce ------------------------------------------------------------------------------------------
 
-    def produce_now(self, request: Any, call: KafkaCall) -> Promised | None:
+    def produce_now(self, request: Any, call: KafkaCall) -> FutureAnswer | None:
         """Append everything in order, then answer when it is as durable as its topics promise; None with acks=0.
 
         HangUp when something could not be appended and no answer is wanted: as in Kafka, only that tells the client.
@@ -135,79 +135,79 @@ class RecordHandlers:
         """
         if isinstance(request, SingleBatch):
             return self._produce_single(request, call)
-        if partitions_of(request) > AT_ONCE:
+        if count_produced_partitions(request) > AT_ONCE:
             return None
-        parts, refused = admitted(request, call.api_version)
+        parts, refused = split_refused_batches(request, call.api_version)
         begun = self._requests.begin_produce(parts, request.acks, max(request.timeout_ms, 0))
 
-        def respond() -> ProduceAnswer | None:
-            return produce_answer(request, with_refusals([outcome(part) for part in begun], refused))
+        def respond() -> ProduceResponse | None:
+            return make_produce_response(request, merge_refusals([partition_outcome(part) for part in begun], refused))
 
-        return Promised(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
+        return FutureAnswer(begun[0] if len(begun) == 1 else asyncio.gather(*begun, return_exceptions=True), respond)
 
-    async def produce(self, request: Any, call: KafkaCall) -> Written | None:
+    async def produce(self, request: Any, call: KafkaCall) -> EncodedAnswer | None:
         """The same for very many partitions: they are taken in some at a time, and a thread makes the answer."""
-        parts, refused = await asyncio.to_thread(admitted, request, call.api_version)
+        parts, refused = await asyncio.to_thread(split_refused_batches, request, call.api_version)
         results = await self._requests.produce(parts, request.acks, max(request.timeout_ms, 0))
 
-        def answer() -> Written | None:
-            told = produce_answer(request, with_refusals(results, refused))
-            return None if told is None else Written(encode("ProduceResponse", call.api_version, told))
+        def answer() -> EncodedAnswer | None:
+            told = make_produce_response(request, merge_refusals(results, refused))
+            return None if told is None else EncodedAnswer(encode("ProduceResponse", call.api_version, told))
 
         return await asyncio.to_thread(answer)
 
-    def _produce_single(self, request: SingleBatch, call: KafkaCall) -> Promised:
-        refusal = refusal_of(request.records, None, call.api_version)
+    def _produce_single(self, request: SingleBatch, call: KafkaCall) -> FutureAnswer:
+        refusal = check_batches(request.records, None, call.api_version)
         if refusal is None:
             part = (request.topic, request.index, request.records)
             (begun,) = self._requests.begin_produce((part,), request.acks, max(request.timeout_ms, 0))
         else:
-            begun = failed(refusal)
+            begun = refused_partition(refusal)
 
-        def respond() -> ProduceAnswer | Written | None:
-            result = outcome(begun)
+        def respond() -> ProduceResponse | EncodedAnswer | None:
+            result = partition_outcome(begun)
             if isinstance(result, StorageError) or request.acks == ACKS_NONE:
-                return produce_answer(request, [result])
-            return Written([request.answer(result)])
+                return make_produce_response(request, [result])
+            return EncodedAnswer([request.answer(result)])
 
-        return Promised(begun, respond)
+        return FutureAnswer(begun, respond)
 
     # -- fetch --------------------------------------------------------------------------------------------
 
-    def fetch_now(self, request: Any, call: KafkaCall) -> FetchAnswer | None:
+    def fetch_now(self, request: Any, call: KafkaCall) -> FetchResponse | None:
         """The answer if it need not wait, for records, for the disk, for others or for an older format."""
-        if call.api_version < older_fetch.SINCE:
+        if call.api_version < older_fetch.CURRENT_FORMAT_SINCE:
             return None
-        if (refused := refused_whole(request)) is not None:
+        if (refused := refuse_fetch(request)) is not None:
             return refused
         places, fenced = self._places(request)
-        reading = self._requests.begin_fetch(places, bounds(request))
+        reading = self._requests.begin_fetch(places, fetch_bounds(request))
         if reading.done and (reading.enough or not may_wait(request, places, fenced)):
-            return fetch_answer(request, reading.results, fenced)
+            return make_fetch_records_response(request, reading.results, fenced)
         call.begun = reading
         return None
 
-    async def fetch(self, request: Any, call: KafkaCall) -> FetchAnswer:
+    async def fetch(self, request: Any, call: KafkaCall) -> FetchResponse:
         """Answer when there is enough to read, when a partition refuses, or when the client's patience is over."""
         begun, call.begun = call.begun, None
         answer = await self._whenever(request, begun)
-        if call.api_version >= older_fetch.SINCE:
+        if call.api_version >= older_fetch.CURRENT_FORMAT_SINCE:
             return answer
-        return await older_fetch.older(answer, request, call, self._whenever)
+        return await older_fetch.convert_to_older_format(answer, request, call, self._whenever)
 
-    async def _whenever(self, request: Any, begun: Reading | None = None) -> FetchAnswer:
-        if (refused := refused_whole(request)) is not None:
+    async def _whenever(self, request: Any, begun: FetchRead | None = None) -> FetchResponse:
+        if (refused := refuse_fetch(request)) is not None:
             return refused
         places, fenced = self._places(request)
         patience_ms = request.max_wait_ms if may_wait(request, places, fenced) else 0
-        found = await self._requests.fetch(places, bounds(request), patience_ms, begun)
-        return fetch_answer(request, found, fenced)
+        found = await self._requests.fetch(places, fetch_bounds(request), patience_ms, begun)
+        return make_fetch_records_response(request, found, fenced)
 
-    def _places(self, request: Any) -> tuple[list[Place], dict[int, StorageError | Divergence]]:
+    def _places(self, request: Any) -> tuple[list[FetchPosition], dict[int, StorageError | Divergence]]:
         """Where to read, and why not, by the place in the request."""
-        places: list[Place] = []
+        places: list[FetchPosition] = []
         fenced: dict[int, StorageError | Divergence] = {}
-        for place, (topic, part) in enumerate(partitions(request.topics, "partitions")):
+        for place, (topic, part) in enumerate(iterate_partitions(request.topics, "partitions")):
             refusal = self._fenced(topic.topic, part)
             if refusal is not None:
                 fenced[place] = refusal
@@ -224,17 +224,17 @@ class RecordHandlers:
         return check_history(broker, topic, part.partition, part.fetch_offset, part.last_fetched_epoch)
 
 
-def partitions_of(request: Any) -> int:
+def count_produced_partitions(request: Any) -> int:
     """How many a ProduceRequest has records for."""
     return sum(len(topic.partition_data) for topic in request.topic_data)
 
 
-def admitted(request: Any, version: int) -> tuple[list[Batches], dict[int, StorageError]]:
+def split_refused_batches(request: Any, version: int) -> tuple[list[Batches], dict[int, StorageError]]:
     """What of a ProduceRequest is for the log to judge, and what is refused, by its place in the request."""
     parts: list[Batches] = []
     refused: dict[int, StorageError] = {}
-    for place, (topic, data) in enumerate(partitions(request.topic_data, "partition_data")):
-        refusal = refusal_of(data.records, request.transactional_id, version)
+    for place, (topic, data) in enumerate(iterate_partitions(request.topic_data, "partition_data")):
+        refusal = check_batches(data.records, request.transactional_id, version)
         if refusal is not None:
             refused[place] = refusal
         else:
@@ -242,7 +242,7 @@ def admitted(request: Any, version: int) -> tuple[list[Batches], dict[int, Stora
     return parts, refused
 
 
-def with_refusals(
+def merge_refusals(
     results: Sequence[Appended | StorageError], refused: Mapping[int, StorageError]
 ) -> list[Appended | StorageError]:
     """The results of all places, in the request's order."""
@@ -250,74 +250,74 @@ def with_refusals(
     return [refused[place] if place in refused else next(judged) for place in range(len(results) + len(refused))]
 
 
-def produce_answer(request: Any, results: Sequence[Appended | StorageError]) -> ProduceAnswer | None:
+def make_produce_response(request: Any, results: Sequence[Appended | StorageError]) -> ProduceResponse | None:
     if request.acks == ACKS_NONE:
         for result in results:
             if isinstance(result, StorageError):
                 raise HangUp(f"a produce with acks=0 was refused: {result}")
         return None
     remaining = iter(results)
-    return ProduceAnswer(
+    return ProduceResponse(
         [
-            ProducedTopic(topic.name, [produced(data.index, next(remaining)) for data in topic.partition_data])
+            ProducedTopic(topic.name, [produced_row(data.index, next(remaining)) for data in topic.partition_data])
             for topic in request.topic_data
         ]
     )
 
 
-def may_wait(request: Any, places: Sequence[Place], fenced: Mapping[int, object]) -> bool:
+def may_wait(request: Any, places: Sequence[FetchPosition], fenced: Mapping[int, object]) -> bool:
     """Whether to wait where too little is found. A refusal is news: it is not held back until others have records."""
     return request.max_wait_ms > 0 and bool(places) and not fenced
 
 
-def bounds(request: Any) -> Bounds:
-    return Bounds(request.min_bytes, max(request.max_bytes, 1), request.isolation_level == READ_COMMITTED)
+def fetch_bounds(request: Any) -> FetchLimits:
+    return FetchLimits(request.min_bytes, max(request.max_bytes, 1), request.isolation_level == READ_COMMITTED)
 
 
-def fetch_answer(
+def make_fetch_records_response(
     request: Any, found: Sequence[Fetched | StorageError], fenced: Mapping[int, StorageError | Divergence]
-) -> FetchAnswer:
+) -> FetchResponse:
     committed = request.isolation_level == READ_COMMITTED
     results: list[Fetched | StorageError | Divergence] = list(found)
     for place, refusal in fenced.items():  # in rising order, so that each finds its place
         results.insert(place, refusal)
     remaining = iter(results)
-    return FetchAnswer(
+    return FetchResponse(
         [
             FetchedTopic(
-                topic.topic, [fetched(part.partition, next(remaining), committed) for part in topic.partitions]
+                topic.topic, [fetched_row(part.partition, next(remaining), committed) for part in topic.partitions]
             )
             for topic in request.topics
         ]
     )
 
 
-def refused_whole(request: Any) -> FetchAnswer | None:
+def refuse_fetch(request: Any) -> FetchResponse | None:
     """The answer to a fetch of which nothing is looked at; as Kafka gives it, once for all, and to who calls itself a
     replica for each partition as well, which is where older clients look."""
     if request.session_id:
-        return FetchAnswer(error_code=FetchSessionIdNotFound.code)
-    refusal = check_replica(request.replica_id)
+        return FetchResponse(error_code=FetchSessionIdNotFound.code)
+    refusal = refuse_replica(request.replica_id)
     if refusal is None:
         return None
     rows = [
-        FetchedTopic(topic.topic, [FetchedPartition(part.partition, refusal.code) for part in topic.partitions])
+        FetchedTopic(topic.topic, [FetchResponsePartition(part.partition, refusal.code) for part in topic.partitions])
         for topic in request.topics
     ]
-    return FetchAnswer(rows, refusal.code)
+    return FetchResponse(rows, refusal.code)
 
 
-def partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
+def iterate_partitions(topics: list[Any], within: str) -> Iterator[tuple[Any, Any]]:
     """Each partition with its topic, in the request's order."""
     for topic in topics:
         for each in getattr(topic, within):
             yield topic, each
 
 
-def refusal_of(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:
+def check_batches(records: memoryview | None, transactional_id: str | None, version: int) -> StorageError | None:
     """Why the batches may not come in by this door; None if the log is to judge. Only one header is read."""
     if transactional_id is not None:
-        return no_transactions(transactional_id)
+        return refuse_transactions(transactional_id)
     if not records:
         return InvalidRecord("A partition came without records; expected one record batch.")
     if len(records) < _ATTRIBUTES.stop or records[_MAGIC] < 2:
@@ -327,7 +327,7 @@ def refusal_of(records: memoryview | None, transactional_id: str | None, version
     attributes = int.from_bytes(records[_ATTRIBUTES], "big")
     if attributes & _TRANSACTIONAL:
         # Nobody would ever end the transaction that this began.
-        return no_transactions("")
+        return refuse_transactions("")
     if attributes & _CODEC == ZSTD and version < ZSTD_SINCE:
         return UnsupportedCompressionType(
             f"Produce version {version} cannot carry zstd; expected version {ZSTD_SINCE} or later. "
@@ -336,7 +336,7 @@ def refusal_of(records: memoryview | None, transactional_id: str | None, version
     return None
 
 
-def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
+def produced_row(index: int, result: Appended | StorageError) -> ProducedPartition:
     if isinstance(result, Appended):
         base, _, append_time, log_start = result
         return ProducedPartition(index, 0, base, append_time, log_start)
@@ -344,15 +344,17 @@ def produced(index: int, result: Appended | StorageError) -> ProducedPartition:
     return ProducedPartition(index, result.code, record_errors=at_fault, error_message=str(result))
 
 
-def fetched(partition: int, found: Fetched | StorageError | Divergence, committed: bool) -> FetchedPartition:
+def fetched_row(partition: int, found: Fetched | StorageError | Divergence, committed: bool) -> FetchResponsePartition:
     if isinstance(found, StorageError):
         if found.leader_epoch < 0:
-            return FetchedPartition(partition, found.code)
+            return FetchResponsePartition(partition, found.code)
         leader = CurrentLeader(found.leader, found.leader_epoch)
-        return LedElsewhere(partition, found.code, current_leader=leader)
+        return MovedPartition(partition, found.code, current_leader=leader)
     if isinstance(found, Divergence):
         epoch, end, high_watermark, stable, log_start = found
         parted = DivergingEpoch(epoch, end)
-        return FetchedPartition(partition, 0, high_watermark, stable, log_start, diverging_epoch=parted)
+        return FetchResponsePartition(partition, 0, high_watermark, stable, log_start, diverging_epoch=parted)
     records, high_watermark, log_start, stable, aborted = found
-    return FetchedPartition(partition, 0, high_watermark, stable, log_start, aborted if committed else None, records)
+    return FetchResponsePartition(
+        partition, 0, high_watermark, stable, log_start, aborted if committed else None, records
+    )

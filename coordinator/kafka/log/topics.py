@@ -7,10 +7,10 @@ from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.log.configs import described
+from muster.coordinator.kafka.log.configs import describe_settings
 from muster.coordinator.kafka.log.errors import InvalidReplicaAssignment, UnknownTopicId
 from muster.coordinator.kafka.log.metadata import NO_ID
-from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.in_turns import map_in_turns
 from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.errors import InvalidConfig, InvalidReplicationFactor, InvalidRequest, StorageError
@@ -37,12 +37,12 @@ class TopicHandlers:
     async def create_topics(self, request: Any, call: KafkaCall) -> Any:
         """Make topics, or only say whether that would go well."""
         times = Counter(topic.name for topic in request.topics)
-        asked = await in_turns(lambda topic: self._asked(topic, times, request.validate_only), request.topics)
+        asked = await map_in_turns(lambda topic: self._asked(topic, times, request.validate_only), request.topics)
         wanted = [each for each in asked if isinstance(each, NewTopic)]
         made = iter(wanted if request.validate_only else await self._requests.topics.create(wanted))
         results = [next(made) if isinstance(each, NewTopic) else each for each in asked]
         answers = zip(request.topics, asked, results, strict=True)
-        return struct("CreateTopicsResponse")(topics=await in_turns(lambda each: self._created(*each), answers))
+        return struct("CreateTopicsResponse")(topics=await map_in_turns(lambda each: self._created(*each), answers))
 
     def _asked(self, topic: Any, times: Mapping[str, int], validate_only: bool) -> NewTopic | StorageError:
         """What the request says of one topic, or what speaks against it."""
@@ -60,7 +60,7 @@ class TopicHandlers:
         made = struct("CreateTopicsResponse.topics")
         error = next((each for each in (asked, result) if isinstance(each, StorageError)), None)
         if error or isinstance(asked, StorageError):
-            code, message = said(error)
+            code, message = code_and_message(error)
             # Java's client cannot bear null here.
             return made(name=topic.name, error_code=code, error_message=message, configs=[])
         settings, ours = self._broker.settings.for_topic(asked.configs), self._broker.settings
@@ -70,7 +70,7 @@ class TopicHandlers:
             error_message=None,
             num_partitions=asked.partitions,
             replication_factor=self._copies(asked),
-            configs=described("CreateTopicsResponse.topics.configs", settings, ours, asked.configs),
+            configs=describe_settings("CreateTopicsResponse.topics.configs", settings, ours, asked.configs),
         )
 
     def _wanted(self, topic: Any) -> NewTopic:
@@ -127,13 +127,13 @@ class TopicHandlers:
                 return error
             return None
 
-        refused = await in_turns(refusal, request.topics)
+        refused = await map_in_turns(refusal, request.topics)
         good = [self._growth(wanted) for wanted, no in zip(request.topics, refused, strict=True) if no is None]
         grown = iter([] if request.validate_only else await self._requests.topics.grow(good))
         made = struct("CreatePartitionsResponse.results")
         results = []
         for wanted, no in zip(request.topics, refused, strict=True):
-            code, message = said(no or next(grown, None))
+            code, message = code_and_message(no or next(grown, None))
             results.append(made(name=wanted.name, error_code=code, error_message=message))
         return struct("CreatePartitionsResponse")(results=results)
 
@@ -161,7 +161,7 @@ class TopicHandlers:
         else:
             asked = [(name, NO_ID) for name in request.topic_names]
         times = Counter(asked)
-        found = await in_turns(lambda one: self._to_go(*one, times=times[one]), times)
+        found = await map_in_turns(lambda one: self._to_go(*one, times=times[one]), times)
         failed: Iterator[StorageError | None] = iter(
             await self._requests.topics.delete([each for each in found if isinstance(each, Topic)])
         )
@@ -170,7 +170,7 @@ class TopicHandlers:
         for (name, topic_id), each in zip(times, found, strict=True):
             if isinstance(each, Topic):
                 name, topic_id = each.name, each.id
-            code, message = said(next(failed) if isinstance(each, Topic) else each)
+            code, message = code_and_message(next(failed) if isinstance(each, Topic) else each)
             responses.append(made(name=name, topic_id=topic_id, error_code=code, error_message=message))
         return struct("DeleteTopicsResponse")(responses=responses)
 
@@ -193,7 +193,7 @@ class TopicHandlers:
         asked = [(topic.name, part) for topic in request.topics for part in topic.partitions]
         wanted = [(topic, part.partition_index, part.offset) for topic, part in asked]
         done = await self._requests.delete_records(wanted, max(request.timeout_ms, 0))
-        results = iter(given_up(one[1], outcome) for one, outcome in zip(wanted, done, strict=True))
+        results = iter(deleted_records_row(one[1], outcome) for one, outcome in zip(wanted, done, strict=True))
         topics = [
             made(name=topic.name, partitions=list(islice(results, len(topic.partitions)))) for topic in request.topics
         ]
@@ -206,14 +206,14 @@ class TopicHandlers:
         raise UnknownTopicId(f"No topic has the id {format_id(topic_id)}.")
 
 
-def given_up(partition: int, outcome: int | StorageError) -> Any:
+def deleted_records_row(partition: int, outcome: int | StorageError) -> Any:
     made = struct("DeleteRecordsResponse.topics.partitions")
     if isinstance(outcome, StorageError):
         return made(partition_index=partition, low_watermark=-1, error_code=outcome.code)
     return made(partition_index=partition, low_watermark=outcome)
 
 
-def said(outcome: Topic | StorageError | None) -> tuple[int, str | None]:
+def code_and_message(outcome: Topic | StorageError | None) -> tuple[int, str | None]:
     """Kafka's number and words for it."""
     return (outcome.code, str(outcome)) if isinstance(outcome, StorageError) else (0, None)
 

@@ -13,18 +13,18 @@ from struct import Struct
 from time import perf_counter
 from typing import Any, Final, Protocol
 
-from muster.coordinator.edge.timing import Timed
+from muster.coordinator.edge.timing import LoopTime
 from muster.coordinator.kafka.codec.codec import is_flexible, message_of
-from muster.coordinator.kafka.codec.emitting import Buffer, present
-from muster.coordinator.kafka.connections.places import Slot
-from muster.coordinator.kafka.dispatch import Aside, KafkaCall
+from muster.coordinator.kafka.codec.emitting import Buffer, fields_in_version
+from muster.coordinator.kafka.connections.places import RequestSlot
+from muster.coordinator.kafka.dispatch import KafkaCall, ThreadedAnswer
 from muster.coordinator.security.quotas.names import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.security.quotas.quotas import NodeQuotas
 
 MOST_MEMBERS: Final = 100
 """Of one connection, whose sessions stand still while it is held; a client has one, a proxy may have some."""
@@ -32,7 +32,7 @@ MOST_MEMBERS: Final = 100
 MOST_LINGERING: Final = 1_000
 """Connections that wait to be closed, because their address opens too many."""
 
-LOOK_S: Final = 5.0
+EOF_CHECK_S: Final = 5.0
 """While a connection is held nobody reads it, so now and then it is looked whether its client is there at all."""
 
 UNCHARGED: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"})
@@ -41,7 +41,7 @@ UNCHARGED: Final = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate"
 TIME = Struct(">i")
 PERCENT = 100.0
 
-Held = Callable[[str, str, int], None]
+HeldConnections = Callable[[str, str, int], None]
 """What this member of this group says is not read for so many ms."""
 
 
@@ -57,18 +57,18 @@ class Holdable(Protocol):
     def abort(self) -> None: ...
 
 
-class Charges:
+class ConnectionCharges:
     """Of one listener."""
 
-    def __init__(self, quotas: Quotas, held: Held, loop: Any) -> None:
+    def __init__(self, quotas: NodeQuotas, held: HeldConnections, loop: Any) -> None:
         self.quotas = quotas
         self.held = held
         self.loop = loop
         self.lingering = 0
 
-    def payer(self, connection: Holdable) -> "Payer | None":
+    def payer(self, connection: Holdable) -> "ChargedConnection | None":
         """None while nothing is set that a request is charged for: then nobody looks."""
-        return Payer(self, connection) if self.quotas.rates else None
+        return ChargedConnection(self, connection) if self.quotas.rates else None
 
     def turned_away(self, host: str, abort: Callable[[], None]) -> bool | None:
         """Whether a new connection comes too soon after others of its address: None; else it is closed, at once or
@@ -88,12 +88,12 @@ class Charges:
         return True
 
 
-class Payer:
+class ChargedConnection:
     """One connection's side of it."""
 
     __slots__ = ("_charges", "_connection", "_members", "_since_s", "_until_s")
 
-    def __init__(self, charges: Charges, connection: Holdable) -> None:
+    def __init__(self, charges: ConnectionCharges, connection: Holdable) -> None:
         self._charges = charges
         self._connection = connection
         self._members: dict[str, str] = {}
@@ -102,7 +102,7 @@ class Payer:
 
     # -- time ---------------------------------------------------------------------------------------------
 
-    def begin(self, begin: Callable[[Any], None], frame: Any, slots: "deque[Slot]") -> None:
+    def begin(self, begin: Callable[[Any], None], frame: Any, slots: "deque[RequestSlot]") -> None:
         """Begin a request, and note what that took."""
         self.enter()
         begin(frame)
@@ -113,11 +113,11 @@ class Payer:
         """What is done from now on is for one request."""
         self._since_s = perf_counter()
 
-    def timed(self, slot: Slot, answering: Awaitable[Any]) -> Awaitable[Any]:
+    def timed(self, slot: RequestSlot, answering: Awaitable[Any]) -> Awaitable[Any]:
         return self._timed(slot, answering) if self._charges.quotas.requests else answering
 
-    async def _timed(self, slot: Slot, answering: Awaitable[Any]) -> Any:
-        steps = Timed(answering)
+    async def _timed(self, slot: RequestSlot, answering: Awaitable[Any]) -> Any:
+        steps = LoopTime(answering)
         answer = await steps
         slot.spent_s += steps.spent_s
         self.enter()
@@ -125,7 +125,7 @@ class Payer:
 
     # -- charges ------------------------------------------------------------------------------------------
 
-    def asked(self, slot: Slot, call: KafkaCall, request: Any) -> None:
+    def asked(self, slot: RequestSlot, call: KafkaCall, request: Any) -> None:
         """A request was read. What is produced is charged now, so that those behind it are not even begun."""
         slot.call = call
         quotas = self._charges.quotas
@@ -134,12 +134,12 @@ class Payer:
             user = call.identity.principal.name
             slot.wait_s = quotas.charge(quotas.producing, user, call.client_id, slot.size, now_s)
             if slot.wait_s:
-                self._hold(milliseconds(slot.wait_s), now_s)
+                self._hold(to_milliseconds(slot.wait_s), now_s)
         member_id = getattr(request, "member_id", "")
         if member_id and (len(self._members) < MOST_MEMBERS or request.group_id in self._members):
             self._members[request.group_id] = member_id
 
-    def charged(self, slot: Slot, body: list[Buffer]) -> list[Buffer]:
+    def charged(self, slot: RequestSlot, body: list[Buffer]) -> list[Buffer]:
         """The answer with the time to wait in it; the connection is held for so long."""
         call, api = slot.call, slot.form.api.name
         if call is None or api in UNCHARGED:
@@ -154,21 +154,21 @@ class Payer:
             wait_s, why = quotas.charge(quotas.consuming, user, client, size, now_s), CONSUMER_BYTE_RATE
         if quotas.requests:
             took_s = slot.spent_s + perf_counter() - self._since_s
-            if isinstance(slot.task, Aside):
+            if isinstance(slot.task, ThreadedAnswer):
                 took_s += slot.task.spent_s
             for_time_s = quotas.charge(quotas.requests, user, client, took_s * PERCENT, now_s)
             if for_time_s > wait_s:
                 wait_s, why = for_time_s, REQUEST_PERCENTAGE
-        where = place_of(slot.form.api.name, slot.form.version)
+        where = throttle_time_position(slot.form.api.name, slot.form.version)
         told_ms = TIME.unpack_from(body[0])[0] if where == 0 and body else 0
         if told_ms > wait_s * 1000:
             wait_s, why = told_ms / 1000, CONTROLLER_MUTATION_RATE
         if not wait_s:
             return body
         quotas.told(user, why, wait_s)
-        wait_ms = milliseconds(wait_s)
+        wait_ms = to_milliseconds(wait_s)
         self._hold(wait_ms, now_s)
-        return body if where is None else with_time(body, where, wait_ms)
+        return body if where is None else set_throttle_time(body, where, wait_ms)
 
     # -- holding ------------------------------------------------------------------------------------------
 
@@ -184,28 +184,28 @@ class Payer:
         self._until_s = until_s
         if began:
             self._connection.hold_back()
-            self._charges.loop.call_later(min(LOOK_S, until_s - now_s), self._look)
+            self._charges.loop.call_later(min(EOF_CHECK_S, until_s - now_s), self._look)
 
     def _look(self) -> None:
         """Go on, if it is time; give up, if the client has."""
         left_s = self._until_s - self._charges.loop.time()
         if left_s <= 0:
             self._connection.release()
-        elif gone(self._connection.fileno()):
+        elif peer_has_closed(self._connection.fileno()):
             self._connection.abort()
         else:
-            self._charges.loop.call_later(min(LOOK_S, left_s), self._look)
+            self._charges.loop.call_later(min(EOF_CHECK_S, left_s), self._look)
 
 
-def milliseconds(seconds: float) -> int:
+def to_milliseconds(seconds: float) -> int:
     return max(1, int(seconds * 1000))
 
 
 @cache
-def place_of(api: str, version: int) -> int | None:
+def throttle_time_position(api: str, version: int) -> int | None:
     """Where an answer has the time to wait: at its beginning (0), or so many bytes before its end (negative)."""
     name = f"{api}Response"
-    fields = [one.name for one in present(message_of(name, version).fields, version)]
+    fields = [one.name for one in fields_in_version(message_of(name, version).fields, version)]
     if "throttle_time_ms" not in fields:
         return None
     if fields[0] == "throttle_time_ms":
@@ -215,17 +215,17 @@ def place_of(api: str, version: int) -> int | None:
     return None
 
 
-def with_time(body: Sequence[Buffer], where: int, wait_ms: int) -> list[Buffer]:
+def set_throttle_time(body: Sequence[Buffer], where: int, wait_ms: int) -> list[Buffer]:
     """The same bytes but for the time."""
     at = 0 if where == 0 else len(body) - 1
     piece = bytearray(body[at])
     if len(piece) < abs(where) or len(piece) < TIME.size:
-        return with_time([b"".join(body)], where, wait_ms)
+        return set_throttle_time([b"".join(body)], where, wait_ms)
     TIME.pack_into(piece, where if where >= 0 else len(piece) + where, wait_ms)
     return [*body[:at], bytes(piece), *body[at + 1 :]]
 
 
-def gone(descriptor: int) -> bool:
+def peer_has_closed(descriptor: int) -> bool:
     """Whether the other side of a socket has closed it."""
     hung_up = getattr(select, "POLLRDHUP", 0)
     if descriptor < 0 or not hung_up:

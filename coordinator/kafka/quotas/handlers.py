@@ -3,25 +3,25 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
 from muster.coordinator.security.facts import QuotaEntity
-from muster.coordinator.security.quotas.checks import BadQuota
+from muster.coordinator.security.quotas.checks import InvalidQuota
 
 SECURITY_DISABLED: Final = 54
 NONE_KEPT: Final = "this node keeps no quotas: it runs with authorizer=none; quotas take authorizer=acl"
 
 
-ROW: Final = 5
+QUOTA_ROW_WEIGHT: Final = 5
 """An entry takes so many times as long as a position does."""
 
-Wanted: TypeAlias = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[str, float | None]]]
+QuotaAlteration: TypeAlias = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[str, float | None]]]
 """Whose, and what it is to have."""
 
 
-class Book(Protocol):
+class QuotaRepository(Protocol):
     """The quotas that are set."""
 
     async def matching(
@@ -30,7 +30,7 @@ class Book(Protocol):
 
     async def alter(
         self,
-        wanted: Sequence[Wanted],
+        wanted: Sequence[QuotaAlteration],
         *,
         validate_only: bool,
     ) -> list[str]: ...
@@ -39,7 +39,7 @@ class Book(Protocol):
 class QuotaHandlers:
     """`book` is None on a node that keeps none."""
 
-    def __init__(self, book: Book | None) -> None:
+    def __init__(self, book: QuotaRepository | None) -> None:
         self._book = book
 
     async def describe_client_quotas(self, request: Any, call: KafkaCall) -> Any:
@@ -49,13 +49,15 @@ class QuotaHandlers:
         wanted = [(each.entity_type, each.match_type, each.match) for each in request.components]
         try:
             found = await self._book.matching(wanted, strict=request.strict)
-        except BadQuota as error:
+        except InvalidQuota as error:
             return made(error_code=ErrorCode.INVALID_REQUEST, error_message=str(error), entries=None)
-        return await here_or_off_the_loop(lambda: described(found, call.api_version), ROW * len(found))
+        return await run_off_loop_if_large(
+            lambda: make_quotas_response(found, call.api_version), QUOTA_ROW_WEIGHT * len(found)
+        )
 
     async def alter_client_quotas(self, request: Any, call: KafkaCall) -> Any:
-        heavy = ROW * len(request.entries)
-        wanted = await here_or_off_the_loop(lambda: [wanted_of(each) for each in request.entries], heavy)
+        heavy = QUOTA_ROW_WEIGHT * len(request.entries)
+        wanted = await run_off_loop_if_large(lambda: [parse_alteration(each) for each in request.entries], heavy)
         code: int = ErrorCode.INVALID_REQUEST
         if self._book is None:
             code, told = SECURITY_DISABLED, [NONE_KEPT] * len(wanted)
@@ -64,17 +66,19 @@ class QuotaHandlers:
                 told = await self._book.alter(wanted, validate_only=request.validate_only)
             except CoordinatorError as error:
                 code, told = error.code, [error.message] * len(wanted)
-        return await here_or_off_the_loop(lambda: altered(told, wanted, code, call.api_version), heavy)
+        return await run_off_loop_if_large(
+            lambda: make_alter_quotas_response(told, wanted, code, call.api_version), heavy
+        )
 
 
-def wanted_of(entry: Any) -> Wanted:
+def parse_alteration(entry: Any) -> QuotaAlteration:
     return (
         [(part.entity_type, part.entity_name) for part in entry.entity],
         [(op.key, None if op.remove else op.value) for op in entry.ops],
     )
 
 
-def described(found: Sequence[tuple[QuotaEntity, Mapping[str, float]]], version: int) -> Written:
+def make_quotas_response(found: Sequence[tuple[QuotaEntity, Mapping[str, float]]], version: int) -> EncodedAnswer:
     path = "DescribeClientQuotasResponse"
     entry, value, part = struct(f"{path}.entries"), struct(f"{path}.entries.values"), struct(f"{path}.entries.entity")
     entries = [
@@ -84,10 +88,12 @@ def described(found: Sequence[tuple[QuotaEntity, Mapping[str, float]]], version:
         )
         for entity, figures in found
     ]
-    return Written(encode(path, version, struct(path)(entries=entries)))
+    return EncodedAnswer(encode(path, version, struct(path)(entries=entries)))
 
 
-def altered(told: Sequence[str], wanted: Sequence[Wanted], code: int, version: int) -> Written:
+def make_alter_quotas_response(
+    told: Sequence[str], wanted: Sequence[QuotaAlteration], code: int, version: int
+) -> EncodedAnswer:
     path = "AlterClientQuotasResponse"
     made, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
     entries = [
@@ -98,4 +104,4 @@ def altered(told: Sequence[str], wanted: Sequence[Wanted], code: int, version: i
         )
         for why, (parts, _) in zip(told, wanted, strict=True)
     ]
-    return Written(encode(path, version, struct(path)(entries=entries)))
+    return EncodedAnswer(encode(path, version, struct(path)(entries=entries)))

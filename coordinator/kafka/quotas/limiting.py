@@ -13,19 +13,19 @@ from typing import Any, Final, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import Handler, Immediate, KafkaCall
-from muster.coordinator.security.quotas.counts import Counts
-from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.security.quotas.counts import UserCounts
+from muster.coordinator.security.quotas.quotas import NodeQuotas
 
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 TOO_SOON: Final = "more partitions are made or deleted than the quota allows (controller_mutation_rate); wait {:.1f} s"
 DEFAULT: Final = -1
 
-ROW: Final = "CreateTopicsResponse.topics"
+CREATED_TOPIC_ROW: Final = "CreateTopicsResponse.topics"
 
 Clock = Callable[[], float]
 
 
-class Owners(Protocol):
+class TopicOwnership(Protocol):
     """Who made which topic."""
 
     @property
@@ -39,7 +39,7 @@ class Owners(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
+class TopicMutation:
     """One API that makes or deletes partitions."""
 
     strict: int
@@ -48,26 +48,26 @@ class Mutation:
     answers: str
 
 
-MUTATIONS: Final[Mapping[str, Mutation]] = {
-    "CreateTopics": Mutation(6, "topics", "topics"),
-    "CreatePartitions": Mutation(3, "topics", "results"),
-    "DeleteTopics": Mutation(5, "topics", "responses"),
+MUTATIONS: Final[Mapping[str, TopicMutation]] = {
+    "CreateTopics": TopicMutation(6, "topics", "topics"),
+    "CreatePartitions": TopicMutation(3, "topics", "results"),
+    "DeleteTopics": TopicMutation(5, "topics", "responses"),
 }
-JOINS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
-SPEAK: Final = frozenset({"SyncGroup", "Heartbeat"})
+JOINING_APIS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
+MEMBER_APIS: Final = frozenset({"SyncGroup", "Heartbeat"})
 
 
-class Limiting:
+class RequestQuotas:
     """Made once for a Dispatch. `partitions` tells how many a topic has, `default` how many it gets if nobody says."""
 
     def __init__(
         self,
-        quotas: Quotas,
+        quotas: NodeQuotas,
         partitions: Callable[[], Mapping[str, int]],
         default: int,
-        counts: Counts,
+        counts: UserCounts,
         clock: Clock = time.monotonic,
-        owners: Owners | None = None,
+        owners: TopicOwnership | None = None,
     ) -> None:
         self._owners = owners
         self._quotas = quotas
@@ -85,7 +85,7 @@ class Limiting:
             return (self._making(changing) if api == "CreateTopics" else changing), immediate
         if api == "Metadata" and handler is not None:
             return self._asking(handler), immediate
-        if self._quotas.counts and (api in JOINS or api in SPEAK):
+        if self._quotas.counts and (api in JOINING_APIS or api in MEMBER_APIS):
             return self._counting_slow(api, handler), self._counting(api, immediate)
         return handler, immediate
 
@@ -95,7 +95,7 @@ class Limiting:
 
     # -- partitions ---------------------------------------------------------------------------------------
 
-    def _changing(self, api: str, kind: Mutation, handler: Handler) -> Handler:
+    def _changing(self, api: str, kind: TopicMutation, handler: Handler) -> Handler:
         async def answered(request: Any, call: KafkaCall) -> Any:
             user, client, now_s = call.identity.principal.name, call.client_id, self._clock()
             owed_s = self._quotas.owed_s(user, client, now_s)
@@ -110,15 +110,15 @@ class Limiting:
                     refused.append(row)
                 else:
                     owed_s = self._quotas.charge(self._quotas.mutations, user, client, weight, now_s)
-                    allowed[key_of(row)] = weight
+                    allowed[topic_key(row)] = weight
             if refused:
                 request = copy(request)
-                setattr(request, place, [row for row in rows if key_of(row) in allowed])
+                setattr(request, place, [row for row in rows if topic_key(row) in allowed])
             answer = await handler(request, call)
             self._give_back(getattr(answer, kind.answers), allowed, user, client)
             if refused:
                 path, why = f"{api}Response.{kind.answers}", TOO_SOON.format(owed_s)
-                told = [refusal(path, row, THROTTLING_QUOTA_EXCEEDED, why) for row in refused]
+                told = [quota_refusal_row(path, row, THROTTLING_QUOTA_EXCEEDED, why) for row in refused]
                 setattr(answer, kind.answers, [*getattr(answer, kind.answers), *told])
             wait_s = self._quotas.owed_s(user, client, now_s) or 0.0
             if call.api_version < kind.strict or refused:
@@ -165,7 +165,10 @@ class Limiting:
                 request.topics = [row for row in request.topics if row.name not in gone]
             answer = await handler(request, call)
             await owners.made(user, [row.name for row in answer.topics if not row.error_code])
-            told = [refusal(ROW, row, ErrorCode.POLICY_VIOLATION, owners.why(user)) for row in refused]
+            told = [
+                quota_refusal_row(CREATED_TOPIC_ROW, row, ErrorCode.POLICY_VIOLATION, owners.why(user))
+                for row in refused
+            ]
             answer.topics = [*answer.topics, *told]
             return answer
 
@@ -219,7 +222,7 @@ class Limiting:
     def _refused(self, api: str, request: Any, call: KafkaCall) -> Any:
         """None: go on. The member is known as its user's from now on."""
         user, now_s = call.identity.principal.name, self._clock()
-        if api in JOINS and (not hasattr(request, "member_epoch") or request.member_epoch == 0):
+        if api in JOINING_APIS and (not hasattr(request, "member_epoch") or request.member_epoch == 0):
             why = self._counts.refusal(user, request.group_id, request.member_id, now_s)
             if why is not None:
                 made = struct(f"{api}Response")
@@ -230,13 +233,13 @@ class Limiting:
         return None
 
 
-def key_of(row: Any) -> object:
+def topic_key(row: Any) -> object:
     if isinstance(row, str):
         return row
     return row.name or getattr(row, "topic_id", None)
 
 
-def refusal(path: str, row: Any, code: int, why: str) -> Any:
+def quota_refusal_row(path: str, row: Any, code: int, why: str) -> Any:
     made = struct(path)(error_code=code)
     made.error_message = why
     made.name = row if isinstance(row, str) else row.name

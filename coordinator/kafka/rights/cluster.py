@@ -4,60 +4,67 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Written
-from muster.coordinator.kafka.rights.judging import Instead, Judge, May, Partly, Verdict, code_of
-from muster.coordinator.kafka.rights.operations import operations_on
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.rights.judging import (
+    AccessCheck,
+    Judge,
+    PartialRequest,
+    RefusalAnswer,
+    Verdict,
+    refusal_code,
+)
+from muster.coordinator.kafka.rights.operations import allowed_operations
 from muster.coordinator.security.acl.model import ResourceType
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
-(OPERATIONS_TOLD,) = API_RIGHTS["DescribeCluster"]
+(DESCRIBE_CLUSTER_OPERATIONS_RIGHT,) = API_RIGHTS["DescribeCluster"]
 
 
-def describe_cluster(may: May, request: Any, call: KafkaCall) -> Verdict:
+def judge_describe_cluster(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     """Everybody may know the nodes; what he may do there is told to who may look at the cluster."""
     if not request.include_cluster_authorized_operations:
         return None
 
     def amend(answer: Any) -> Any:
-        known = may.quietly(call, OPERATIONS_TOLD)
-        answer.cluster_authorized_operations = operations_on(may, call, ResourceType.CLUSTER) if known else 0
+        known = may.quietly(call, DESCRIBE_CLUSTER_OPERATIONS_RIGHT)
+        answer.cluster_authorized_operations = allowed_operations(may, call, ResourceType.CLUSTER) if known else 0
         return answer
 
-    return Partly(request, amend)
+    return PartialRequest(request, amend)
 
 
-def of_cluster(api: str) -> Judge:
+def make_cluster_judge(api: str) -> Judge:
     (right,) = API_RIGHTS[api]
-    answer = IN_ROWS.get(api, whole)
+    answer = REFUSAL_SHAPES.get(api, refuse_with_code)
 
-    def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
+    def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
         if may(call, right, api=api):
             return None
-        said = {"error_code": code_of(right), "error_message": may.why(call, right)}
+        said = {"error_code": refusal_code(right), "error_message": may.why(call, right)}
         refusal = answer(f"{api}Response", request, said)
         # Written here, for where a request has very many rows this is a thread.
-        return Instead(Written(encode(f"{api}Response", call.api_version, refusal)))
+        return RefusalAnswer(EncodedAnswer(encode(f"{api}Response", call.api_version, refusal)))
 
     return judge
 
 
-def whole(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_with_code(path: str, request: Any, said: dict[str, Any]) -> Any:
     return struct(path)(**said)
 
 
-def no_quotas(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_quotas(path: str, request: Any, said: dict[str, Any]) -> Any:
     return struct(path)(entries=None, **said)
 
 
-def creations(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_creations(path: str, request: Any, said: dict[str, Any]) -> Any:
     return struct(path)(results=[struct(f"{path}.results")(**said) for _ in request.creations])
 
 
-def deletions(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_deletions(path: str, request: Any, said: dict[str, Any]) -> Any:
     return struct(path)(filter_results=[struct(f"{path}.filter_results")(**said) for _ in request.filters])
 
 
-def entries(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_quota_entries(path: str, request: Any, said: dict[str, Any]) -> Any:
     made, part = struct(f"{path}.entries"), struct(f"{path}.entries.entity")
     return struct(path)(
         entries=[
@@ -69,12 +76,12 @@ def entries(path: str, request: Any, said: dict[str, Any]) -> Any:
     )
 
 
-def users(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_users(path: str, request: Any, said: dict[str, Any]) -> Any:
     names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
     return struct(path)(results=[struct(f"{path}.results")(user=name, **said) for name in names])
 
 
-def elections(path: str, request: Any, said: dict[str, Any]) -> Any:
+def refuse_elections(path: str, request: Any, said: dict[str, Any]) -> Any:
     """Version 0 has no code for the whole; who asks for all partitions is not told which there are."""
     made = struct(f"{path}.replica_election_results")
     row = struct(f"{path}.replica_election_results.partition_result")
@@ -85,12 +92,12 @@ def elections(path: str, request: Any, said: dict[str, Any]) -> Any:
     return struct(path)(error_code=said["error_code"], replica_election_results=rows)
 
 
-IN_ROWS: Final[dict[str, Callable[[str, Any, dict[str, Any]], Any]]] = {
-    "CreateAcls": creations,
-    "ElectLeaders": elections,
-    "DeleteAcls": deletions,
-    "AlterClientQuotas": entries,
-    "DescribeClientQuotas": no_quotas,
-    "AlterUserScramCredentials": users,
+REFUSAL_SHAPES: Final[dict[str, Callable[[str, Any, dict[str, Any]], Any]]] = {
+    "CreateAcls": refuse_creations,
+    "ElectLeaders": refuse_elections,
+    "DeleteAcls": refuse_deletions,
+    "AlterClientQuotas": refuse_quota_entries,
+    "DescribeClientQuotas": refuse_quotas,
+    "AlterUserScramCredentials": refuse_users,
 }
 """Those whose answer has no code for all of it, or more beside it."""

@@ -4,55 +4,71 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.groups import partly
-from muster.coordinator.kafka.rights.judging import MOST_TOLD, Instead, Judge, May, Partly, Verdict, code_of
+from muster.coordinator.kafka.rights.groups import partial_request
+from muster.coordinator.kafka.rights.judging import (
+    MAX_AUDITED_REFUSALS,
+    AccessCheck,
+    Judge,
+    PartialRequest,
+    RefusalAnswer,
+    Verdict,
+    refusal_code,
+)
 from muster.coordinator.security.acl.model import CLUSTER_NAME
-from muster.coordinator.security.acl.rights import API_RIGHTS, Right
+from muster.coordinator.security.acl.rights import API_RIGHTS, RequiredRight
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 """Kafka's types of what has settings, which are not those of its access control lists."""
 
-NEEDS: Final = {TOPIC: 0, GROUP: 1, BROKER: 2, BROKER_LOGGER: 2, CLIENT_METRICS: 2}
+RIGHT_BY_RESOURCE_TYPE: Final = {TOPIC: 0, GROUP: 1, BROKER: 2, BROKER_LOGGER: 2, CLIENT_METRICS: 2}
 """By which of an API's rights each is judged. Types that there are not, the handler has words for."""
 
-LIST: Final = "ListConfigResources"
-LISTED, TOPICS_SEEN, GROUPS_SEEN = API_RIGHTS[LIST]
-SEEN: Final = {TOPIC: TOPICS_SEEN, GROUP: GROUPS_SEEN}
+LIST_CONFIG_RESOURCES: Final = "ListConfigResources"
+LIST_RESOURCES_RIGHT, VISIBLE_TOPIC_RIGHT, VISIBLE_GROUP_RIGHT = API_RIGHTS[LIST_CONFIG_RESOURCES]
+VISIBLE_RIGHTS: Final = {TOPIC: VISIBLE_TOPIC_RIGHT, GROUP: VISIBLE_GROUP_RIGHT}
 
 
-def of_resources(api: str, rows_in: str) -> Judge:
+def make_resource_judge(api: str, rows_in: str) -> Judge:
     """For an API whose request lists resources; the answer has a row for each in `rows_in`."""
     rights = API_RIGHTS[api]
     path = f"{api}Response.{rows_in}"
 
-    def judge(may: May, request: Any, call: KafkaCall) -> Verdict:
+    def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
         may_each = {right: may.each(call, right, len(request.resources)) for right in rights}
         allowed, rows = [], []
         for resource in request.resources:
-            right = right_of(rights, resource)
-            if right is None or may_each[right](judged_by(right, resource)):
+            right = resource_right(rights, resource)
+            if right is None or may_each[right](judged_name(right, resource)):
                 allowed.append(resource)
             else:
-                rows.append(refused(path, may, call, right, resource, len(request.resources)))
-                may.told(call, right, [judged_by(right, resource)] if len(rows) <= MOST_TOLD else [], api=api)
-        return partly(request, "resources", allowed, f"{api}Response", rows_in, once(rows)) if rows else None
+                rows.append(refused_resource_row(path, may, call, right, resource, len(request.resources)))
+                may.told(
+                    call, right, [judged_name(right, resource)] if len(rows) <= MAX_AUDITED_REFUSALS else [], api=api
+                )
+        return (
+            partial_request(request, "resources", allowed, f"{api}Response", rows_in, unique_rows(rows))
+            if rows
+            else None
+        )
 
     return judge
 
 
-def right_of(rights: tuple[Right, ...], resource: Any) -> Right | None:
-    place = NEEDS.get(resource.resource_type)
+def resource_right(rights: tuple[RequiredRight, ...], resource: Any) -> RequiredRight | None:
+    place = RIGHT_BY_RESOURCE_TYPE.get(resource.resource_type)
     return None if place is None else rights[place]
 
 
-def judged_by(right: Right, resource: Any) -> str:
+def judged_name(right: RequiredRight, resource: Any) -> str:
     return str(resource.resource_name) if right.of else CLUSTER_NAME
 
 
-def refused(path: str, may: May, call: KafkaCall, right: Right, resource: Any, among: int) -> Any:
+def refused_resource_row(
+    path: str, may: AccessCheck, call: KafkaCall, right: RequiredRight, resource: Any, among: int
+) -> Any:
     row = struct(path)(
-        error_code=code_of(right),
-        error_message=may.why(call, right, judged_by(right, resource), among),
+        error_code=refusal_code(right),
+        error_message=may.why(call, right, judged_name(right, resource), among),
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
@@ -61,21 +77,21 @@ def refused(path: str, may: May, call: KafkaCall, right: Right, resource: Any, a
     return row
 
 
-def once(rows: list[Any]) -> list[Any]:
+def unique_rows(rows: list[Any]) -> list[Any]:
     return list({(row.resource_type, row.resource_name): row for row in rows}.values())
 
 
-def list_config_resources(may: May, request: Any, call: KafkaCall) -> Verdict:
+def judge_list_config_resources(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     """Kafka lists every topic to who may look at the cluster's settings; here none that they may not know of."""
-    if not may(call, LISTED, api=LIST):
-        return Instead(struct("ListConfigResourcesResponse")(error_code=code_of(LISTED)))
+    if not may(call, LIST_RESOURCES_RIGHT, api=LIST_CONFIG_RESOURCES):
+        return RefusalAnswer(struct("ListConfigResourcesResponse")(error_code=refusal_code(LIST_RESOURCES_RIGHT)))
 
     def amend(answer: Any) -> Any:
         rows = answer.config_resources
-        sees = {kind: may.each(call, right, len(rows)) for kind, right in SEEN.items()}
+        sees = {kind: may.each(call, right, len(rows)) for kind, right in VISIBLE_RIGHTS.items()}
         answer.config_resources = [
             row for row in rows if row.resource_type not in sees or sees[row.resource_type](row.resource_name)
         ]
         return answer
 
-    return Partly(request, amend)
+    return PartialRequest(request, amend)

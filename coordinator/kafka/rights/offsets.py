@@ -4,53 +4,58 @@ from copy import copy
 from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.kafka.dispatch import Aside, KafkaCall, Written
-from muster.coordinator.kafka.groups.commits import Commit, Shape
-from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall, ThreadedAnswer
+from muster.coordinator.kafka.groups.commits import CommitShape, OffsetCommitRequest
+from muster.coordinator.kafka.rights.judging import AccessCheck, PartialRequest, RefusalAnswer, Verdict, refusal_code
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
-COMMIT: Final = "OffsetCommit"
-FETCH: Final = "OffsetFetch"
-DELETE: Final = "OffsetDelete"
-INTO_GROUP, OF_TOPIC = API_RIGHTS[COMMIT]
-OF_GROUP, LOOKED_UP, SEEN = API_RIGHTS[FETCH]
-FROM_GROUP, FORGOTTEN = API_RIGHTS[DELETE]
+OFFSET_COMMIT: Final = "OffsetCommit"
+OFFSET_FETCH: Final = "OffsetFetch"
+OFFSET_DELETE: Final = "OffsetDelete"
+COMMIT_GROUP_RIGHT, COMMIT_TOPIC_RIGHT = API_RIGHTS[OFFSET_COMMIT]
+FETCH_GROUP_RIGHT, FETCH_TOPIC_RIGHT, FETCH_VISIBLE_TOPIC_RIGHT = API_RIGHTS[OFFSET_FETCH]
+DELETE_OFFSETS_GROUP_RIGHT, DELETE_OFFSETS_TOPIC_RIGHT = API_RIGHTS[OFFSET_DELETE]
 
-GROUP_CODE: Final = 2
+GROUP_CODE_SINCE: Final = 2
 """OffsetFetch has a code for the whole group from this version on."""
-BATCHED: Final = 8
+FETCH_BATCHED_SINCE: Final = 8
 """OffsetFetch asks for several groups from this version on."""
 
 
 # -- commit -----------------------------------------------------------------------------------------------
 
 
-def offset_commit(may: May, commit: Commit, call: KafkaCall) -> Verdict:
+def judge_offset_commit(may: AccessCheck, commit: OffsetCommitRequest, call: KafkaCall) -> Verdict:
     request = commit.shape.request
     large = commit.made is not None
-    if not may(call, INTO_GROUP, request.group_id, api=COMMIT):
-        return nothing_committed(request.topics, code_of(INTO_GROUP), call.api_version, large=large)
-    if may.all(call, OF_TOPIC, [topic.name for topic in request.topics]):
+    if not may(call, COMMIT_GROUP_RIGHT, request.group_id, api=OFFSET_COMMIT):
+        return refuse_commit(request.topics, refusal_code(COMMIT_GROUP_RIGHT), call.api_version, large=large)
+    if may.all(call, COMMIT_TOPIC_RIGHT, [topic.name for topic in request.topics]):
         return None
-    allowed, refused = may.split(call, OF_TOPIC, request.topics, lambda topic: str(topic.name), api=COMMIT)
-    code = code_of(OF_TOPIC)
+    allowed, refused = may.split(
+        call, COMMIT_TOPIC_RIGHT, request.topics, lambda topic: str(topic.name), api=OFFSET_COMMIT
+    )
+    code = refusal_code(COMMIT_TOPIC_RIGHT)
     if not allowed:
-        return nothing_committed(refused, code, call.api_version, large=large)
-    return Partly(part_of(commit, allowed), lambda answer: with_topics(answer, answers(COMMIT, refused, code)))
+        return refuse_commit(refused, code, call.api_version, large=large)
+    return PartialRequest(
+        partial_commit(commit, allowed),
+        lambda answer: append_topics(answer, refused_partition_rows(OFFSET_COMMIT, refused, code)),
+    )
 
 
-def nothing_committed(topics: list[Any], code: int, version: int, *, large: bool) -> Instead:
+def refuse_commit(topics: list[Any], code: int, version: int, *, large: bool) -> RefusalAnswer:
     """The same code for all; a thread writes it where there are very many."""
 
     def answer() -> Any:
-        return struct("OffsetCommitResponse")(topics=answers(COMMIT, topics, code))
+        return struct("OffsetCommitResponse")(topics=refused_partition_rows(OFFSET_COMMIT, topics, code))
 
     if not large:
-        return Instead(answer())
-    return Instead(Aside(lambda: Written(encode("OffsetCommitResponse", version, answer()))))
+        return RefusalAnswer(answer())
+    return RefusalAnswer(ThreadedAnswer(lambda: EncodedAnswer(encode("OffsetCommitResponse", version, answer()))))
 
 
-def part_of(commit: Commit, topics: list[Any]) -> Commit:
+def partial_commit(commit: OffsetCommitRequest, topics: list[Any]) -> OffsetCommitRequest:
     """What is left of a commit of which only these topics may be."""
     kept = {id(topic) for topic in topics}
     offsets: list[int] = []
@@ -61,48 +66,56 @@ def part_of(commit: Commit, topics: list[Any]) -> Commit:
         at += len(topic.partitions)
     request = copy(commit.shape.request)
     request.topics = topics
-    left = Commit(Shape(request), offsets)
-    return left if commit.made is None else Commit(left.shape, offsets, left.positions())
+    left = OffsetCommitRequest(CommitShape(request), offsets)
+    return left if commit.made is None else OffsetCommitRequest(left.shape, offsets, left.positions())
 
 
 # -- fetch ------------------------------------------------------------------------------------------------
 
 
-def offset_fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
-    return of_groups(may, request, call) if call.api_version >= BATCHED else of_one_group(may, request, call)
+def judge_offset_fetch(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    return (
+        judge_fetch_of_groups(may, request, call)
+        if call.api_version >= FETCH_BATCHED_SINCE
+        else judge_fetch_of_one_group(may, request, call)
+    )
 
 
-def of_one_group(may: May, request: Any, call: KafkaCall) -> Verdict:
-    if not may(call, OF_GROUP, request.group_id, api=FETCH):
-        code = code_of(OF_GROUP)
-        asked = (request.topics or ()) if call.api_version < GROUP_CODE else ()
-        rows = unknown("OffsetFetchResponse.topics", asked, code)
-        return Instead(struct("OffsetFetchResponse")(topics=rows, error_code=code))
+def judge_fetch_of_one_group(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    if not may(call, FETCH_GROUP_RIGHT, request.group_id, api=OFFSET_FETCH):
+        code = refusal_code(FETCH_GROUP_RIGHT)
+        asked = (request.topics or ()) if call.api_version < GROUP_CODE_SINCE else ()
+        rows = refused_offset_rows("OffsetFetchResponse.topics", asked, code)
+        return RefusalAnswer(struct("OffsetFetchResponse")(topics=rows, error_code=code))
     if request.topics is None:
-        return Partly(request, lambda answer: only_seen(may, call, answer))
-    allowed, refused = may.split(call, LOOKED_UP, request.topics, lambda topic: str(topic.name), api=FETCH)
+        return PartialRequest(request, lambda answer: hide_topics(may, call, answer))
+    allowed, refused = may.split(
+        call, FETCH_TOPIC_RIGHT, request.topics, lambda topic: str(topic.name), api=OFFSET_FETCH
+    )
     if not refused:
         return None
-    rows = unknown("OffsetFetchResponse.topics", refused, code_of(LOOKED_UP))
+    rows = refused_offset_rows("OffsetFetchResponse.topics", refused, refusal_code(FETCH_TOPIC_RIGHT))
     asked = copy(request)
     asked.topics = allowed
 
     def amend(answer: Any) -> Any:
-        return answer if answer.error_code else with_topics(answer, rows)
+        return answer if answer.error_code else append_topics(answer, rows)
 
-    return Partly(asked, amend)
+    return PartialRequest(asked, amend)
 
 
-def of_groups(may: May, request: Any, call: KafkaCall) -> Verdict:
+def judge_fetch_of_groups(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     """Each group for itself: one that is refused has nothing but its code."""
-    allowed, refused = may.split(call, OF_GROUP, request.groups, lambda group: str(group.group_id), api=FETCH)
+    allowed, refused = may.split(
+        call, FETCH_GROUP_RIGHT, request.groups, lambda group: str(group.group_id), api=OFFSET_FETCH
+    )
     made = struct("OffsetFetchResponse.groups")
-    codes = [made(group_id=group.group_id, error_code=code_of(OF_GROUP)) for group in refused]
+    codes = [made(group_id=group.group_id, error_code=refusal_code(FETCH_GROUP_RIGHT)) for group in refused]
     if not allowed:
-        return Instead(struct("OffsetFetchResponse")(groups=codes))
+        return RefusalAnswer(struct("OffsetFetchResponse")(groups=codes))
     rows: dict[str, list[Any]] = {}
     everything: set[str] = set()
-    asked = [looked_up(may, call, group, rows, everything) for group in allowed]
+    asked = [allowed_part_of_group(may, call, group, rows, everything) for group in allowed]
     if not (codes or rows or everything):
         return None
 
@@ -111,38 +124,42 @@ def of_groups(may: May, request: Any, call: KafkaCall) -> Verdict:
             if group.error_code:
                 continue
             if group.group_id in everything:
-                only_seen(may, call, group)
+                hide_topics(may, call, group)
             elif group.group_id in rows:
-                with_topics(group, rows[group.group_id])
+                append_topics(group, rows[group.group_id])
         answer.groups = [*answer.groups, *codes]
         return answer
 
     left = copy(request)
     left.groups = asked
-    return Partly(left, amend)
+    return PartialRequest(left, amend)
 
 
-def looked_up(may: May, call: KafkaCall, group: Any, rows: dict[str, list[Any]], everything: set[str]) -> Any:
+def allowed_part_of_group(
+    may: AccessCheck, call: KafkaCall, group: Any, rows: dict[str, list[Any]], everything: set[str]
+) -> Any:
     """What may be asked of the group; the rest comes into `rows`, by group."""
     if group.topics is None:
         everything.add(group.group_id)
         return group
-    allowed, refused = may.split(call, LOOKED_UP, group.topics, lambda topic: str(topic.name), api=FETCH)
+    allowed, refused = may.split(call, FETCH_TOPIC_RIGHT, group.topics, lambda topic: str(topic.name), api=OFFSET_FETCH)
     if not refused:
         return group
-    rows[group.group_id] = unknown("OffsetFetchResponse.groups.topics", refused, code_of(LOOKED_UP))
+    rows[group.group_id] = refused_offset_rows(
+        "OffsetFetchResponse.groups.topics", refused, refusal_code(FETCH_TOPIC_RIGHT)
+    )
     asked = copy(group)
     asked.topics = allowed
     return asked
 
 
-def only_seen(may: May, call: KafkaCall, answer: Any) -> Any:
-    sees = may.each(call, SEEN, len(answer.topics))
+def hide_topics(may: AccessCheck, call: KafkaCall, answer: Any) -> Any:
+    sees = may.each(call, FETCH_VISIBLE_TOPIC_RIGHT, len(answer.topics))
     answer.topics = [topic for topic in answer.topics if sees(topic.name)]
     return answer
 
 
-def unknown(path: str, topics: Any, code: int) -> list[Any]:
+def refused_offset_rows(path: str, topics: Any, code: int) -> list[Any]:
     """Rows without a position."""
     made, row = struct(path), struct(f"{path}.partitions")
     return [
@@ -160,26 +177,28 @@ def unknown(path: str, topics: Any, code: int) -> list[Any]:
 # -- delete -----------------------------------------------------------------------------------------------
 
 
-def offset_delete(may: May, request: Any, call: KafkaCall) -> Verdict:
-    if not may(call, FROM_GROUP, request.group_id, api=DELETE):
-        return Instead(struct("OffsetDeleteResponse")(error_code=code_of(FROM_GROUP)))
-    allowed, refused = may.split(call, FORGOTTEN, request.topics, lambda topic: str(topic.name), api=DELETE)
+def judge_offset_delete(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    if not may(call, DELETE_OFFSETS_GROUP_RIGHT, request.group_id, api=OFFSET_DELETE):
+        return RefusalAnswer(struct("OffsetDeleteResponse")(error_code=refusal_code(DELETE_OFFSETS_GROUP_RIGHT)))
+    allowed, refused = may.split(
+        call, DELETE_OFFSETS_TOPIC_RIGHT, request.topics, lambda topic: str(topic.name), api=OFFSET_DELETE
+    )
     if not refused:
         return None
-    rows = answers(DELETE, refused, code_of(FORGOTTEN))
+    rows = refused_partition_rows(OFFSET_DELETE, refused, refusal_code(DELETE_OFFSETS_TOPIC_RIGHT))
     asked = copy(request)
     asked.topics = allowed
 
     def amend(answer: Any) -> Any:
-        return answer if answer.error_code else with_topics(answer, rows)
+        return answer if answer.error_code else append_topics(answer, rows)
 
-    return Partly(asked, amend)
+    return PartialRequest(asked, amend)
 
 
 # -- rows -------------------------------------------------------------------------------------------------
 
 
-def answers(api: str, topics: list[Any], code: int) -> list[Any]:
+def refused_partition_rows(api: str, topics: list[Any], code: int) -> list[Any]:
     """A row with this code for each partition asked for."""
     made, row = struct(f"{api}Response.topics"), struct(f"{api}Response.topics.partitions")
     return [
@@ -191,6 +210,6 @@ def answers(api: str, topics: list[Any], code: int) -> list[Any]:
     ]
 
 
-def with_topics(answer: Any, rows: list[Any]) -> Any:
+def append_topics(answer: Any, rows: list[Any]) -> Any:
     answer.topics = [*answer.topics, *rows]
     return answer

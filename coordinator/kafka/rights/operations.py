@@ -1,12 +1,12 @@
 """Authorized operations (KIP-430), as they are: what the caller may do with what the answer tells of."""
 
-from muster.coordinator.kafka.authorized import bits
+from muster.coordinator.kafka.authorized import operation_bits
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.judging import May
+from muster.coordinator.kafka.rights.judging import AccessCheck
 from muster.coordinator.security.acl.model import CLUSTER_NAME, ResourceType
-from muster.coordinator.security.acl.supported import SUPPORTED
+from muster.coordinator.security.acl.supported import SUPPORTED_OPERATIONS
 
 
-def operations_on(may: May, call: KafkaCall, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
+def allowed_operations(may: AccessCheck, call: KafkaCall, kind: ResourceType, name: str = CLUSTER_NAME) -> int:
     allows, who = may.authorizer.allows, call.peer.identity
-    return bits(*(each for each in SUPPORTED[kind] if allows(who, each, kind, name)))
+    return operation_bits(*(each for each in SUPPORTED_OPERATIONS[kind] if allows(who, each, kind, name)))

@@ -6,43 +6,49 @@ from typing import Any, Final
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import HangUp, KafkaCall
 from muster.coordinator.kafka.log.produces import SingleBatch
-from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of
-from muster.coordinator.security.acl.rights import API_RIGHTS, Right
+from muster.coordinator.kafka.rights.judging import AccessCheck, PartialRequest, RefusalAnswer, Verdict, refusal_code
+from muster.coordinator.security.acl.rights import API_RIGHTS, RequiredRight
 
 PRODUCE: Final = "Produce"
 FETCH: Final = "Fetch"
-LIST: Final = "ListOffsets"
-EPOCHS: Final = "OffsetForLeaderEpoch"
-INIT: Final = "InitProducerId"
-WRITTEN, IN_TRANSACTION = API_RIGHTS[PRODUCE]
-(READ,) = API_RIGHTS[FETCH]
-(LISTED,) = API_RIGHTS[LIST]
-(ENDED,) = API_RIGHTS[EPOCHS]
-IDEMPOTENT, TRANSACTIONAL = API_RIGHTS[INIT]
+LIST_OFFSETS: Final = "ListOffsets"
+OFFSET_FOR_LEADER_EPOCH: Final = "OffsetForLeaderEpoch"
+INIT_PRODUCER_ID: Final = "InitProducerId"
+PRODUCE_TOPIC_RIGHT, PRODUCE_TRANSACTION_RIGHT = API_RIGHTS[PRODUCE]
+(FETCH_RIGHT,) = API_RIGHTS[FETCH]
+(LIST_OFFSETS_RIGHT,) = API_RIGHTS[LIST_OFFSETS]
+(LEADER_EPOCH_RIGHT,) = API_RIGHTS[OFFSET_FOR_LEADER_EPOCH]
+IDEMPOTENT_PRODUCER_RIGHT, TRANSACTIONAL_PRODUCER_RIGHT = API_RIGHTS[INIT_PRODUCER_ID]
 ACKS_NONE: Final = 0
 
 
 # -- produce ----------------------------------------------------------------------------------------------
 
 
-def produce(may: May, request: Any, call: KafkaCall) -> Verdict:
+def judge_produce(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     if isinstance(request, SingleBatch):
-        if may(call, WRITTEN, request.topic, api=PRODUCE):
+        if may(call, PRODUCE_TOPIC_RIGHT, request.topic, api=PRODUCE):
             return None
-        return produced(may, request, call, [], request.topic_data)
-    if request.transactional_id is not None and not may(call, IN_TRANSACTION, request.transactional_id, api=PRODUCE):
-        return produced(may, request, call, [], request.topic_data, IN_TRANSACTION, request.transactional_id)
-    allowed, refused = may.split(call, WRITTEN, request.topic_data, lambda topic: str(topic.name), api=PRODUCE)
-    return produced(may, request, call, allowed, refused) if refused else None
+        return refuse_produce(may, request, call, [], request.topic_data)
+    if request.transactional_id is not None and not may(
+        call, PRODUCE_TRANSACTION_RIGHT, request.transactional_id, api=PRODUCE
+    ):
+        return refuse_produce(
+            may, request, call, [], request.topic_data, PRODUCE_TRANSACTION_RIGHT, request.transactional_id
+        )
+    allowed, refused = may.split(
+        call, PRODUCE_TOPIC_RIGHT, request.topic_data, lambda topic: str(topic.name), api=PRODUCE
+    )
+    return refuse_produce(may, request, call, allowed, refused) if refused else None
 
 
-def produced(
-    may: May,
+def refuse_produce(
+    may: AccessCheck,
     request: Any,
     call: KafkaCall,
     allowed: list[Any],
     refused: list[Any],
-    right: Right = WRITTEN,
+    right: RequiredRight = PRODUCE_TOPIC_RIGHT,
     name: str = "",
 ) -> Verdict:
     """Who wants no answer is told by the connection's end, as of any other failure."""
@@ -53,7 +59,7 @@ def produced(
             partition_responses=[
                 row(
                     index=one.index,
-                    error_code=code_of(right),
+                    error_code=refusal_code(right),
                     base_offset=-1,
                     error_message=may.why(call, right, name or topic.name, len(refused)),
                 )
@@ -66,7 +72,7 @@ def produced(
     if not allowed:
         if silent:
             raise HangUp(f"a produce with acks=0 was refused: {may.why(call, right, about)}")
-        return Instead(struct("ProduceResponse")(responses=rows))
+        return RefusalAnswer(struct("ProduceResponse")(responses=rows))
     left = copy(request)
     left.topic_data = allowed
 
@@ -76,16 +82,16 @@ def produced(
         answer.responses = [*answer.responses, *rows]
         return answer
 
-    return Partly(left, amend)
+    return PartialRequest(left, amend)
 
 
 # -- fetch ------------------------------------------------------------------------------------------------
 
 
-def fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
-    if may.all(call, READ, [topic.topic for topic in request.topics]):
+def judge_fetch(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    if may.all(call, FETCH_RIGHT, [topic.topic for topic in request.topics]):
         return None
-    allowed, refused = may.split(call, READ, request.topics, lambda topic: str(topic.topic), api=FETCH)
+    allowed, refused = may.split(call, FETCH_RIGHT, request.topics, lambda topic: str(topic.topic), api=FETCH)
     made, row = struct("FetchResponse.responses"), struct("FetchResponse.responses.partitions")
     rows = [
         made(
@@ -93,7 +99,7 @@ def fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
             partitions=[
                 row(
                     partition_index=one.partition,
-                    error_code=code_of(READ),
+                    error_code=refusal_code(FETCH_RIGHT),
                     high_watermark=-1,
                     aborted_transactions=[],
                     records=b"",
@@ -104,7 +110,7 @@ def fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
         for topic in refused
     ]
     if not allowed and not request.session_id:
-        return Instead(struct("FetchResponse")(responses=rows))
+        return RefusalAnswer(struct("FetchResponse")(responses=rows))
     left = copy(request)
     left.topics = allowed
 
@@ -113,14 +119,16 @@ def fetch(may: May, request: Any, call: KafkaCall) -> Verdict:
             answer.responses = [*answer.responses, *rows]
         return answer
 
-    return Partly(left, amend)
+    return PartialRequest(left, amend)
 
 
 # -- offsets ----------------------------------------------------------------------------------------------
 
 
-def list_offsets(may: May, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(call, LISTED, request.topics, lambda topic: str(topic.name), api=LIST)
+def judge_list_offsets(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    allowed, refused = may.split(
+        call, LIST_OFFSETS_RIGHT, request.topics, lambda topic: str(topic.name), api=LIST_OFFSETS
+    )
     if not refused:
         return None
     made, row = struct("ListOffsetsResponse.topics"), struct("ListOffsetsResponse.topics.partitions")
@@ -128,7 +136,8 @@ def list_offsets(may: May, request: Any, call: KafkaCall) -> Verdict:
         made(
             name=topic.name,
             partitions=[
-                row(partition_index=one.partition_index, error_code=code_of(LISTED)) for one in topic.partitions
+                row(partition_index=one.partition_index, error_code=refusal_code(LIST_OFFSETS_RIGHT))
+                for one in topic.partitions
             ],
         )
         for topic in refused
@@ -140,18 +149,22 @@ def list_offsets(may: May, request: Any, call: KafkaCall) -> Verdict:
         answer.topics = [*answer.topics, *rows]
         return answer
 
-    return Partly(left, amend)
+    return PartialRequest(left, amend)
 
 
-def offset_for_leader_epoch(may: May, request: Any, call: KafkaCall) -> Verdict:
-    allowed, refused = may.split(call, ENDED, request.topics, lambda topic: str(topic.topic), api=EPOCHS)
+def judge_offset_for_leader_epoch(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    allowed, refused = may.split(
+        call, LEADER_EPOCH_RIGHT, request.topics, lambda topic: str(topic.topic), api=OFFSET_FOR_LEADER_EPOCH
+    )
     if not refused:
         return None
     made, row = struct("OffsetForLeaderEpochResponse.topics"), struct("OffsetForLeaderEpochResponse.topics.partitions")
     rows = [
         made(
             topic=topic.topic,
-            partitions=[row(partition=one.partition, error_code=code_of(ENDED)) for one in topic.partitions],
+            partitions=[
+                row(partition=one.partition, error_code=refusal_code(LEADER_EPOCH_RIGHT)) for one in topic.partitions
+            ],
         )
         for topic in refused
     ]
@@ -162,14 +175,19 @@ def offset_for_leader_epoch(may: May, request: Any, call: KafkaCall) -> Verdict:
         answer.topics = [*answer.topics, *rows]
         return answer
 
-    return Partly(left, amend)
+    return PartialRequest(left, amend)
 
 
-def init_producer_id(may: May, request: Any, call: KafkaCall) -> Verdict:
+def judge_init_producer_id(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
     if request.transactional_id is None:
-        allowed, right = may(call, IDEMPOTENT, api=INIT), IDEMPOTENT
+        allowed, right = may(call, IDEMPOTENT_PRODUCER_RIGHT, api=INIT_PRODUCER_ID), IDEMPOTENT_PRODUCER_RIGHT
     else:
-        allowed, right = may(call, TRANSACTIONAL, request.transactional_id, api=INIT), TRANSACTIONAL
+        allowed, right = (
+            may(call, TRANSACTIONAL_PRODUCER_RIGHT, request.transactional_id, api=INIT_PRODUCER_ID),
+            TRANSACTIONAL_PRODUCER_RIGHT,
+        )
     if allowed:
         return None
-    return Instead(struct("InitProducerIdResponse")(error_code=code_of(right), producer_id=-1, producer_epoch=-1))
+    return RefusalAnswer(
+        struct("InitProducerIdResponse")(error_code=refusal_code(right), producer_id=-1, producer_epoch=-1)
+    )

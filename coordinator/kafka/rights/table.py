@@ -3,80 +3,80 @@
 from collections.abc import Mapping
 from typing import Final
 
-from muster.coordinator.kafka.rights.cluster import describe_cluster, of_cluster
-from muster.coordinator.kafka.rights.configs import list_config_resources, of_resources
+from muster.coordinator.kafka.rights.cluster import judge_describe_cluster, make_cluster_judge
+from muster.coordinator.kafka.rights.configs import judge_list_config_resources, make_resource_judge
 from muster.coordinator.kafka.rights.groups import (
-    consumer_group_describe,
-    delete_groups,
-    describe_groups,
-    find_coordinator,
-    list_groups,
+    judge_consumer_group_describe,
+    judge_delete_groups,
+    judge_describe_groups,
+    judge_find_coordinator,
+    judge_list_groups,
 )
 from muster.coordinator.kafka.rights.judging import Judge
-from muster.coordinator.kafka.rights.members import OfMember, consumer_group_heartbeat, join_group
-from muster.coordinator.kafka.rights.offsets import offset_commit, offset_delete, offset_fetch
+from muster.coordinator.kafka.rights.members import MemberJudge, judge_consumer_group_heartbeat, judge_join_group
+from muster.coordinator.kafka.rights.offsets import judge_offset_commit, judge_offset_delete, judge_offset_fetch
 from muster.coordinator.kafka.rights.records import (
-    fetch,
-    init_producer_id,
-    list_offsets,
-    offset_for_leader_epoch,
-    produce,
+    judge_fetch,
+    judge_init_producer_id,
+    judge_list_offsets,
+    judge_offset_for_leader_epoch,
+    judge_produce,
 )
 from muster.coordinator.kafka.rights.topics import (
-    create_partitions,
-    create_topics,
-    delete_records,
-    delete_topics,
-    metadata,
+    judge_create_partitions,
+    judge_create_topics,
+    judge_delete_records,
+    judge_delete_topics,
+    judge_metadata,
 )
-from muster.coordinator.kafka.rights.transactions import add_offsets_to_txn, txn_offset_commit
+from muster.coordinator.kafka.rights.transactions import judge_add_offsets_to_txn, judge_txn_offset_commit
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
 JUDGES: Final[Mapping[str, Judge]] = {
-    "Produce": produce,
-    "Fetch": fetch,
-    "ListOffsets": list_offsets,
-    "OffsetForLeaderEpoch": offset_for_leader_epoch,
-    "Metadata": metadata,
-    "OffsetCommit": offset_commit,
-    "OffsetFetch": offset_fetch,
-    "FindCoordinator": find_coordinator,
-    "JoinGroup": join_group,
-    "Heartbeat": OfMember("Heartbeat"),
-    "LeaveGroup": OfMember("LeaveGroup"),
-    "SyncGroup": OfMember("SyncGroup"),
-    "DescribeGroups": describe_groups,
-    "ListGroups": list_groups,
-    "CreateTopics": create_topics,
-    "DeleteTopics": delete_topics,
-    "DeleteRecords": delete_records,
-    "InitProducerId": init_producer_id,
-    "AddOffsetsToTxn": add_offsets_to_txn,
-    "TxnOffsetCommit": txn_offset_commit,
-    "DescribeAcls": of_cluster("DescribeAcls"),
-    "CreateAcls": of_cluster("CreateAcls"),
-    "DeleteAcls": of_cluster("DeleteAcls"),
-    "DescribeConfigs": of_resources("DescribeConfigs", "results"),
-    "AlterConfigs": of_resources("AlterConfigs", "responses"),
-    "CreatePartitions": create_partitions,
-    "DeleteGroups": delete_groups,
-    "IncrementalAlterConfigs": of_resources("IncrementalAlterConfigs", "responses"),
-    "OffsetDelete": offset_delete,
-    "DescribeClientQuotas": of_cluster("DescribeClientQuotas"),
-    "AlterClientQuotas": of_cluster("AlterClientQuotas"),
-    "DescribeUserScramCredentials": of_cluster("DescribeUserScramCredentials"),
-    "AlterUserScramCredentials": of_cluster("AlterUserScramCredentials"),
-    "ElectLeaders": of_cluster("ElectLeaders"),
-    "AlterPartitionReassignments": of_cluster("AlterPartitionReassignments"),
-    "ListPartitionReassignments": of_cluster("ListPartitionReassignments"),
-    "DescribeCluster": describe_cluster,
-    "ConsumerGroupHeartbeat": consumer_group_heartbeat,
-    "ConsumerGroupDescribe": consumer_group_describe,
-    "ListConfigResources": list_config_resources,
+    "Produce": judge_produce,
+    "Fetch": judge_fetch,
+    "ListOffsets": judge_list_offsets,
+    "OffsetForLeaderEpoch": judge_offset_for_leader_epoch,
+    "Metadata": judge_metadata,
+    "OffsetCommit": judge_offset_commit,
+    "OffsetFetch": judge_offset_fetch,
+    "FindCoordinator": judge_find_coordinator,
+    "JoinGroup": judge_join_group,
+    "Heartbeat": MemberJudge("Heartbeat"),
+    "LeaveGroup": MemberJudge("LeaveGroup"),
+    "SyncGroup": MemberJudge("SyncGroup"),
+    "DescribeGroups": judge_describe_groups,
+    "ListGroups": judge_list_groups,
+    "CreateTopics": judge_create_topics,
+    "DeleteTopics": judge_delete_topics,
+    "DeleteRecords": judge_delete_records,
+    "InitProducerId": judge_init_producer_id,
+    "AddOffsetsToTxn": judge_add_offsets_to_txn,
+    "TxnOffsetCommit": judge_txn_offset_commit,
+    "DescribeAcls": make_cluster_judge("DescribeAcls"),
+    "CreateAcls": make_cluster_judge("CreateAcls"),
+    "DeleteAcls": make_cluster_judge("DeleteAcls"),
+    "DescribeConfigs": make_resource_judge("DescribeConfigs", "results"),
+    "AlterConfigs": make_resource_judge("AlterConfigs", "responses"),
+    "CreatePartitions": judge_create_partitions,
+    "DeleteGroups": judge_delete_groups,
+    "IncrementalAlterConfigs": make_resource_judge("IncrementalAlterConfigs", "responses"),
+    "OffsetDelete": judge_offset_delete,
+    "DescribeClientQuotas": make_cluster_judge("DescribeClientQuotas"),
+    "AlterClientQuotas": make_cluster_judge("AlterClientQuotas"),
+    "DescribeUserScramCredentials": make_cluster_judge("DescribeUserScramCredentials"),
+    "AlterUserScramCredentials": make_cluster_judge("AlterUserScramCredentials"),
+    "ElectLeaders": make_cluster_judge("ElectLeaders"),
+    "AlterPartitionReassignments": make_cluster_judge("AlterPartitionReassignments"),
+    "ListPartitionReassignments": make_cluster_judge("ListPartitionReassignments"),
+    "DescribeCluster": judge_describe_cluster,
+    "ConsumerGroupHeartbeat": judge_consumer_group_heartbeat,
+    "ConsumerGroupDescribe": judge_consumer_group_describe,
+    "ListConfigResources": judge_list_config_resources,
 }
 
 
-def judge_of(api: str) -> Judge | None:
+def find_judge(api: str) -> Judge | None:
     """None for an API that everybody may ask. Raises LookupError for one that has no row, or no judge."""
     if api not in API_RIGHTS:
         raise LookupError(f"{api} has no row in the table of rights; coordinator/security/acl/rights.py needs one")

@@ -5,33 +5,45 @@ from typing import Any, Final
 
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.rights.judging import Instead, May, Partly, Verdict, code_of
-from muster.coordinator.kafka.rights.offsets import answers, with_topics
+from muster.coordinator.kafka.rights.judging import AccessCheck, PartialRequest, RefusalAnswer, Verdict, refusal_code
+from muster.coordinator.kafka.rights.offsets import append_topics, refused_partition_rows
 from muster.coordinator.security.acl.rights import API_RIGHTS
 
-ADD: Final = "AddOffsetsToTxn"
-COMMIT: Final = "TxnOffsetCommit"
-ITS_OWN, OF_GROUP = API_RIGHTS[ADD]
-WRITTEN, INTO_GROUP, OF_TOPIC = API_RIGHTS[COMMIT]
+ADD_OFFSETS_TO_TXN: Final = "AddOffsetsToTxn"
+TXN_OFFSET_COMMIT: Final = "TxnOffsetCommit"
+ADD_OFFSETS_TRANSACTION_RIGHT, ADD_OFFSETS_GROUP_RIGHT = API_RIGHTS[ADD_OFFSETS_TO_TXN]
+TXN_COMMIT_TRANSACTION_RIGHT, TXN_COMMIT_GROUP_RIGHT, TXN_COMMIT_TOPIC_RIGHT = API_RIGHTS[TXN_OFFSET_COMMIT]
 
 
-def add_offsets_to_txn(may: May, request: Any, call: KafkaCall) -> Verdict:
-    for right, name in ((ITS_OWN, request.transactional_id), (OF_GROUP, request.group_id)):
-        if not may(call, right, name, api=ADD):
-            return Instead(struct("AddOffsetsToTxnResponse")(error_code=code_of(right)))
+def judge_add_offsets_to_txn(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    for right, name in (
+        (ADD_OFFSETS_TRANSACTION_RIGHT, request.transactional_id),
+        (ADD_OFFSETS_GROUP_RIGHT, request.group_id),
+    ):
+        if not may(call, right, name, api=ADD_OFFSETS_TO_TXN):
+            return RefusalAnswer(struct("AddOffsetsToTxnResponse")(error_code=refusal_code(right)))
     return None
 
 
-def txn_offset_commit(may: May, request: Any, call: KafkaCall) -> Verdict:
-    for right, name in ((WRITTEN, request.transactional_id), (INTO_GROUP, request.group_id)):
-        if not may(call, right, name, api=COMMIT):
-            return Instead(struct("TxnOffsetCommitResponse")(topics=answers(COMMIT, request.topics, code_of(right))))
-    allowed, refused = may.split(call, OF_TOPIC, request.topics, lambda topic: str(topic.name), api=COMMIT)
+def judge_txn_offset_commit(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    for right, name in (
+        (TXN_COMMIT_TRANSACTION_RIGHT, request.transactional_id),
+        (TXN_COMMIT_GROUP_RIGHT, request.group_id),
+    ):
+        if not may(call, right, name, api=TXN_OFFSET_COMMIT):
+            return RefusalAnswer(
+                struct("TxnOffsetCommitResponse")(
+                    topics=refused_partition_rows(TXN_OFFSET_COMMIT, request.topics, refusal_code(right))
+                )
+            )
+    allowed, refused = may.split(
+        call, TXN_COMMIT_TOPIC_RIGHT, request.topics, lambda topic: str(topic.name), api=TXN_OFFSET_COMMIT
+    )
     if not refused:
         return None
-    rows = answers(COMMIT, refused, code_of(OF_TOPIC))
+    rows = refused_partition_rows(TXN_OFFSET_COMMIT, refused, refusal_code(TXN_COMMIT_TOPIC_RIGHT))
     if not allowed:
-        return Instead(struct("TxnOffsetCommitResponse")(topics=rows))
+        return RefusalAnswer(struct("TxnOffsetCommitResponse")(topics=rows))
     left = copy(request)
     left.topics = allowed
-    return Partly(left, lambda answer: with_topics(answer, rows))
+    return PartialRequest(left, lambda answer: append_topics(answer, rows))

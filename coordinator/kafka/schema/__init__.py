@@ -3,11 +3,11 @@
 from functools import cache
 
 from muster.coordinator.kafka.schema import admin, connection, groups, logs, nodes, quotas, security, transactions
-from muster.coordinator.kafka.schema.notation import Message, read
+from muster.coordinator.kafka.schema.notation import MessageSchema, parse_messages
 
 
 @cache
-def messages() -> dict[str, Message]:
+def all_messages() -> dict[str, MessageSchema]:
     """All messages by name, such as `HeartbeatRequest`; read once, when the first is asked for."""
     parts = (admin, connection, groups, logs, security, quotas, nodes, transactions)
-    return {message.name: message for part in parts for message in read(part.FIELDS)}
+    return {message.name: message for part in parts for message in parse_messages(part.FIELDS)}

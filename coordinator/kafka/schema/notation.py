@@ -28,8 +28,8 @@ INDENT = 4
 STRUCT = ""
 """The element type of `[]` and `{}`."""
 
-HEAD = re.compile(r"(?P<name>\w+) (?P<versions>\d+-\d+)(?: flexible (?P<flexible>\d+\+))?")
-FIELD = re.compile(
+MESSAGE_LINE = re.compile(r"(?P<name>\w+) (?P<versions>\d+-\d+)(?: flexible (?P<flexible>\d+\+))?")
+FIELD_LINE = re.compile(
     r"(?P<indent> *)(?P<name>\w+): (?P<array>\[)?(?P<type>\w*|\{)[\]}]?"
     r"(?P<nullable>\?(?P<null>\d+(?:\+|-\d+)?)?)?(?: (?P<versions>\d+(?:\+|-\d+)?))?(?P<inflexible> inflexible)?"
     r"(?: = (?P<default>\S+))?(?: tag (?P<tag>\d+))?"
@@ -41,7 +41,7 @@ ZEROS: dict[str, Default] = {
 
 
 @dataclass(frozen=True)
-class Field:
+class FieldSchema:
     """One field. `type` is a primitive, or STRUCT; `default` is what an absent one counts as."""
 
     name: str
@@ -54,18 +54,18 @@ class Field:
     flexible: bool
     path: str
     """Dotted, beginning with the message's name."""
-    fields: "list[Field]" = field(default_factory=list)
+    fields: "list[FieldSchema]" = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Message:
+class MessageSchema:
     name: str
     versions: Versions
     flexible: Versions
-    fields: list[Field]
+    fields: list[FieldSchema]
 
     @cached_property
-    def structs(self) -> dict[str, list[Field]]:
+    def structs(self) -> dict[str, list[FieldSchema]]:
         """The message's structs by path: its own fields, and those of every struct within."""
         found = {self.name: self.fields}
         pending = list(self.fields)
@@ -77,56 +77,56 @@ class Message:
         return found
 
 
-def read(text: str) -> Iterator[Message]:
+def parse_messages(text: str) -> Iterator[MessageSchema]:
     """Yield the messages. Raises ValueError with the line that is not in the notation."""
     for block in text.strip().split("\n\n"):
         head, *lines = block.splitlines()
-        found = HEAD.fullmatch(head)
+        found = MESSAGE_LINE.fullmatch(head)
         if found is None:
             raise ValueError(f"{head!r} does not begin a message; expected such as 'HeartbeatRequest 0-4 flexible 4+'")
-        versions = versions_of(found["versions"], range(0))
-        flexible = versions_of(found["flexible"], versions) if found["flexible"] else range(0)
-        yield Message(found["name"], versions, flexible, fields_of(found["name"], lines, versions))
+        versions = parse_versions(found["versions"], range(0))
+        flexible = parse_versions(found["flexible"], versions) if found["flexible"] else range(0)
+        yield MessageSchema(found["name"], versions, flexible, parse_fields(found["name"], lines, versions))
 
 
-def fields_of(name: str, lines: list[str], versions: Versions) -> list[Field]:
+def parse_fields(name: str, lines: list[str], versions: Versions) -> list[FieldSchema]:
     """The fields below a message's head; each is put below the struct that it is indented under."""
-    top: list[Field] = []
-    open_structs: list[tuple[str, list[Field], Versions]] = [(name, top, versions)]
+    top: list[FieldSchema] = []
+    open_structs: list[tuple[str, list[FieldSchema], Versions]] = [(name, top, versions)]
     for line in lines:
-        found = FIELD.fullmatch(line)
+        found = FIELD_LINE.fullmatch(line)
         depth = len(found["indent"]) // INDENT if found else 0
         if found is None or not 1 <= depth <= len(open_structs):
             raise ValueError(f"{name}: {line!r} is no field; expected such as '    member_id: string 1+'")
         del open_structs[depth:]
         path, siblings, inherited = open_structs[-1]
-        one = field_of(found, path, inherited)
+        one = parse_field(found, path, inherited)
         siblings.append(one)
         if one.type == STRUCT:
             open_structs.append((one.path, one.fields, one.versions))
     return top
 
 
-def field_of(found: re.Match[str], path: str, inherited: Versions) -> Field:
+def parse_field(found: re.Match[str], path: str, inherited: Versions) -> FieldSchema:
     name, kind, array = found["name"], found["type"].strip("{"), found["array"] is not None
-    versions = versions_of(found["versions"], inherited) if found["versions"] else inherited
+    versions = parse_versions(found["versions"], inherited) if found["versions"] else inherited
     nullable = range(0)
     if found["nullable"]:
-        nullable = versions_of(found["null"], versions) if found["null"] else versions
-    return Field(
+        nullable = parse_versions(found["null"], versions) if found["null"] else versions
+    return FieldSchema(
         name=name,
         type=kind,
         array=array,
         versions=versions,
         nullable=nullable,
-        default=() if array and found["default"] is None else default_of(kind, found["default"]),
+        default=() if array and found["default"] is None else parse_default(kind, found["default"]),
         tag=int(found["tag"]) if found["tag"] else None,
         flexible=not found["inflexible"],
         path=f"{path}.{name}",
     )
 
 
-def default_of(kind: str, word: str | None) -> Default:
+def parse_default(kind: str, word: str | None) -> Default:
     if word == "null" or (word is None and kind == STRUCT):
         return None
     if word is None:
@@ -134,10 +134,10 @@ def default_of(kind: str, word: str | None) -> Default:
     return word == "true" if kind == "bool" else int(word)
 
 
-def versions_of(text: str, within: Versions) -> Versions:
+def parse_versions(text: str, within: Versions) -> Versions:
     """Read a span of versions.
 
-    >>> list(versions_of("5+", range(0, 8))), list(versions_of("3-4", range(0)))
+    >>> list(parse_versions("5+", range(0, 8))), list(parse_versions("3-4", range(0)))
     ([5, 6, 7], [3, 4])
     """
     if text.endswith("+"):

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.coordinator.core.control.balance.judging import Owners, burden
+from muster.coordinator.core.control.balance.judging import Owners, member_burdens
 from muster.coordinator.core.control.balance.loads import Floats
-from muster.coordinator.core.control.balance.rules import Rules
-from muster.coordinator.lab.balance.policies import Kafka5337, Policy
-from muster.coordinator.lab.balance.traces import MEMBERS, SAMPLE_S, Trace
+from muster.coordinator.core.control.balance.rules import BalanceRules
+from muster.coordinator.lab.balance.policies import BalancePolicy, Kafka5337
+from muster.coordinator.lab.balance.traces import MEMBERS, SAMPLE_S, LoadTrace
 
 HANDOVER_S = 3.0
 """So long nobody reads a partition that moves; in an eager rebalance nobody reads any."""
@@ -17,7 +17,7 @@ EVEN = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class TraceScore:
     """What became of one trace. Ratios are of the heaviest member over the mean."""
 
     even: float
@@ -31,7 +31,7 @@ class Score:
     """The most records that waited at any moment, of all partitions together."""
 
 
-def play(trace: Trace, policy: Policy, rules: Rules) -> Score:
+def play_trace(trace: LoadTrace, policy: BalancePolicy, rules: BalanceRules) -> TraceScore:
     """From an assignment that is even by count."""
     samples, partitions = trace.written.shape
     owner: Owners = (np.arange(partitions) % MEMBERS).astype(np.int32)
@@ -42,12 +42,12 @@ def play(trace: Trace, policy: Policy, rules: Rules) -> Score:
     for k in range(samples):
         now_ms = k * SAMPLE_S * 1000
         came = trace.written[k] * SAMPLE_S
-        read = read_by(owner, lag + came, came, trace.power[k] * SAMPLE_S, 1 - still / SAMPLE_S)
+        read = distribute_reads(owner, lag + came, came, trace.power[k] * SAMPLE_S, 1 - still / SAMPLE_S)
         ends += came
         lag = lag + came - read
         peak = max(peak, float(lag.sum()))
         load = np.maximum(came, read) / SAMPLE_S + lag / (rules.drain_ms / 1000)
-        ratios[k] = burden(owner, load, np.ones(MEMBERS)).ratio
+        ratios[k] = member_burdens(owner, load, np.ones(MEMBERS)).ratio
         wanted = policy.look(owner, ends.astype(np.int64), (ends - lag).astype(np.int64), now_ms)
         changed = wanted != owner
         moves += int(changed.sum())
@@ -55,10 +55,10 @@ def play(trace: Trace, policy: Policy, rules: Rules) -> Score:
         last_move[changed] = now_ms
         stops = np.full(partitions, bool(changed.any())) if isinstance(policy, Kafka5337) else changed
         still, owner = np.where(stops, HANDOVER_S, 0.0), wanted
-    return Score(float((ratios <= EVEN).mean()), float(np.quantile(ratios, 0.9)), moves, twice, int(peak))
+    return TraceScore(float((ratios <= EVEN).mean()), float(np.quantile(ratios, 0.9)), moves, twice, int(peak))
 
 
-def read_by(owner: Owners, waiting: Floats, came: Floats, power: Floats, part: Floats) -> Floats:
+def distribute_reads(owner: Owners, waiting: Floats, came: Floats, power: Floats, part: Floats) -> Floats:
     """How much is read of each partition: all of it where its member can, else an equal part of each. `part`: of the
     time that anybody read it."""
     can = np.minimum(waiting, waiting * part)

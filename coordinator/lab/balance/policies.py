@@ -11,22 +11,28 @@ import numpy as np
 from muster.assignors.api import JsonValue, Member, Snapshot
 from muster.assignors.builtin.lag import LagAssignor
 from muster.assignors.builtin.lag_sticky import LagStickyAssignor
-from muster.coordinator.core.control.balance.judging import Owners, Patience, burden, falls_behind, worth_it
-from muster.coordinator.core.control.balance.loads import Floats, Ints, Loads
-from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.core.control.balance.judging import (
+    Owners,
+    PaidRounds,
+    does_member_fall_behind,
+    is_worth_moving,
+    member_burdens,
+)
+from muster.coordinator.core.control.balance.loads import Floats, Ints, PartitionLoads
+from muster.coordinator.core.control.balance.rules import BalanceRules
 from muster.coordinator.core.control.balance.weighing import options_for
 
 TOPIC = "t"
 
 
-class Policy(Protocol):
+class BalancePolicy(Protocol):
     """One group's, from the beginning of a trace to its end."""
 
     def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
         """Who is to have what from here on."""
 
 
-def plan(
+def plan_by_load(
     assignor: LagAssignor | LagStickyAssignor, owner: Owners, load: Floats, options: Mapping[str, JsonValue]
 ) -> Owners:
     """What the assignor makes of it; every member reads the one topic."""
@@ -41,11 +47,15 @@ def plan(
     return out
 
 
-class Balance:
+class MusterBalance:
     """Muster's, by these rules: the parts of the core, put together as in `core.control.balance.evaluating`."""
 
-    def __init__(self, partitions: int, rules: Rules) -> None:
-        self.rules, self.loads, self.patience = rules, Loads({TOPIC: partitions}, rules.sample_ms), Patience()
+    def __init__(self, partitions: int, rules: BalanceRules) -> None:
+        self.rules, self.loads, self.patience = (
+            rules,
+            PartitionLoads({TOPIC: partitions}, rules.sample_ms),
+            PaidRounds(),
+        )
         self.moved: dict[tuple[str, int], int] = {}
 
     def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
@@ -53,19 +63,19 @@ class Balance:
         loads.take(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
         loads.taken()
         capacity = np.ones(int(owner.max()) + 1)
-        behind = falls_behind(owner, *loads.growth(), len(capacity))
+        behind = does_member_fall_behind(owner, *loads.growth(), len(capacity))
         carried = [loads.counted(rules.drain_ms, behind), loads.last().records(rules.drain_ms)]
-        before = [burden(owner, load, capacity) for load in carried]
+        before = [member_burdens(owner, load, capacity) for load in carried]
         if not loads.rated or before[0].most_to_gain < rules.min_gain:
             self.patience.over()
             return owner
         resting = {place: at for place, at in self.moved.items() if now_ms - at < rules.cooldown_ms}
         options = options_for(LagStickyAssignor.options, {}, (TOPIC,), resting, rules, now_ms)
-        wanted = plan(LagStickyAssignor(), owner, carried[0], options)
+        wanted = plan_by_load(LagStickyAssignor(), owner, carried[0], options)
         mask = np.zeros(len(owner), dtype=np.bool_)
         mask[[partition for _, partition in resting]] = True
-        after = [burden(wanted, load, capacity) for load in carried]
-        if not worth_it(wanted != owner, mask, before, after, rules):
+        after = [member_burdens(wanted, load, capacity) for load in carried]
+        if not is_worth_moving(wanted != owner, mask, before, after, rules):
             self.patience.over()
         elif self.patience.paid(None, now_ms) >= rules.rounds:
             self.patience.over()
@@ -74,11 +84,11 @@ class Balance:
         return owner
 
 
-class Anew:
+class ReplanEverySample:
     """The same assignor with the same loads, and no patience: it plans anew at each sample."""
 
-    def __init__(self, partitions: int, rules: Rules) -> None:
-        self.rules, self.loads = rules, Loads({TOPIC: partitions}, rules.sample_ms)
+    def __init__(self, partitions: int, rules: BalanceRules) -> None:
+        self.rules, self.loads = rules, PartitionLoads({TOPIC: partitions}, rules.sample_ms)
 
     def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
         self.loads.take(TOPIC, 0, ends.tolist(), committed.tolist(), now_ms)
@@ -86,7 +96,9 @@ class Anew:
         if not self.loads.rated:
             return owner
         load = self.loads.last().records(self.rules.drain_ms)
-        return plan(LagStickyAssignor(), owner, load, {"min.gain": 0.0, "imbalance.tolerance": 0.0, "dampening": 1.0})
+        return plan_by_load(
+            LagStickyAssignor(), owner, load, {"min.gain": 0.0, "imbalance.tolerance": 0.0, "dampening": 1.0}
+        )
 
 
 class Kafka5337:
@@ -97,14 +109,14 @@ class Kafka5337:
 
     EVERY = 30
 
-    def __init__(self, partitions: int, rules: Rules) -> None:
+    def __init__(self, partitions: int, rules: BalanceRules) -> None:
         self.samples = 0
 
     def look(self, owner: Owners, ends: Ints, committed: Ints, now_ms: int) -> Owners:
         self.samples += 1
         if self.samples % self.EVERY:
             return owner
-        return plan(LagAssignor(), owner, np.maximum(ends - committed, 0).astype(np.float64), {})
+        return plan_by_load(LagAssignor(), owner, np.maximum(ends - committed, 0).astype(np.float64), {})
 
 
 class Kcl3:
@@ -115,8 +127,8 @@ class Kcl3:
 
     ALPHA, EVERY, OFF, DAMPENING = 0.5, 3, 0.10, 0.6
 
-    def __init__(self, partitions: int, rules: Rules) -> None:
-        self.rules, self.loads = rules, Loads({TOPIC: partitions}, rules.sample_ms)
+    def __init__(self, partitions: int, rules: BalanceRules) -> None:
+        self.rules, self.loads = rules, PartitionLoads({TOPIC: partitions}, rules.sample_ms)
         self.mean: Floats | None = None
         self.rounds = 0
         self.rng = np.random.default_rng(0)
@@ -161,9 +173,9 @@ class Kcl3:
                 carried[taker] += load[lease]
 
 
-POLICIES: Mapping[str, type[Balance | Anew | Kcl3 | Kafka5337]] = {
-    "muster": Balance,
-    "anew": Anew,
+POLICIES: Mapping[str, type[MusterBalance | ReplanEverySample | Kcl3 | Kafka5337]] = {
+    "muster": MusterBalance,
+    "anew": ReplanEverySample,
     "kcl-3": Kcl3,
     "kafka-5337": Kafka5337,
 }

@@ -5,25 +5,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.coordinator.core.control.balance.rules import Rules
-from muster.coordinator.lab.balance.plays import EVEN, Score, play
+from muster.coordinator.core.control.balance.rules import BalanceRules
+from muster.coordinator.lab.balance.plays import EVEN, TraceScore, play_trace
 from muster.coordinator.lab.balance.policies import POLICIES
-from muster.coordinator.lab.balance.traces import PARTITIONS, WRITTEN, trace
+from muster.coordinator.lab.balance.traces import PARTITIONS, WRITTEN, make_trace
 
 MUSTER, ANEW, OTHERS = "muster", "anew", ("kcl-3", "kafka-5337")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PolicyScore:
     """One policy on one trace; of several seeds the mean, and the worst peak."""
 
     trace: str
     policy: str
-    score: Score
+    score: TraceScore
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class BalanceGoal:
     """What was promised, what came of it."""
 
     goal: str
@@ -31,20 +31,25 @@ class Goal:
     met: bool
 
 
-def rows_of(seeds: int, rules: Rules, traces: Sequence[str] = tuple(WRITTEN)) -> list[Row]:
+def score_policies(seeds: int, rules: BalanceRules, traces: Sequence[str] = tuple(WRITTEN)) -> list[PolicyScore]:
     return [
-        Row(
+        PolicyScore(
             name,
             policy,
-            mean_of([play(trace(name, seed), POLICIES[policy](PARTITIONS, rules), rules) for seed in range(seeds)]),
+            mean_score(
+                [
+                    play_trace(make_trace(name, seed), POLICIES[policy](PARTITIONS, rules), rules)
+                    for seed in range(seeds)
+                ]
+            ),
         )
         for name in traces
         for policy in POLICIES
     ]
 
 
-def mean_of(scores: Sequence[Score]) -> Score:
-    return Score(
+def mean_score(scores: Sequence[TraceScore]) -> TraceScore:
+    return TraceScore(
         even=float(np.mean([score.even for score in scores])),
         p90=float(np.mean([score.p90 for score in scores])),
         moves=round(float(np.mean([score.moves for score in scores]))),
@@ -53,7 +58,7 @@ def mean_of(scores: Sequence[Score]) -> Score:
     )
 
 
-def goals_of(rows: Iterable[Row]) -> list[Goal]:
+def judge_goals(rows: Iterable[PolicyScore]) -> list[BalanceGoal]:
     """The goals of continuous balance, with figures, met or missed."""
     by = {(row.trace, row.policy): row.score for row in rows}
     mine = {name: by[name, MUSTER] for name, policy in by if policy == MUSTER}
@@ -61,16 +66,16 @@ def goals_of(rows: Iterable[Row]) -> list[Goal]:
     zipf = mine["zipf-1.2"].even
     twice, short = sum(score.twice for score in mine.values()), mine["bursts-20s"].moves
     found = [
-        Goal(f"zipf 1.2: heaviest over mean <= {EVEN} for 90 % of the time", f"{zipf:.1%}", zipf >= 0.9),
-        Goal("no partition moves twice within the cooldown", f"{twice} moves", twice == 0),
-        Goal("bursts shorter than the rounds move nothing", f"{short} moves", short == 0),
-        Goal("moves <= 1/5 of planning anew at each sample", f"{moved} of {anew}", moved * 5 <= anew),
+        BalanceGoal(f"zipf 1.2: heaviest over mean <= {EVEN} for 90 % of the time", f"{zipf:.1%}", zipf >= 0.9),
+        BalanceGoal("no partition moves twice within the cooldown", f"{twice} moves", twice == 0),
+        BalanceGoal("bursts shorter than the rounds move nothing", f"{short} moves", short == 0),
+        BalanceGoal("moves <= 1/5 of planning anew at each sample", f"{moved} of {anew}", moved * 5 <= anew),
     ]
     for other in OTHERS:
         for name, score in mine.items():
             rival = by[name, other]
             found.append(
-                Goal(
+                BalanceGoal(
                     f"{name}: fewer moves than {other} at no higher peak lag",
                     f"{score.moves} to {rival.moves} moves, {score.peak_lag} to {rival.peak_lag} records",
                     score.moves <= rival.moves and score.peak_lag <= rival.peak_lag,

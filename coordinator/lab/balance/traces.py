@@ -25,7 +25,7 @@ NOISE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class LoadTrace:
     """`written[k, p]`: records a second to partition p in sample k; `power[k, m]`: what member m can read a second."""
 
     name: str
@@ -33,26 +33,26 @@ class Trace:
     power: Floats
 
 
-def zipf(rng: np.random.Generator, exponent: float) -> Floats:
+def zipf_shares(rng: np.random.Generator, exponent: float) -> Floats:
     """Shares of the load, in no order."""
     shares = np.arange(1, PARTITIONS + 1) ** -exponent
     return rng.permutation(shares / shares.sum())
 
 
-def steady(shares: Floats) -> Floats:
+def steady_load(shares: Floats) -> Floats:
     return np.tile(shares * TOTAL, (SAMPLES, 1))
 
 
-def drift(rng: np.random.Generator) -> Floats:
+def drifting_load(rng: np.random.Generator) -> Floats:
     """Each partition has a day of its own: four hours long, twice as much at its noon as at its midnight."""
     when = np.arange(SAMPLES)[:, None] / SAMPLES
     phase = rng.random(PARTITIONS)
-    return steady(zipf(rng, 0.8)) * (1 + 0.33 * np.sin(2 * np.pi * (when + phase)))
+    return steady_load(zipf_shares(rng, 0.8)) * (1 + 0.33 * np.sin(2 * np.pi * (when + phase)))
 
 
-def wandering(rng: np.random.Generator) -> Floats:
+def wandering_load(rng: np.random.Generator) -> Floats:
     """A fifth of the load is one partition's, for about forty minutes; then it is another's."""
-    written = steady(zipf(rng, 0.5)) * 0.8
+    written = steady_load(zipf_shares(rng, 0.5)) * 0.8
     span = 40 * 60 // SAMPLE_S
     hot = rng.choice(PARTITIONS, size=SAMPLES // span + 1, replace=False)
     late = rng.integers(ANY_MOMENT, size=len(hot))
@@ -62,11 +62,11 @@ def wandering(rng: np.random.Generator) -> Floats:
     return written
 
 
-def bursts(seconds: int) -> Callable[[np.random.Generator], Floats]:
+def bursting_load(seconds: int) -> Callable[[np.random.Generator], Floats]:
     """Every five minutes one partition has eight times its load, for so long."""
 
     def made(rng: np.random.Generator) -> Floats:
-        written = steady(np.full(PARTITIONS, 1 / PARTITIONS))
+        written = steady_load(np.full(PARTITIONS, 1 / PARTITIONS))
         for begin in range(60 + int(rng.integers(ANY_MOMENT)), SAMPLES, 300 // SAMPLE_S):
             written[begin : begin + seconds // SAMPLE_S, rng.integers(PARTITIONS)] *= 8
         return written
@@ -75,17 +75,17 @@ def bursts(seconds: int) -> Callable[[np.random.Generator], Floats]:
 
 
 WRITTEN: Mapping[str, Callable[[np.random.Generator], Floats]] = {
-    "zipf-1.2": lambda rng: steady(zipf(rng, 1.2)),
-    "zipf-1.5": lambda rng: steady(zipf(rng, 1.5)),
-    "drift": drift,
-    "wandering": wandering,
-    "bursts-60s": bursts(60),
-    "bursts-20s": bursts(20),
-    "slow-member": lambda rng: steady(zipf(rng, 0.8)),
+    "zipf-1.2": lambda rng: steady_load(zipf_shares(rng, 1.2)),
+    "zipf-1.5": lambda rng: steady_load(zipf_shares(rng, 1.5)),
+    "drift": drifting_load,
+    "wandering": wandering_load,
+    "bursts-60s": bursting_load(60),
+    "bursts-20s": bursting_load(20),
+    "slow-member": lambda rng: steady_load(zipf_shares(rng, 0.8)),
 }
 
 
-def trace(name: str, seed: int) -> Trace:
+def make_trace(name: str, seed: int) -> LoadTrace:
     """The same for the same name and seed."""
     rng = np.random.default_rng([seed, list(WRITTEN).index(name)])
     written = WRITTEN[name](rng)
@@ -96,4 +96,4 @@ def trace(name: str, seed: int) -> Trace:
         begin = SAMPLES // 4 + int(rng.integers(ANY_MOMENT))
         power[begin : begin + 3600 // SAMPLE_S, int(rng.integers(MEMBERS))] = TOTAL / MEMBERS * 2 / 3
     noise = np.exp(rng.normal(0, NOISE, written.shape))
-    return Trace(name, written * noise, power)
+    return LoadTrace(name, written * noise, power)

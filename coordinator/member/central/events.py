@@ -11,8 +11,8 @@ from muster.coordinator.member.types import Partitions
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """What came of a `Register`. A refusal ends the stream."""
+class MemberRegistered:
+    """What came of a `RegisterMember`. A refusal ends the stream."""
 
     token: int
     code: ErrorCode = ErrorCode.NONE
@@ -22,7 +22,7 @@ class Registered:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class OrderReceived:
     """An order came. `answered`: the highest number of which the coordinator has heard the answer."""
 
     order: Order
@@ -40,7 +40,7 @@ class StreamEnded:
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class RegisterMember:
     """Open a stream and register on it; `again`: say so on the stream that is open."""
 
     token: int
@@ -87,7 +87,7 @@ class CloseStream:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LogNotice:
     """Something that the application's owner should read in the log."""
 
     detail: str
@@ -101,14 +101,14 @@ CentralAction: TypeAlias = (
     | act.Assign
     | act.Fail
     | act.Closed
-    | act.WakeAt
-    | Register
+    | act.WakeMemberAt
+    | RegisterMember
     | AnswerPing
     | AnswerStopped
     | AnswerStarted
     | SendDeregister
     | CloseStream
-    | Report
+    | LogNotice
 )
-CentralAnswer: TypeAlias = ev.CoordinatorFound | Registered | ev.RequestFailed | ev.Revoked
-CentralEvent: TypeAlias = ev.Told | CentralAnswer | Ordered | StreamEnded
+CentralAnswer: TypeAlias = ev.CoordinatorFound | MemberRegistered | ev.RequestFailed | ev.Revoked
+CentralEvent: TypeAlias = ev.CommonEvent | CentralAnswer | OrderReceived | StreamEnded

@@ -15,25 +15,25 @@ from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.central import events as ce
 from muster.coordinator.member.central.states import MOVES, OUT, REGISTERED, TRY_AGAIN, WORKING
-from muster.coordinator.member.consumer.report import Wish
-from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT, CoordinatedMember
-from muster.coordinator.member.states import LOOK_AGAIN, State
-from muster.coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
+from muster.coordinator.member.consumer.report import RequestedSubscription
+from muster.coordinator.member.coordinated import LEAVE_REASON, POLL_TIMEOUT, CoordinatedMember
+from muster.coordinator.member.states import FIND_COORDINATOR_AGAIN, MembershipState
+from muster.coordinator.member.types import NO_GENERATION, LeavePolicy, MemberSettings, RequestKind, TopicPartition
 
 REGISTRATION = 0
 """The number under which the registration itself counts as an answer."""
 
 
-class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
+class CentralMemberMachine(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
     """One member of one central group. It keeps `member_id` for life; `generation` is that of its last start order."""
 
     moves = MOVES
 
-    def __init__(self, settings: MemberSettings, member_id: str, wish: Wish) -> None:
+    def __init__(self, settings: MemberSettings, member_id: str, wish: RequestedSubscription) -> None:
         assert member_id, "the edge draws the member id"
         super().__init__(settings, member_id)
         self._wish = wish
-        self._said: Wish | None = None
+        self._said: RequestedSubscription | None = None
         self._streaming = False
         self._answers: dict[int, int] = {}  # number -> when it was answered
         self._lease_from_ms: int | None = None
@@ -51,27 +51,29 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         self._check_lease()
         match event:
             case ev.Start():
-                if self.state is State.IDLE:
+                if self.state is MembershipState.IDLE:
                     self._join()
-            case ce.Ordered():
+            case ce.OrderReceived():
                 self._ordered(event)
             case ce.StreamEnded():
                 self._stream_ended(event)
             case ev.SubscriptionChanged():
-                self._wish = Wish(tuple(sorted(set(event.topics))), event.regex, self._wish.server_assignor)
+                self._wish = RequestedSubscription(
+                    tuple(sorted(set(event.topics))), event.regex, self._wish.server_assignor
+                )
                 self._say_wish()
             case ev.CommitRefused():
                 if event.generation == self.generation and event.code in OUT and self.state in REGISTERED:
                     self._out_of_the_group(Cause.MEMBER_FENCED, event.message)
             case ev.PollExpired():
                 self._poll_expired()
-            case ev.Polled():
+            case ev.PollResumed():
                 self._polled()
             case ev.Close():
                 self._close(event.leaving)
-            case ev.Tick():
+            case ev.TimerExpired():
                 self._tick()
-            case ev.TopicsChanged():
+            case ev.PartitionCountsChanged():
                 pass  # The coordinator watches topics for everybody.
             case _:
                 self._take_answer(event)
@@ -84,7 +86,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
             case ev.CoordinatorFound():
                 self._link.found(self._now_ms)
                 self._go_on()
-            case ce.Registered():
+            case ce.MemberRegistered():
                 self._registered(event)
             case ev.RequestFailed():
                 self._request_failed(event)
@@ -96,12 +98,16 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
     # Registering
 
     def _join(self) -> None:
-        self._become(State.JOINING)
+        self._become(MembershipState.JOINING)
         self._link.retry_at_ms = None
         self._go_on()
 
     def _go_on(self) -> None:
-        if self.state is not State.JOINING or self._link.retry_at_ms is not None or RequestKind.JOIN in self._requests:
+        if (
+            self.state is not MembershipState.JOINING
+            or self._link.retry_at_ms is not None
+            or RequestKind.JOIN in self._requests
+        ):
             return
         if not self._link.known:
             self._find()
@@ -114,32 +120,32 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         token = self._requests.ask(RequestKind.JOIN)
         wish, owned = self._wish, tuple(sorted(self.owned))
         said = (wish.topics, wish.regex, wish.server_assignor, self.generation, owned)
-        self._out.append(ce.Register(token, self.member_id, *said, again=again, coordinator_epoch=self._epoch))
+        self._out.append(ce.RegisterMember(token, self.member_id, *said, again=again, coordinator_epoch=self._epoch))
 
     def _say_wish(self) -> None:
         """On the open stream; while another registration is under way, after it."""
         if self.state in REGISTERED and self._said != self._wish and RequestKind.JOIN not in self._requests:
             self._register(again=True)
 
-    def _registered(self, answer: ce.Registered) -> None:
+    def _registered(self, answer: ce.MemberRegistered) -> None:
         if answer.code is ErrorCode.NONE and self._deposed(answer.coordinator_epoch):
             self._streaming = True  # it has only just been opened
             self._send_away()
         elif answer.code is ErrorCode.NONE:
             self._link.well()
             self._link.heard(self._now_ms)
-            if self.state is State.JOINING:
+            if self.state is MembershipState.JOINING:
                 self._streaming = True
                 self._lease_from_ms = self._answers.get(REGISTRATION, self._now_ms)
-                self._become(State.STABLE)
+                self._become(MembershipState.STABLE)
             self._say_wish()
-        elif self.state is State.JOINING:
+        elif self.state is MembershipState.JOINING:
             self._turned_away(answer)
-        elif self.state is not State.CLOSING:
+        elif self.state is not MembershipState.CLOSING:
             self._fail(answer.code, answer.message)
 
-    def _turned_away(self, answer: ce.Registered) -> None:
-        if answer.code in LOOK_AGAIN:
+    def _turned_away(self, answer: ce.MemberRegistered) -> None:
+        if answer.code in FIND_COORDINATOR_AGAIN:
             self._link.lost(self._now_ms)
         elif answer.code in TRY_AGAIN:
             self._link.back_off(self._now_ms)
@@ -150,7 +156,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
 
     # Orders
 
-    def _ordered(self, event: ce.Ordered) -> None:
+    def _ordered(self, event: ce.OrderReceived) -> None:
         if not self._streaming:
             return
         if self._deposed(event.coordinator_epoch):
@@ -166,7 +172,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
             case StartFetcher():
                 self._start_fetching(event.order)
             case RebalanceFailed(_, detail):
-                self._out.append(ce.Report(detail))
+                self._out.append(ce.LogNotice(detail))
             case _:
                 assert_never(event.order)
 
@@ -180,7 +186,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
     def _send_away(self) -> None:
         """What a deposed coordinator says is of no account: end its stream, and look for the one that is elected."""
         self._close_stream()
-        if self.state is State.JOINING:
+        if self.state is MembershipState.JOINING:
             self._link.lost(self._now_ms)  # and not at once: it would be found again
         else:
             self._stream_lost()
@@ -200,8 +206,8 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         self._start, self._stop = None, order.number
         self.rebalance_number = order.rebalance_number
         if self.owned:
-            if self.state is State.STABLE:
-                self._become(State.ADOPTING)
+            if self.state is MembershipState.STABLE:
+                self._become(MembershipState.ADOPTING)
             detail = order.cause_detail or "the coordinator stops everybody before it assigns anew"
             self._tell_why(act.Revoke, order.cause, detail)
         elif RequestKind.RELEASE not in self._requests:
@@ -214,7 +220,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         self._stop = None
 
     def _start_fetching(self, order: StartFetcher) -> None:
-        if self.state is State.CLOSING:
+        if self.state is MembershipState.CLOSING:
             return
         if RequestKind.RELEASE in self._requests:
             self._start = order
@@ -224,7 +230,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         if gone := self.owned - share:
             # Nothing is to be given to others that this application still works on.
             self._start = order
-            self._become(State.ADOPTING)
+            self._become(MembershipState.ADOPTING)
             self._tell_why(act.Revoke, order.cause, order.cause_detail, gone)
             return
         self._start = None
@@ -259,15 +265,15 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
 
     def _released(self) -> None:
         match self.state:
-            case State.ADOPTING:
-                self._become(State.STABLE)
+            case MembershipState.ADOPTING:
+                self._become(MembershipState.STABLE)
                 self._say_stopped()
                 if self._start is not None:
                     self._start_fetching(self._start)
-            case State.RELEASING:
+            case MembershipState.RELEASING:
                 self._lease_from_ms = None
                 self._join()
-            case State.CLOSING:
+            case MembershipState.CLOSING:
                 self._leave_and_close()
             case _:
                 # Told while the application was not polling: it registers again when it polls.
@@ -302,31 +308,31 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         """The membership lives on: say so on another stream, to whoever coordinates the group now."""
         self._link.lost(self._now_ms)
         self._link.retry_at_ms = self._now_ms  # at once; only then with pauses
-        if self.state is State.STABLE:
+        if self.state is MembershipState.STABLE:
             self._join_again()
-        elif self.state is State.ADOPTING:
+        elif self.state is MembershipState.ADOPTING:
             # What is being let go cannot be reported any more: it comes back with nothing.
             self._stop, self._start = None, None
             self.generation = NO_GENERATION
-            self._become(State.RELEASING)
+            self._become(MembershipState.RELEASING)
 
     def _join_again(self) -> None:
         """Fetching goes on meanwhile: nobody is given these partitions while the lease runs."""
         retry_ms = self._link.retry_at_ms
-        self._become(State.JOINING)
+        self._become(MembershipState.JOINING)
         self._link.retry_at_ms = retry_ms
 
     def _out_of_the_group(self, cause: Cause, detail: str) -> None:
         """Everything may belong to others by now; register again, with nothing."""
         self._forget_membership()
         if self.owned:
-            self._become(State.RELEASING)
+            self._become(MembershipState.RELEASING)
             self._tell_why(act.Lost, cause, detail)
         elif RequestKind.RELEASE in self._requests:
-            self._become(State.RELEASING)
-        elif self.state is not State.RELEASING:
-            if self.state is not State.JOINING:
-                self._become(State.JOINING)
+            self._become(MembershipState.RELEASING)
+        elif self.state is not MembershipState.RELEASING:
+            if self.state is not MembershipState.JOINING:
+                self._become(MembershipState.JOINING)
             self._link.back_off(self._now_ms)
 
     def _forget_membership(self) -> None:
@@ -356,7 +362,7 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
             self._streaming = False
         self._forget_membership()
         self._abandon(RequestKind.FIND)
-        self._become(State.EXPIRED)
+        self._become(MembershipState.EXPIRED)
         if self.owned:
             self._tell_why(act.Lost, Cause.POLL_TIMEOUT, POLL_TIMEOUT)
 
@@ -377,8 +383,8 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         self._stop, self._start = None, None
 
     def _leave_and_close(self) -> None:
-        if self._streaming and self._leaving is not Leaving.REMAIN:
-            self._out.append(ce.SendDeregister(GOODBYE))
+        if self._streaming and self._leaving is not LeavePolicy.REMAIN:
+            self._out.append(ce.SendDeregister(LEAVE_REASON))
             self._streaming = False
         self._finish()
 
@@ -388,4 +394,4 @@ class CentralMember(CoordinatedMember[ce.CentralEvent, ce.CentralAction]):
         super()._finish()
 
     def _wishes(self) -> tuple[int | None, int | None]:
-        return self._link.retry_at_ms if self.state is State.JOINING else None, self.lease_end_ms
+        return self._link.retry_at_ms if self.state is MembershipState.JOINING else None, self.lease_end_ms

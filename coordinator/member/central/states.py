@@ -1,37 +1,64 @@
 """Where a member of a central group can stand, which moves are legal, and what refusals mean for it."""
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 
-MOVES: dict[State, frozenset[State]] = {
-    State.IDLE: frozenset({State.JOINING, State.CLOSED}),
-    State.JOINING: frozenset({State.STABLE, State.RELEASING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.STABLE: frozenset(
-        {State.ADOPTING, State.JOINING, State.RELEASING, State.EXPIRED, State.CLOSING, State.FAILED}
+MOVES: dict[MembershipState, frozenset[MembershipState]] = {
+    MembershipState.IDLE: frozenset({MembershipState.JOINING, MembershipState.CLOSED}),
+    MembershipState.JOINING: frozenset(
+        {
+            MembershipState.STABLE,
+            MembershipState.RELEASING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
     ),
-    State.ADOPTING: frozenset({State.STABLE, State.RELEASING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.RELEASING: frozenset({State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.EXPIRED: frozenset({State.JOINING, State.RELEASING, State.CLOSING}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.FAILED: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
+    MembershipState.STABLE: frozenset(
+        {
+            MembershipState.ADOPTING,
+            MembershipState.JOINING,
+            MembershipState.RELEASING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
+    ),
+    MembershipState.ADOPTING: frozenset(
+        {
+            MembershipState.STABLE,
+            MembershipState.RELEASING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
+    ),
+    MembershipState.RELEASING: frozenset(
+        {MembershipState.JOINING, MembershipState.EXPIRED, MembershipState.CLOSING, MembershipState.FAILED}
+    ),
+    MembershipState.EXPIRED: frozenset({MembershipState.JOINING, MembershipState.RELEASING, MembershipState.CLOSING}),
+    MembershipState.CLOSING: frozenset({MembershipState.CLOSED}),
+    MembershipState.FAILED: frozenset({MembershipState.CLOSED}),
+    MembershipState.CLOSED: frozenset(),
 }
 """From each state to those it may become. docs/protocol/central.md is drawn from this table."""
 
-MEANINGS: dict[State, str] = {
-    State.IDLE: "not started",
-    State.JOINING: "looks for the coordinator, or registers; fetches on while its lease runs",
-    State.STABLE: "registered",
-    State.ADOPTING: "registered; was told to stop, and its application is letting go",
-    State.RELEASING: "lets go before it registers again",
-    State.EXPIRED: "its application stopped polling",
-    State.CLOSING: "lets go before it leaves",
-    State.FAILED: "refused for good",
-    State.CLOSED: "closed",
+MEANINGS: dict[MembershipState, str] = {
+    MembershipState.IDLE: "not started",
+    MembershipState.JOINING: "looks for the coordinator, or registers; fetches on while its lease runs",
+    MembershipState.STABLE: "registered",
+    MembershipState.ADOPTING: "registered; was told to stop, and its application is letting go",
+    MembershipState.RELEASING: "lets go before it registers again",
+    MembershipState.EXPIRED: "its application stopped polling",
+    MembershipState.CLOSING: "lets go before it leaves",
+    MembershipState.FAILED: "refused for good",
+    MembershipState.CLOSED: "closed",
 }
 
-REGISTERED = frozenset({State.STABLE, State.ADOPTING})
-WORKING = frozenset({State.JOINING, State.STABLE, State.ADOPTING, State.RELEASING})
+REGISTERED = frozenset({MembershipState.STABLE, MembershipState.ADOPTING})
+WORKING = frozenset(
+    {MembershipState.JOINING, MembershipState.STABLE, MembershipState.ADOPTING, MembershipState.RELEASING}
+)
 
 OUT = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """The group went on without this member: what it fetches may be somebody else's."""

@@ -2,24 +2,24 @@
 
 from collections.abc import Collection
 
-from muster.coordinator.member.classic.handover import Change
+from muster.coordinator.member.classic.handover import AssignmentChange
 from muster.coordinator.member.types import Partitions, TopicPartition
 
 
-class Cooperative:
+class CooperativeProtocol:
     """Give up before joining only what is not subscribed to any more; after it, only what went elsewhere.
 
-    >>> Cooperative().before_join({("gone", 0), ("t", 0)}, {"t"})
+    >>> CooperativeProtocol().before_join({("gone", 0), ("t", 0)}, {"t"})
     (('gone', 0),)
-    >>> Cooperative().after_sync({("t", 0), ("t", 1)}, {("t", 1), ("t", 2)})
-    Change(revoked=(('t', 0),), added=(('t', 2),), rejoin=True)
+    >>> CooperativeProtocol().after_sync({("t", 0), ("t", 1)}, {("t", 1), ("t", 2)})
+    AssignmentChange(revoked=(('t', 0),), added=(('t', 2),), rejoin=True)
     """
 
     def before_join(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Partitions:
         return tuple(sorted(tp for tp in owned if tp[0] not in topics))
 
-    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> Change:
+    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> AssignmentChange:
         before, after = set(owned), set(assigned)
         revoked = tuple(sorted(before - after))
         # Its next owner is waiting: the plan withheld it until this member has let go.
-        return Change(revoked=revoked, added=tuple(sorted(after - before)), rejoin=bool(revoked))
+        return AssignmentChange(revoked=revoked, added=tuple(sorted(after - before)), rejoin=bool(revoked))

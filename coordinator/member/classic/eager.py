@@ -2,22 +2,22 @@
 
 from collections.abc import Collection
 
-from muster.coordinator.member.classic.handover import Change
+from muster.coordinator.member.classic.handover import AssignmentChange
 from muster.coordinator.member.types import Partitions, TopicPartition
 
 
-class Eager:
+class EagerProtocol:
     """Give up all before joining; take what comes.
 
-    >>> Eager().before_join({("t", 1), ("t", 0)}, {"t"})
+    >>> EagerProtocol().before_join({("t", 1), ("t", 0)}, {"t"})
     (('t', 0), ('t', 1))
-    >>> Eager().after_sync((), {("t", 1)}).added
+    >>> EagerProtocol().after_sync((), {("t", 1)}).added
     (('t', 1),)
     """
 
     def before_join(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Partitions:
         return tuple(sorted(owned))
 
-    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> Change:
+    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> AssignmentChange:
         assert not owned, "an eager member owns nothing while it waits for its share"
-        return Change(revoked=(), added=tuple(sorted(assigned)), rejoin=False)
+        return AssignmentChange(revoked=(), added=tuple(sorted(assigned)), rejoin=False)

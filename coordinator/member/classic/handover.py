@@ -8,7 +8,7 @@ from muster.coordinator.member.types import Partitions, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AssignmentChange:
     """What a new assignment means for a member. `rejoin`: somebody waits for what was revoked."""
 
     revoked: Partitions
@@ -16,9 +16,11 @@ class Change:
     rejoin: bool
 
 
-class Handover(Protocol):
+class HandoverProtocol(Protocol):
     """What is revoked before a join, and what a new assignment changes. Pure."""
 
     def before_join(self, owned: Collection[TopicPartition], topics: Collection[str]) -> Partitions: ...
 
-    def after_sync(self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]) -> Change: ...
+    def after_sync(
+        self, owned: Collection[TopicPartition], assigned: Collection[TopicPartition]
+    ) -> AssignmentChange: ...

@@ -11,18 +11,27 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.rounds import ClassicRounds
-from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
-from muster.coordinator.member.states import FORGOTTEN, HEARTBEATING, LOOK_AGAIN, REBALANCING, WORKING, State
-from muster.coordinator.member.types import NO_GENERATION, Leaving, RequestKind
+from muster.coordinator.member.classic.rounds import ClassicRebalance
+from muster.coordinator.member.coordinated import LEAVE_REASON, POLL_TIMEOUT
+from muster.coordinator.member.states import (
+    FIND_COORDINATOR_AGAIN,
+    HEARTBEATING,
+    MEMBERSHIP_LOST,
+    REBALANCING,
+    WORKING,
+    MembershipState,
+)
+from muster.coordinator.member.types import NO_GENERATION, LeavePolicy, RequestKind
 
-COUNT = frozenset({ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS})
+SESSION_RENEWING_CODES = frozenset(
+    {ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+)
 """Answers to a heartbeat by which the session goes on; who loads a group gives all its members a whole one then."""
 
-__all__ = ["ClassicMember", "State"]
+__all__ = ["ClassicMemberMachine", "MembershipState"]
 
 
-class ClassicMember(ClassicRounds):
+class ClassicMemberMachine(ClassicRebalance):
     """One member of one classic group: what happens to it, how it stays alive, and how it ends."""
 
     @property
@@ -31,19 +40,19 @@ class ClassicMember(ClassicRounds):
 
     @property
     def _delay_runs(self) -> bool:
-        return self.state is State.STABLE and self._rejoin_at_ms is not None
+        return self.state is MembershipState.STABLE and self._rejoin_at_ms is not None
 
-    def _take(self, event: ev.Event) -> None:
+    def _take(self, event: ev.ClassicEvent) -> None:
         # First of all: a process that was frozen may have lost everything meanwhile.
         self._check_session()
         match event:
             case ev.Start():
-                if self.state is State.IDLE:
+                if self.state is MembershipState.IDLE:
                     self._rejoin("", Cause.UNSPECIFIED)
-            case ev.Planned() | ev.PlanFailed():
-                if self.state is State.PLANNING and self._is_asked_for(event):
+            case ev.PlanMade() | ev.PlanFailed():
+                if self.state is MembershipState.PLANNING and self._is_asked_for(event):
                     self._planned(event)
-            case ev.CommitRefused() | ev.Pushed():
+            case ev.CommitRefused() | ev.HeartbeatPushed():
                 # While a join is parked its answer is the newer word: the group may have moved on with this member.
                 if event.generation == self.generation and RequestKind.JOIN not in self._requests:
                     self._hear(event)
@@ -51,7 +60,7 @@ class ClassicMember(ClassicRounds):
                 self._link.pushed(event.heartbeat_interval_ms, event.in_step_ms)
             case ev.SessionLost():
                 self._link.polls(self._now_ms)
-            case ev.TopicsChanged():
+            case ev.PartitionCountsChanged():
                 self._watch.heard(event.partition_counts)
                 self._look_for_changes()
             case ev.SubscriptionChanged():
@@ -59,16 +68,16 @@ class ClassicMember(ClassicRounds):
                 self._look_for_changes()
             case ev.PollExpired():
                 self._poll_expired()
-            case ev.Polled():
+            case ev.PollResumed():
                 self._polled()
-            case ev.Tick():
+            case ev.TimerExpired():
                 self._tick()
             case ev.Close():
                 self._close(event.leaving)
             case _:
                 self._take_answer(event)
 
-    def _take_answer(self, event: ev.Answer) -> None:
+    def _take_answer(self, event: ev.ClassicAnswer) -> None:
         """Answers nobody waits for any more are dropped."""
         kind = self._requests.answered(event.token)
         if kind is None:
@@ -80,7 +89,7 @@ class ClassicMember(ClassicRounds):
                 self._joined(event)
             case ev.SyncAnswered():
                 self._synced(event)
-            case ev.HeartbeatAnswered():
+            case ev.ClassicHeartbeatAnswered():
                 self._heartbeat_answered(event)
             case ev.Revoked():
                 self._released()
@@ -93,14 +102,14 @@ class ClassicMember(ClassicRounds):
 
     def _released(self) -> None:
         match self.state:
-            case State.RELEASING:
+            case MembershipState.RELEASING:
                 self._join()
-            case State.ADOPTING:
+            case MembershipState.ADOPTING:
                 if self.generation == NO_GENERATION:
                     self._join()
                 else:
                     self._take_share(rejoin=True)
-            case State.CLOSING:
+            case MembershipState.CLOSING:
                 self._leave_and_close()
             case _:
                 # Told while the application was not polling: it joins again when it polls.
@@ -108,28 +117,28 @@ class ClassicMember(ClassicRounds):
 
     # Liveness
 
-    def _heartbeat_answered(self, answer: ev.HeartbeatAnswered) -> None:
+    def _heartbeat_answered(self, answer: ev.ClassicHeartbeatAnswered) -> None:
         self._link.heard(self._now_ms)
-        if answer.code in COUNT:
+        if answer.code in SESSION_RENEWING_CODES:
             self._link.counts()
         if answer.code is ErrorCode.NONE:
             self._link.well()
         else:
             self._hear(answer)
 
-    def _hear(self, word: ev.HeartbeatAnswered | ev.Pushed | ev.CommitRefused) -> None:
+    def _hear(self, word: ev.ClassicHeartbeatAnswered | ev.HeartbeatPushed | ev.CommitRefused) -> None:
         """What a refusal says about the membership."""
         code, message = word.code, word.message
         if code is ErrorCode.REBALANCE_IN_PROGRESS:
             # Only a member that believes it is stable has not heard of this rebalance yet.
-            if self.state is State.STABLE:
+            if self.state is MembershipState.STABLE:
                 cause, detail = (
                     (Cause.UNSPECIFIED, "") if isinstance(word, ev.CommitRefused) else (word.cause, word.cause_detail)
                 )
                 self._rejoin("group is already rebalancing", cause, detail=detail or message)
-        elif code in LOOK_AGAIN:
+        elif code in FIND_COORDINATOR_AGAIN:
             self._coordinator_lost()
-        elif code in FORGOTTEN:
+        elif code in MEMBERSHIP_LOST:
             cause = Cause.MEMBER_FENCED if code is ErrorCode.ILLEGAL_GENERATION else Cause.SESSION_EXPIRED
             self._given_up(code, cause, code.meaning, f"the group went on without this member: {code.name}")
         elif code is ErrorCode.FENCED_INSTANCE_ID or code is ErrorCode.GROUP_AUTHORIZATION_FAILED:
@@ -139,7 +148,7 @@ class ClassicMember(ClassicRounds):
         """Others may have what it had: it joins again, with nothing."""
         self._forgotten(code)
         self._cause, self._cause_detail = cause, detail
-        if self.state in {State.STABLE, State.PLANNING, State.SYNCING}:
+        if self.state in {MembershipState.STABLE, MembershipState.PLANNING, MembershipState.SYNCING}:
             self._rejoin(reason, cause, detail=detail)
 
     @property
@@ -156,25 +165,25 @@ class ClassicMember(ClassicRounds):
         detail = f"no heartbeat was answered for {self.settings.session_timeout_ms} ms (session.timeout.ms)"
         self._abandon(RequestKind.HEARTBEAT)
         self._link.known = False  # somebody else may coordinate the group by now
-        joining = self.state is State.JOINING
+        joining = self.state is MembershipState.JOINING
         self._given_up(ErrorCode.ILLEGAL_GENERATION, Cause.SESSION_EXPIRED, detail, detail)
         if joining:
             self._join()
 
     def _poll_expired(self) -> None:
-        if self.state not in WORKING - {State.EXPIRED}:
+        if self.state not in WORKING - {MembershipState.EXPIRED}:
             return
         self._cause, self._cause_detail = Cause.POLL_TIMEOUT, POLL_TIMEOUT
         self._forget_membership()
         if self.settings.group_instance_id is None and self.member_id:
             self._out.append(act.SendLeave(self.member_id, POLL_TIMEOUT))
         self.member_id = ""
-        self._become(State.EXPIRED)
+        self._become(MembershipState.EXPIRED)
         if self.owned:
             self._tell(act.Lost, self.owned)
 
     def _polled(self) -> None:
-        if self.state is State.EXPIRED:
+        if self.state is MembershipState.EXPIRED:
             self._reason = "polling again after max.poll.interval.ms"
         super()._polled()
 
@@ -191,7 +200,7 @@ class ClassicMember(ClassicRounds):
             self._heartbeat()
 
     def _retry(self) -> None:
-        if self.state is State.JOINING:
+        if self.state is MembershipState.JOINING:
             self._join()
             return
         if not self._link.known:
@@ -217,7 +226,11 @@ class ClassicMember(ClassicRounds):
 
     def _coordinator_found(self) -> None:
         self._link.found(self._now_ms)
-        if self.state is State.JOINING and RequestKind.JOIN not in self._requests and self._link.retry_at_ms is None:
+        if (
+            self.state is MembershipState.JOINING
+            and RequestKind.JOIN not in self._requests
+            and self._link.retry_at_ms is None
+        ):
             self._join()
         elif self._may_heartbeat():
             self._heartbeat()
@@ -250,9 +263,9 @@ class ClassicMember(ClassicRounds):
 
     def _leave_and_close(self) -> None:
         static = self.settings.group_instance_id is not None
-        leaves = self._leaving is Leaving.LEAVE or (self._leaving is Leaving.DEFAULT and not static)
+        leaves = self._leaving is LeavePolicy.LEAVE or (self._leaving is LeavePolicy.DEFAULT and not static)
         if leaves and self.member_id:
-            self._out.append(act.SendLeave(self.member_id, GOODBYE))
+            self._out.append(act.SendLeave(self.member_id, LEAVE_REASON))
         self._finish()
 
     def _forget_membership(self) -> None:

@@ -10,7 +10,13 @@ from muster.coordinator.member import events as ev
 from muster.coordinator.member.classic.subscription import Subscriber
 from muster.coordinator.member.classic.watch import TopicWatch
 from muster.coordinator.member.coordinated import CoordinatedMember
-from muster.coordinator.member.states import COME_BACK, FORGOTTEN, LOOK_AGAIN, MOVES, State
+from muster.coordinator.member.states import (
+    FIND_COORDINATOR_AGAIN,
+    MEMBERSHIP_LOST,
+    MOVES,
+    RETRY_LATER,
+    MembershipState,
+)
 from muster.coordinator.member.types import (
     MAX_REASON,
     NO_GENERATION,
@@ -20,11 +26,11 @@ from muster.coordinator.member.types import (
     TopicPartition,
 )
 
-NO_PLAN = ev.Planned(NO_GENERATION, ())
+NO_PLAN = ev.PlanMade(NO_GENERATION, ())
 """What a member that does not lead hands in."""
 
 
-class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
+class ClassicRebalance(CoordinatedMember[ev.ClassicEvent, act.Action]):
     """Whoever keeps the membership alive calls `_rejoin`, and hands in the answers."""
 
     moves = MOVES
@@ -38,7 +44,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         self._share: set[TopicPartition] = set()
         self._added: Partitions = ()
         self._protocol_name: str | None = None
-        self._plan: act.Plan | None = None
+        self._plan: act.MakePlan | None = None
         self._last_led = NO_GENERATION
         self._questions = 0
         """How often a plan was asked for in a generation that is no later than the one before."""
@@ -60,7 +66,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         self._reason = reason[:MAX_REASON]
         self._cause, self._cause_detail = cause, detail or reason
         if later:
-            self._become(State.JOINING)
+            self._become(MembershipState.JOINING)
             self._link.back_off(self._now_ms)
         else:
             self._join()
@@ -68,9 +74,9 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
     def _join(self) -> None:
         self._link.retry_at_ms = None
         if self._release_before_join():
-            self._become(State.RELEASING)
+            self._become(MembershipState.RELEASING)
             return
-        self._become(State.JOINING)
+        self._become(MembershipState.JOINING)
         if not self._link.known:
             self._find()
             return
@@ -98,11 +104,11 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
             self.member_id = answer.member_id
             # A reason of its own says more than that every dynamic member joins twice (KIP-394).
             self._rejoin(self._reason or "need to re-join with the given member-id", self._cause)
-        elif code in FORGOTTEN:
+        elif code in MEMBERSHIP_LOST:
             self._forgotten(code)
             self._rejoin(f"the join was refused: {code.name}", Cause.SESSION_EXPIRED)
-        elif code in COME_BACK:
-            self._link.known = self._link.known and code not in LOOK_AGAIN
+        elif code in RETRY_LATER:
+            self._link.known = self._link.known and code not in FIND_COORDINATOR_AGAIN
             self._link.join_broke(self._now_ms)
             self._rejoin(self._reason, self._cause, later=True)
         else:
@@ -127,10 +133,10 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
             # KIP-814: a static leader came back; the group keeps its plan, the leader only watches topics.
             self._sync()
             return
-        self._become(State.PLANNING)
+        self._become(MembershipState.PLANNING)
         self._questions += answer.generation <= self._last_led
         self._last_led = answer.generation
-        self._plan = act.Plan(
+        self._plan = act.MakePlan(
             answer.generation,
             answer.protocol_name or "",
             answer.members,
@@ -143,11 +149,11 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
 
     # The plan and the share
 
-    def _is_asked_for(self, event: ev.Planned | ev.PlanFailed) -> bool:
+    def _is_asked_for(self, event: ev.PlanMade | ev.PlanFailed) -> bool:
         """A plan that comes late may be of a generation that never came to be, and whose number another has now."""
         return (event.generation, event.question) == (self.generation, self._questions)
 
-    def _planned(self, event: ev.Planned | ev.PlanFailed) -> None:
+    def _planned(self, event: ev.PlanMade | ev.PlanFailed) -> None:
         if isinstance(event, ev.PlanFailed):
             self._plan_again = True
             self._link.back_off(self._now_ms)
@@ -157,8 +163,8 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         self._plan = None
         self._sync(event)
 
-    def _sync(self, plan: ev.Planned = NO_PLAN) -> None:
-        self._become(State.SYNCING)
+    def _sync(self, plan: ev.PlanMade = NO_PLAN) -> None:
+        self._become(MembershipState.SYNCING)
         self._out.append(
             act.SendSync(
                 self._requests.ask(RequestKind.SYNC),
@@ -177,13 +183,13 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         if code is ErrorCode.NONE:
             self._link.well()
             self._adopt(answer.assignment)
-        elif code in FORGOTTEN:
+        elif code in MEMBERSHIP_LOST:
             self._forgotten(code)
             self._rejoin(f"the sync was refused: {code.name}", Cause.MEMBER_FENCED)
         elif code is ErrorCode.REBALANCE_IN_PROGRESS:
             self._rejoin("group is already rebalancing", self._cause)
-        elif code in COME_BACK:
-            self._link.known = self._link.known and code not in LOOK_AGAIN
+        elif code in RETRY_LATER:
+            self._link.known = self._link.known and code not in FIND_COORDINATOR_AGAIN
             self._rejoin(f"the sync was refused: {code.name}", self._cause, later=True)
         else:
             self._fail(code, answer.message)
@@ -205,7 +211,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         change = self._subscriber.handover.after_sync(self.owned, share)
         self._share, self._added = share, change.added
         if change.revoked:
-            self._become(State.ADOPTING)
+            self._become(MembershipState.ADOPTING)
             self._tell(act.Revoke, change.revoked)
         else:
             self._take_share(rejoin=False)
@@ -214,7 +220,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
         self.owned = set(self._share)
         self._subscriber.remember(self._share, self.generation)
         everything = tuple(sorted(self._share))
-        self._become(State.STABLE)
+        self._become(MembershipState.STABLE)
         self._out.append(
             act.Assign(self._added, everything, self._cause, self._cause_detail, self.rebalance_number, self.generation)
         )
@@ -225,7 +231,7 @@ class ClassicRounds(CoordinatedMember[ev.Event, act.Action]):
 
     def _look_for_changes(self) -> None:
         """A stable member rejoins when its subscription, or as a leader the group's topics, changed."""
-        if self.state is not State.STABLE:
+        if self.state is not MembershipState.STABLE:
             return
         if self._joined_topics != self.topics:
             self._rejoin(f"subscription changed to {', '.join(self.topics)}", Cause.SUBSCRIPTION_CHANGED)

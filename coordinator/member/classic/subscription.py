@@ -13,9 +13,9 @@ from muster.assignors.data.user_data import (
     parse_assignment,
     parse_subscription,
 )
-from muster.coordinator.member.classic.cooperative import Cooperative
-from muster.coordinator.member.classic.eager import Eager
-from muster.coordinator.member.classic.handover import Handover
+from muster.coordinator.member.classic.cooperative import CooperativeProtocol
+from muster.coordinator.member.classic.eager import EagerProtocol
+from muster.coordinator.member.classic.handover import HandoverProtocol
 from muster.coordinator.member.types import NO_GENERATION, OfferedProtocol, TopicPartition
 
 
@@ -35,15 +35,17 @@ class Subscriber:
     def __init__(self, topics: Iterable[str], assignors: Sequence[NamedAssignor], rack: str | None = None) -> None:
         self.topics: tuple[str, ...] = tuple(sorted(set(topics)))
         self.assignors = tuple(assignors)
-        self.protocol = rebalance_protocol(assignors)
-        self.handover: Handover = Eager() if self.protocol is RebalanceProtocol.EAGER else Cooperative()
+        self.protocol = choose_rebalance_protocol(assignors)
+        self.handover: HandoverProtocol = (
+            EagerProtocol() if self.protocol is RebalanceProtocol.EAGER else CooperativeProtocol()
+        )
         self._rack = rack or None
         self._last_share: Mapping[str, Sequence[int]] = {}
         self._last_generation = NO_GENERATION
 
     def offered(self, owned: Collection[TopicPartition], generation: int) -> tuple[OfferedProtocol, ...]:
         """Each assignor with the subscription it reads, in order of preference."""
-        claims = by_topic(owned)
+        claims = group_by_topic(owned)
         return tuple(
             OfferedProtocol(
                 assignor.name,
@@ -72,7 +74,7 @@ class Subscriber:
 
     def remember(self, share: Collection[TopicPartition], generation: int) -> None:
         """The eager sticky assignor wants to know what a member had before it gave everything up."""
-        self._last_share, self._last_generation = by_topic(share), generation
+        self._last_share, self._last_generation = group_by_topic(share), generation
 
     def _user_data(self, name: str, generation: int) -> bytes | None:
         if name == "sticky" and self._last_generation != NO_GENERATION:
@@ -82,7 +84,7 @@ class Subscriber:
         return None
 
 
-def rebalance_protocol(assignors: Sequence[NamedAssignor]) -> RebalanceProtocol:
+def choose_rebalance_protocol(assignors: Sequence[NamedAssignor]) -> RebalanceProtocol:
     """The highest protocol that all listed assignors support; every assignor supports the eager one.
 
     So a list with one eager assignor is eager: moving a group over takes two rolling restarts, one that adds the
@@ -94,9 +96,9 @@ def rebalance_protocol(assignors: Sequence[NamedAssignor]) -> RebalanceProtocol:
     return RebalanceProtocol.COOPERATIVE if cooperative else RebalanceProtocol.EAGER
 
 
-def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+def group_by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
     """
-    >>> by_topic([("t", 2), ("s", 0), ("t", 1)])
+    >>> group_by_topic([("t", 2), ("s", 0), ("t", 1)])
     {'s': [0], 't': [1, 2]}
     """
     shares: dict[str, list[int]] = {}
@@ -105,7 +107,7 @@ def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
     return shares
 
 
-def topics_of(metadata: bytes) -> tuple[str, ...]:
+def parse_topics(metadata: bytes) -> tuple[str, ...]:
     """The topics of another member's subscription; none when it cannot be read, which its owner will hear of."""
     try:
         return parse_subscription(metadata).topics

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.member.classic.subscription import parse_topics
 from muster.coordinator.member.types import GroupMember
 
 
@@ -16,7 +16,7 @@ class TopicWatch:
 
     def lead(self, members: Iterable[GroupMember]) -> None:
         """A generation begins that this member leads. What its plan is made from is not known yet."""
-        self._topics = frozenset(topic for member in members for topic in topics_of(member.metadata))
+        self._topics = frozenset(topic for member in members for topic in parse_topics(member.metadata))
         self._planned = None
 
     def planned(self, counts: Mapping[str, int]) -> None:

@@ -10,17 +10,17 @@ Takes: TypeAlias = Mapping[str, Collection[str]] | None
 """worker -> the resources it is ready to work on; None: every worker takes everything"""
 
 
-def takes_it(takes: Takes, worker: str, resource: str) -> bool:
+def accepts_resource(takes: Takes, worker: str, resource: str) -> bool:
     return takes is None or resource in takes.get(worker, ())
 
 
-def surplus(kind: frozenset[str], loads: Loads, takes: Takes = None) -> dict[str, set[str]]:
+def find_surplus(kind: frozenset[str], loads: Loads, takes: Takes = None) -> dict[str, set[str]]:
     """What each worker has beyond its fair part of `kind`; nothing when giving out the rest evens it out anyway.
 
     Where workers are not ready for the same resources there is no fair part: nothing is taken away then, or the same
     resource could be taken from its only possible owner again and again.
 
-    >>> sorted(surplus(frozenset("abcd"), {"w1": set("abcd"), "w2": set()})["w1"])
+    >>> sorted(find_surplus(frozenset("abcd"), {"w1": set("abcd"), "w2": set()})["w1"])
     ['c', 'd']
     """
     if not loads or (takes is not None and any(not kind <= set(takes.get(worker, ())) for worker in loads)):
@@ -41,7 +41,7 @@ def surplus(kind: frozenset[str], loads: Loads, takes: Takes = None) -> dict[str
     return found
 
 
-def give_out(resources: Sequence[str], loads: Loads, kind: frozenset[str], takes: Takes = None) -> None:
+def distribute_resources(resources: Sequence[str], loads: Loads, kind: frozenset[str], takes: Takes = None) -> None:
     """Each resource goes to the worker with the least of its kind; ties fall to the smaller worker id.
 
     What no worker is ready for stays unassigned.
@@ -50,7 +50,7 @@ def give_out(resources: Sequence[str], loads: Loads, kind: frozenset[str], takes
     heapq.heapify(queue)
     for resource in resources:
         passed: list[tuple[int, str]] = []
-        while queue and not takes_it(takes, queue[0][1], resource):
+        while queue and not accepts_resource(takes, queue[0][1], resource):
             passed.append(heapq.heappop(queue))
         if queue:
             count, worker = heapq.heappop(queue)

@@ -9,7 +9,7 @@ KAFKA-12283, 12495, 14079 and 15693.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from muster.coordinator.member.connect.balance import Loads, Takes, give_out, surplus, takes_it
+from muster.coordinator.member.connect.balance import Loads, Takes, accepts_resource, distribute_resources, find_surplus
 
 BACKOFF_FACTOR = 40
 BACKOFF_STEPS = 10
@@ -17,7 +17,7 @@ BACKOFF_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderState:
+class DelayedLeaderState:
     """What a leader knows from the round before. The default is a leader that knows nothing."""
 
     previous: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class LeaderState:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class DelayedRound:
     """What a round is decided on. `kinds` are evened out one by one: Connect has connectors and tasks."""
 
     generation: int
@@ -56,21 +56,21 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DelayedDecision:
     """Everybody's whole share; who has to let go of something sees it in that. `delay_ms` 0: no delay."""
 
     shares: dict[str, tuple[str, ...]]
     revoked: dict[str, tuple[str, ...]]
     delay_ms: int
-    state: LeaderState
+    state: DelayedLeaderState
 
 
 @dataclass(slots=True)
-class Draft:
+class DelayedDraft:
     """A round in the making."""
 
-    asked: Round
-    state: LeaderState
+    asked: DelayedRound
+    state: DelayedLeaderState
     now_ms: int
     max_delay_ms: int
     loads: Loads
@@ -100,34 +100,34 @@ class Draft:
         self.state = replace(self.state, scheduled_at_ms=self.now_ms + delay_ms)
 
 
-def plan_round(state: LeaderState, asked: Round, now_ms: int, max_delay_ms: int) -> Decision:
+def plan_round(state: DelayedLeaderState, asked: DelayedRound, now_ms: int, max_delay_ms: int) -> DelayedDecision:
     """Decide one rebalance. `now_ms` is on the clock of `state.scheduled_at_ms`."""
     active = frozenset().union(*asked.held.values())
-    previous = previous_assignment(state, asked, active)
+    previous = find_previous_assignment(state, asked, active)
     deleted = previous - asked.configured
     lost = previous - active - deleted
     created = asked.configured - previous - active
-    draft = Draft(asked, state, now_ms, max_delay_ms, {worker: set(held) for worker, held in asked.held.items()})
+    draft = DelayedDraft(asked, state, now_ms, max_delay_ms, {worker: set(held) for worker, held in asked.held.items()})
     # Deleted ones have no place any more; of those that run twice nobody can say which holder is right.
-    gone = (active - asked.configured) | duplicates(asked.held)
+    gone = (active - asked.configured) | find_duplicates(asked.held)
     draft.revoke({worker: gone.intersection(held) for worker, held in asked.held.items() if gone.intersection(held)})
 
-    released = handle_lost(draft, lost)
-    spare = even_out(draft)
+    released = handle_lost_resources(draft, lost)
+    spare = balance_load(draft)
     for kind in asked.kinds:
-        give_out(sorted(kind & (created | released | spare)), draft.loads, kind, asked.takes)
-    return decided(draft, lost)
+        distribute_resources(sorted(kind & (created | released | spare)), draft.loads, kind, asked.takes)
+    return finish_decision(draft, lost)
 
 
-def previous_assignment(state: LeaderState, asked: Round, active: frozenset[str]) -> frozenset[str]:
+def find_previous_assignment(state: DelayedLeaderState, asked: DelayedRound, active: frozenset[str]) -> frozenset[str]:
     """What to compare with: the last plan, as far as it took effect."""
     previous = state.previous if state.generation == asked.completed_generation else frozenset()
     return active if state.revoked & active else previous
 
 
-def duplicates(held: Mapping[str, Collection[str]]) -> frozenset[str]:
+def find_duplicates(held: Mapping[str, Collection[str]]) -> frozenset[str]:
     """
-    >>> sorted(duplicates({"w1": ["a", "b"], "w2": ["b"]}))
+    >>> sorted(find_duplicates({"w1": ["a", "b"], "w2": ["b"]}))
     ['b']
     """
     seen: set[str] = set()
@@ -138,7 +138,7 @@ def duplicates(held: Mapping[str, Collection[str]]) -> frozenset[str]:
     return frozenset(twice)
 
 
-def handle_lost(draft: Draft, lost: frozenset[str]) -> frozenset[str]:
+def handle_lost_resources(draft: DelayedDraft, lost: frozenset[str]) -> frozenset[str]:
     """Wait for whoever had the lost ones, or let them go: returns those to be given out like new ones."""
     state = draft.state
     if not lost and not state.revoked_before:
@@ -151,30 +151,30 @@ def handle_lost(draft: Draft, lost: frozenset[str]) -> frozenset[str]:
         draft.reset_delay()
         return lost
     if state.scheduled_at_ms is not None and draft.now_ms >= state.scheduled_at_ms:
-        left = lost - hand_back(draft, lost)
+        left = lost - return_lost_resources(draft, lost)
         draft.reset_delay()
         # A whole delay has passed since: taking away may begin anew.
         draft.state = replace(draft.state, revoked_before=False)
         return left
-    keep_waiting(draft)
+    continue_delay(draft)
     return frozenset()
 
 
-def hand_back(draft: Draft, lost: frozenset[str]) -> frozenset[str]:
+def return_lost_resources(draft: DelayedDraft, lost: frozenset[str]) -> frozenset[str]:
     """Those who came back with nothing get what was lost, in turn. Returns what found a taker."""
     returned = [worker for worker in draft.state.candidates if worker in draft.loads]
     taken: set[str] = set()
     for kind in draft.asked.kinds if returned else ():
         for number, resource in enumerate(sorted(kind & lost)):
             in_turn = [returned[(number + at) % len(returned)] for at in range(len(returned))]
-            taker = next((worker for worker in in_turn if takes_it(draft.asked.takes, worker, resource)), None)
+            taker = next((worker for worker in in_turn if accepts_resource(draft.asked.takes, worker, resource)), None)
             if taker is not None:
                 draft.loads[taker].add(resource)
                 taken.add(resource)
     return frozenset(taken)
 
 
-def keep_waiting(draft: Draft) -> None:
+def continue_delay(draft: DelayedDraft) -> None:
     """The delay starts or goes on; whoever has nothing now may be the one that was waited for."""
     state = draft.state
     empty = sorted(worker for worker, load in draft.loads.items() if not load)
@@ -185,7 +185,7 @@ def keep_waiting(draft: Draft) -> None:
         draft.wait(min(state.scheduled_at_ms - draft.now_ms, draft.max_delay_ms))
 
 
-def even_out(draft: Draft) -> frozenset[str]:
+def balance_load(draft: DelayedDraft) -> frozenset[str]:
     """Take from those who have too much, but not in two rounds running, and not while somebody is waited for.
 
     Returns what was meant for them and is free again.
@@ -195,13 +195,13 @@ def even_out(draft: Draft) -> frozenset[str]:
         return frozenset()
     too_much: dict[str, set[str]] = {}
     for kind in draft.asked.kinds:
-        for worker, resources in surplus(kind, draft.loads, draft.asked.takes).items():
+        for worker, resources in find_surplus(kind, draft.loads, draft.asked.takes).items():
             too_much.setdefault(worker, set()).update(resources)
     if not too_much:
         draft.state = replace(draft.state, revoked_before=False, revocations=0)
         return frozenset()
     if not draft.state.revoked_before:
-        draft.state = replace(draft.state, revoked_before=holds_any(draft.asked, too_much))
+        draft.state = replace(draft.state, revoked_before=has_any_resource(draft.asked, too_much))
         return draft.revoke(too_much)
     revocations = draft.state.revocations + 1
     draft.state = replace(draft.state, revocations=revocations)
@@ -212,11 +212,11 @@ def even_out(draft: Draft) -> frozenset[str]:
     return draft.revoke(too_much)
 
 
-def holds_any(asked: Round, resources: Mapping[str, Collection[str]]) -> bool:
+def has_any_resource(asked: DelayedRound, resources: Mapping[str, Collection[str]]) -> bool:
     return any(not set(some).isdisjoint(asked.held[worker]) for worker, some in resources.items())
 
 
-def decided(draft: Draft, lost: frozenset[str]) -> Decision:
+def finish_decision(draft: DelayedDraft, lost: frozenset[str]) -> DelayedDecision:
     given = frozenset().union(*draft.loads.values())
     revoked = frozenset().union(*draft.revoked.values())
     state = replace(
@@ -226,7 +226,7 @@ def decided(draft: Draft, lost: frozenset[str]) -> Decision:
         members=frozenset(draft.loads),
         revoked=revoked,
     )
-    return Decision(
+    return DelayedDecision(
         shares={worker: tuple(sorted(load)) for worker, load in sorted(draft.loads.items())},
         revoked={worker: tuple(sorted(resources)) for worker, resources in sorted(draft.revoked.items())},
         delay_ms=draft.delay_ms,

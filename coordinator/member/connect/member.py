@@ -21,8 +21,8 @@ from muster.assignors.data.user_data import (
 from muster.coordinator.core.types import DELAYED
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.subscription import NamedAssignor, Subscriber, by_topic
-from muster.coordinator.member.connect.leader import Decision, LeaderState, Round, plan_round
+from muster.coordinator.member.classic.subscription import NamedAssignor, Subscriber, group_by_topic
+from muster.coordinator.member.connect.leader import DelayedDecision, DelayedLeaderState, DelayedRound, plan_round
 from muster.coordinator.member.types import NO_GENERATION, GroupMember, OfferedProtocol, TopicPartition
 
 USER_DATA_VERSION = 1
@@ -40,7 +40,7 @@ class DelayedSubscriber(Subscriber):
         self._rack_name = rack or None
 
     def offered(self, owned: Collection[TopicPartition], generation: int) -> tuple[OfferedProtocol, ...]:
-        subscription = Subscription(NEWEST, self.topics, None, by_topic(owned), generation, self._rack_name)
+        subscription = Subscription(NEWEST, self.topics, None, group_by_topic(owned), generation, self._rack_name)
         return (OfferedProtocol(DELAYED, encode_subscription(subscription)), *super().offered(owned, generation))
 
     def rejoin_after_ms(self, assignment: bytes) -> int:
@@ -57,26 +57,26 @@ class DelayedLeader:
     def __init__(self, max_delay_ms: int, keeps_delay: bool = True) -> None:
         self._max_delay_ms = max_delay_ms
         self._keeps_delay = keeps_delay
-        self._state = LeaderState()
+        self._state = DelayedLeaderState()
 
-    def plan(self, asked: act.Plan, now_ms: int) -> ev.Planned:
+    def plan(self, asked: act.MakePlan, now_ms: int) -> ev.PlanMade:
         """Decide the round that this member leads. A member that cannot be read takes part without resources."""
         state, completed = self._known(asked, now_ms)
         members = [read_worker(member) for member in asked.members]
-        round_ = round_of(members, asked.generation, completed)
+        round_ = build_round(members, asked.generation, completed)
         decision = plan_round(state, round_, now_ms, self._max_delay_ms)
         self._state = decision.state
-        shares = tuple((worker, share_blob(share, decision.delay_ms)) for worker, share in decision.shares.items())
-        return ev.Planned(
+        shares = tuple((worker, encode_share(share, decision.delay_ms)) for worker, share in decision.shares.items())
+        return ev.PlanMade(
             asked.generation,
             shares,
-            snapshot_of(members, round_, state, now_ms, self._max_delay_ms).to_json().encode(),
+            build_snapshot(members, round_, state, now_ms, self._max_delay_ms).to_json().encode(),
             dict.fromkeys(sorted(round_.configured), 1),
             write_state(decision.state),
             decision.delay_ms,
         )
 
-    def _known(self, asked: act.Plan, now_ms: int) -> tuple[LeaderState, int]:
+    def _known(self, asked: act.MakePlan, now_ms: int) -> tuple[DelayedLeaderState, int]:
         """The state to go on from, and the last generation whose plan took effect."""
         if not self._keeps_delay or not asked.leader_state:
             return self._state, asked.completed_generation
@@ -84,7 +84,7 @@ class DelayedLeader:
             handed = read_state(asked.leader_state)
         except ValueError:
             # Written by a leader of another make: as good as a leader that left no word.
-            return LeaderState(), asked.completed_generation
+            return DelayedLeaderState(), asked.completed_generation
         # The coordinator keeps it with the plan that it accepted, and counts the delay on its own clock.
         left_ms = asked.scheduled_delay_ms
         return replace(handed, scheduled_at_ms=None if left_ms is None else now_ms + left_ms), handed.generation
@@ -100,10 +100,10 @@ def read_worker(member: GroupMember) -> Member:
     return Member(member.member_id, told.topics, owned, told.generation, member.group_instance_id, told.rack or None)
 
 
-def round_of(members: Sequence[Member], generation: int, completed_generation: int) -> Round:
+def build_round(members: Sequence[Member], generation: int, completed_generation: int) -> DelayedRound:
     """What the leader decides on. Workers that list the same resources are evened out, see `surplus`."""
     takes = {member.id: frozenset(member.topics) for member in members}
-    return Round(
+    return DelayedRound(
         generation=generation,
         completed_generation=completed_generation,
         kinds=(frozenset().union(*takes.values()),),
@@ -112,7 +112,7 @@ def round_of(members: Sequence[Member], generation: int, completed_generation: i
     )
 
 
-def decide_again(snapshot: Snapshot) -> Decision:
+def replay_decision(snapshot: Snapshot) -> DelayedDecision:
     """The decision that a snapshot of the ledger records, made anew. ValueError when it is no such snapshot."""
     options = snapshot.options
     try:
@@ -124,11 +124,11 @@ def decide_again(snapshot: Snapshot) -> Decision:
     if not (isinstance(generation, int) and isinstance(completed, int) and isinstance(max_delay_ms, int)):
         raise ValueError("the options of the snapshot are not numbers; expected one that a delayed group left")
     known = replace(state, scheduled_at_ms=left_ms if isinstance(left_ms, int) else None)
-    return plan_round(known, round_of(snapshot.members, generation, completed), 0, max_delay_ms)
+    return plan_round(known, build_round(snapshot.members, generation, completed), 0, max_delay_ms)
 
 
-def snapshot_of(
-    members: Sequence[Member], asked: Round, state: LeaderState, now_ms: int, max_delay_ms: int
+def build_snapshot(
+    members: Sequence[Member], asked: DelayedRound, state: DelayedLeaderState, now_ms: int, max_delay_ms: int
 ) -> Snapshot:
     """All that the decision depended on, for the ledger."""
     left_ms = None if state.scheduled_at_ms is None else state.scheduled_at_ms - now_ms
@@ -142,7 +142,7 @@ def snapshot_of(
     return Snapshot(dict.fromkeys(sorted(asked.configured), 1), members, assignor=DELAYED, options=options)
 
 
-def share_blob(resources: Iterable[str], delay_ms: int) -> bytes:
+def encode_share(resources: Iterable[str], delay_ms: int) -> bytes:
     user_data = USER_DATA_VERSION.to_bytes(2) + delay_ms.to_bytes(4)
     return encode_assignment({resource: [0] for resource in resources}, user_data)
 
@@ -158,7 +158,7 @@ def read_delay(user_data: bytes | None) -> int:
     return int.from_bytes(user_data[2:6])
 
 
-def write_state(state: LeaderState) -> str:
+def write_state(state: DelayedLeaderState) -> str:
     """As JSON, without the time: only its keeper has a clock that outlives the leader."""
     known = {
         "version": STATE_VERSION,
@@ -173,30 +173,30 @@ def write_state(state: LeaderState) -> str:
     return json.dumps(known, separators=(",", ":"))
 
 
-def read_state(text: str) -> LeaderState:
+def read_state(text: str) -> DelayedLeaderState:
     """What `write_state` wrote; ValueError says what is wrong with anything else."""
     known = json.loads(text)
     if not isinstance(known, dict) or known.get("version") != STATE_VERSION:
         raise ValueError(f"{text[:40]!r} is no leader's state of version {STATE_VERSION}")
-    return LeaderState(
-        previous=frozenset(names(known, "previous")),
-        generation=number(known, "generation"),
-        members=frozenset(names(known, "members")),
-        revoked=frozenset(names(known, "revoked")),
-        candidates=names(known, "candidates"),
+    return DelayedLeaderState(
+        previous=frozenset(parse_names(known, "previous")),
+        generation=parse_number(known, "generation"),
+        members=frozenset(parse_names(known, "members")),
+        revoked=frozenset(parse_names(known, "revoked")),
+        candidates=parse_names(known, "candidates"),
         revoked_before=known.get("revoked_before") is True,
-        revocations=number(known, "revocations"),
+        revocations=parse_number(known, "revocations"),
     )
 
 
-def names(known: Mapping[str, Any], field: str) -> tuple[str, ...]:
+def parse_names(known: Mapping[str, Any], field: str) -> tuple[str, ...]:
     value = known.get(field)
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         raise ValueError(f"{field} is {value!r:.60}; expected a list of names")
     return tuple(value)
 
 
-def number(known: Mapping[str, Any], field: str) -> int:
+def parse_number(known: Mapping[str, Any], field: str) -> int:
     value = known.get(field)
     if type(value) is not int or value < NO_GENERATION:
         raise ValueError(f"{field} is {value!r:.60}; expected a number")

@@ -11,31 +11,31 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.report import Report, Wish, heartbeat
-from muster.coordinator.member.consumer.states import FENCED, MEMBER, MOVES, TRY_AGAIN, WORKING
+from muster.coordinator.member.consumer.report import HeartbeatReport, RequestedSubscription, build_heartbeat
+from muster.coordinator.member.consumer.states import FENCED, HEARTBEATING_UNDER_EPOCH, MOVES, TRY_AGAIN, WORKING
 from muster.coordinator.member.coordinated import POLL_TIMEOUT, CoordinatedMember
-from muster.coordinator.member.states import LOOK_AGAIN, State
-from muster.coordinator.member.types import NO_GENERATION, Leaving, MemberSettings, RequestKind, TopicPartition
+from muster.coordinator.member.states import FIND_COORDINATOR_AGAIN, MembershipState
+from muster.coordinator.member.types import NO_GENERATION, LeavePolicy, MemberSettings, RequestKind, TopicPartition
 
-__all__ = ["ConsumerMember", "Wish"]
+__all__ = ["ConsumerMemberMachine", "RequestedSubscription"]
 
 JOIN_EPOCH, LEAVE_EPOCH, AWAY_EPOCH = 0, -1, -2
 
 
-class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
+class ConsumerMemberMachine(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     """One member of one KIP-848 group. `generation` is its member epoch; it keeps `member_id` for life (KIP-1082)."""
 
     moves = MOVES
     is_leader = False
 
-    def __init__(self, settings: MemberSettings, member_id: str, wish: Wish) -> None:
+    def __init__(self, settings: MemberSettings, member_id: str, wish: RequestedSubscription) -> None:
         assert member_id, "the edge draws the member id"
         super().__init__(settings, member_id)
         self._wish = wish
         self._letting_go: set[TopicPartition] = set()
         self._target: frozenset[TopicPartition] | None = None
-        self._said: Report | None = None  # what the coordinator has answered to; None: say everything
-        self._saying: Report | None = None
+        self._said: HeartbeatReport | None = None  # what the coordinator has answered to; None: say everything
+        self._saying: HeartbeatReport | None = None
         self._say_again = False
         self._interval_ms = settings.heartbeat_interval_ms
         self._session_ms = 0  # as the coordinator says; 0: it has not said
@@ -50,16 +50,16 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     @property
     def rebalancing(self) -> bool:
-        return self.state in {State.JOINING, State.RELEASING, State.ADOPTING}
+        return self.state in {MembershipState.JOINING, MembershipState.RELEASING, MembershipState.ADOPTING}
 
     def _take(self, event: ev.ConsumerEvent) -> None:
         # First of all: a process that was frozen may have lost everything meanwhile.
         self._check_session()
         match event:
             case ev.Start():
-                if self.state is State.IDLE:
+                if self.state is MembershipState.IDLE:
                     self._join()
-            case ev.ConsumerPushed():
+            case ev.ConsumerHeartbeatPushed():
                 self._pushed(event.answer)
             case ev.SessionOpened():
                 self._link.pushed(0, event.in_step_ms)
@@ -72,19 +72,21 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             case ev.CommitRefused():
                 if event.generation == self.generation:
                     self._commit_refused(event)
-            case ev.TopicsChanged():
+            case ev.PartitionCountsChanged():
                 pass  # The coordinator watches topics for everybody.
-            case ev.Ready():
+            case ev.PartitionsPrepared():
                 self._ready |= self._coming.intersection(event.partitions)
                 self._speak_up()
             case ev.SubscriptionChanged():
-                self._wish = Wish(tuple(sorted(set(event.topics))), event.regex, self._wish.server_assignor)
+                self._wish = RequestedSubscription(
+                    tuple(sorted(set(event.topics))), event.regex, self._wish.server_assignor
+                )
                 self._speak_up()
             case ev.PollExpired():
                 self._poll_expired()
-            case ev.Polled():
+            case ev.PollResumed():
                 self._polled()
-            case ev.Tick():
+            case ev.TimerExpired():
                 self._tick()
             case ev.Close():
                 self._close(event.leaving)
@@ -115,7 +117,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _join(self) -> None:
         assert not self.owned, "whoever joins has told the application that everything is gone"
-        self._become(State.JOINING)
+        self._become(MembershipState.JOINING)
         self._link.retry_at_ms = None
         self._speak_up()
 
@@ -129,23 +131,23 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             self._heartbeat()
 
     def _may_speak(self) -> bool:
-        speaks = self.state in MEMBER or self.state is State.JOINING
+        speaks = self.state in HEARTBEATING_UNDER_EPOCH or self.state is MembershipState.JOINING
         return speaks and RequestKind.HEARTBEAT not in self._requests and self._link.retry_at_ms is None
 
-    def _report(self) -> Report:
+    def _report(self) -> HeartbeatReport:
         # What the callbacks are still about is not given up yet.
         ready = tuple(sorted(self._ready & self._coming))
-        return Report(self._wish, tuple(sorted(self.owned | self._letting_go)), ready)
+        return HeartbeatReport(self._wish, tuple(sorted(self.owned | self._letting_go)), ready)
 
     def _heartbeat(self) -> None:
         """Everything when joining or after a lost answer, otherwise what is new."""
         report = self._saying = self._report()
         token = self._requests.ask(RequestKind.HEARTBEAT)
-        epoch = JOIN_EPOCH if self.state is State.JOINING else self.generation
+        epoch = JOIN_EPOCH if self.state is MembershipState.JOINING else self.generation
         self._link.says(self._now_ms)
         self._link.schedule_heartbeat(self._now_ms, self._interval_ms)
         news = (self._said, report)
-        self._out.append(heartbeat(token, self.member_id, epoch, news, self.settings.rebalance_timeout_ms))
+        self._out.append(build_heartbeat(token, self.member_id, epoch, news, self.settings.rebalance_timeout_ms))
 
     # What the coordinator says
 
@@ -161,7 +163,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _pushed(self, answer: ev.ConsumerHeartbeatAnswered) -> None:
         """A heartbeat that crossed this was sent under an older epoch: it counted as a sign of life only."""
-        if self.state not in MEMBER:
+        if self.state not in HEARTBEATING_UNDER_EPOCH:
             return
         self._link.heard(self._now_ms)
         self._abandon(RequestKind.HEARTBEAT)
@@ -179,8 +181,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._interval_ms = answer.heartbeat_interval_ms or self._interval_ms
         self._session_ms = answer.session_timeout_ms or self._session_ms
         self._link.schedule_heartbeat(self._now_ms, self._interval_ms)
-        if self.state is State.JOINING:
-            self._become(State.STABLE)
+        if self.state is MembershipState.JOINING:
+            self._become(MembershipState.STABLE)
         if answer.assignment is not None:
             self._target = frozenset(answer.assignment)
         self._revoke_within_ms = answer.revoke_within_ms
@@ -193,7 +195,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     def _look_ahead(self, answer: ev.ConsumerHeartbeatAnswered) -> None:
         """Others drain meanwhile: whoever gets something may prepare for it, whoever gives it need not wait longer."""
         if answer.heirs_ready:
-            self._out.append(act.HeirsReady(answer.heirs_ready))
+            self._out.append(act.HandoffReady(answer.heirs_ready))
         before, self._coming = self._coming, frozenset(answer.coming or ())
         self._ready &= self._coming
         if fresh := self._coming - before:
@@ -201,10 +203,10 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _reconcile(self) -> None:
         """Let go of what is not ours any more, then take what is new; during callbacks only the latest word counts."""
-        if self.state is not State.STABLE or self._target is None:
+        if self.state is not MembershipState.STABLE or self._target is None:
             return
         if gone := self.owned - self._target:
-            self._become(State.ADOPTING)
+            self._become(MembershipState.ADOPTING)
             self._tell(act.Revoke, gone)
             return
         added, self._target = self._target - self.owned, None
@@ -216,8 +218,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             )
 
     def _refused(self, code: ErrorCode, message: str) -> None:
-        joining = self.state is State.JOINING
-        if code in LOOK_AGAIN:
+        joining = self.state is MembershipState.JOINING
+        if code in FIND_COORDINATOR_AGAIN:
             self._coordinator_lost()
         elif code in TRY_AGAIN or (code is ErrorCode.UNRELEASED_INSTANCE_ID and self._may_still_be_released()):
             self._said = None
@@ -235,7 +237,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _fenced(self, code: ErrorCode, message: str) -> None:
         """Everything may belong to others by now; join again under the same id."""
-        if self.state is State.JOINING:
+        if self.state is MembershipState.JOINING:
             self._said = None
             self._link.back_off(self._now_ms)
             return
@@ -245,22 +247,24 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
             Cause.SESSION_EXPIRED if expired else Cause.MEMBER_FENCED,
             message or code.meaning,
         )
-        if self.state is not State.CLOSING:
-            self._give_up_all(State.RELEASING)
+        if self.state is not MembershipState.CLOSING:
+            self._give_up_all(MembershipState.RELEASING)
 
-    def _give_up_all(self, waiting: State) -> None:
+    def _give_up_all(self, waiting: MembershipState) -> None:
         if self.owned:
             self._become(waiting)
             self._tell(act.Lost, self.owned)
         elif RequestKind.RELEASE in self._requests:
             self._become(waiting)
-        elif waiting is State.RELEASING:
+        elif waiting is MembershipState.RELEASING:
             self._join()
         else:
             self._become(waiting)
 
     def _commit_refused(self, refusal: ev.CommitRefused) -> None:
-        if refusal.code in FENCED - {ErrorCode.GROUP_ID_NOT_FOUND} and self.state in MEMBER - {State.CLOSING}:
+        if refusal.code in FENCED - {ErrorCode.GROUP_ID_NOT_FOUND} and self.state in HEARTBEATING_UNDER_EPOCH - {
+            MembershipState.CLOSING
+        }:
             self._abandon(RequestKind.HEARTBEAT)
             self._fenced(refusal.code, refusal.message)
         elif refusal.code is ErrorCode.STALE_MEMBER_EPOCH and self._may_speak():
@@ -282,13 +286,13 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
     def _released(self) -> None:
         self._letting_go.clear()
         match self.state:
-            case State.RELEASING:
+            case MembershipState.RELEASING:
                 self._join()
-            case State.ADOPTING:
-                self._become(State.STABLE)
+            case MembershipState.ADOPTING:
+                self._become(MembershipState.STABLE)
                 self._reconcile()
                 self._speak_up()
-            case State.CLOSING:
+            case MembershipState.CLOSING:
                 self._leave_and_close()
             case _:
                 # Told while the application was not polling: it joins again when it polls.
@@ -320,7 +324,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         self._link.known = False  # somebody else may coordinate the group by now
         detail = f"no heartbeat was answered for {self._session_ms} ms (group.consumer.session.timeout.ms)"
         self._cause, self._cause_detail = Cause.SESSION_EXPIRED, detail
-        self._give_up_all(State.RELEASING)
+        self._give_up_all(MembershipState.RELEASING)
 
     def _poll_expired(self) -> None:
         if self.state not in WORKING:
@@ -329,7 +333,7 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
         static = self.settings.group_instance_id is not None
         self._out.append(act.LeaveConsumerGroup(self.member_id, AWAY_EPOCH if static else LEAVE_EPOCH))
         self._forget_membership()
-        self._give_up_all(State.EXPIRED)
+        self._give_up_all(MembershipState.EXPIRED)
 
     # The coordinator
 
@@ -351,8 +355,8 @@ class ConsumerMember(CoordinatedMember[ev.ConsumerEvent, act.Action]):
 
     def _leave_and_close(self) -> None:
         static = self.settings.group_instance_id is not None
-        epoch = AWAY_EPOCH if static and self._leaving is not Leaving.LEAVE else LEAVE_EPOCH
-        stays = self._leaving is Leaving.REMAIN and not static
+        epoch = AWAY_EPOCH if static and self._leaving is not LeavePolicy.LEAVE else LEAVE_EPOCH
+        stays = self._leaving is LeavePolicy.REMAIN and not static
         # A join whose answer is still missing may have been heard.
         if not stays and (self.generation != NO_GENERATION or RequestKind.HEARTBEAT in self._requests):
             self._out.append(act.LeaveConsumerGroup(self.member_id, epoch))

@@ -7,7 +7,7 @@ from muster.coordinator.member.types import Partitions
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestedSubscription:
     """What the member wants: topics by name, by a regular expression, or both; empty texts mean none."""
 
     topics: tuple[str, ...] = ()
@@ -16,22 +16,27 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class HeartbeatReport:
     """Everything one heartbeat can say."""
 
-    wish: Wish
+    wish: RequestedSubscription
     owned: Partitions
     ready: Partitions = ()
     """What it was told is coming, and is ready for."""
 
 
-def heartbeat(
-    token: int, member_id: str, epoch: int, news: tuple[Report | None, Report], rebalance_timeout_ms: int
+def build_heartbeat(
+    token: int,
+    member_id: str,
+    epoch: int,
+    news: tuple[HeartbeatReport | None, HeartbeatReport],
+    rebalance_timeout_ms: int,
 ) -> act.SendConsumerHeartbeat:
     """`news` is what was said before, None for nothing, and what is to be said: only the difference is sent.
 
-    >>> one, two = Report(Wish(("t",)), ()), Report(Wish(("t",)), (("t", 0),))
-    >>> heartbeat(1, "m", 0, (None, one), 9).topics, heartbeat(2, "m", 5, (one, two), 9).topics
+    >>> one, two = HeartbeatReport(RequestedSubscription(("t",)), ()), HeartbeatReport(RequestedSubscription(("t",)),
+    ... (("t", 0),))
+    >>> build_heartbeat(1, "m", 0, (None, one), 9).topics, build_heartbeat(2, "m", 5, (one, two), 9).topics
     (('t',), None)
     """
     said, report = news

@@ -1,29 +1,49 @@
 """Where a KIP-848 member can stand, which moves are legal, and what the coordinator's refusals mean for it."""
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 
-MOVES: dict[State, frozenset[State]] = {
-    State.IDLE: frozenset({State.JOINING, State.CLOSED}),
-    State.JOINING: frozenset({State.STABLE, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.STABLE: frozenset(
-        {State.ADOPTING, State.RELEASING, State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}
+MOVES: dict[MembershipState, frozenset[MembershipState]] = {
+    MembershipState.IDLE: frozenset({MembershipState.JOINING, MembershipState.CLOSED}),
+    MembershipState.JOINING: frozenset(
+        {MembershipState.STABLE, MembershipState.EXPIRED, MembershipState.CLOSING, MembershipState.FAILED}
     ),
-    State.ADOPTING: frozenset(
-        {State.STABLE, State.RELEASING, State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}
+    MembershipState.STABLE: frozenset(
+        {
+            MembershipState.ADOPTING,
+            MembershipState.RELEASING,
+            MembershipState.JOINING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
     ),
-    State.RELEASING: frozenset({State.JOINING, State.EXPIRED, State.CLOSING, State.FAILED}),
-    State.EXPIRED: frozenset({State.JOINING, State.RELEASING, State.CLOSING}),
-    State.CLOSING: frozenset({State.CLOSED}),
-    State.FAILED: frozenset({State.CLOSED}),
-    State.CLOSED: frozenset(),
+    MembershipState.ADOPTING: frozenset(
+        {
+            MembershipState.STABLE,
+            MembershipState.RELEASING,
+            MembershipState.JOINING,
+            MembershipState.EXPIRED,
+            MembershipState.CLOSING,
+            MembershipState.FAILED,
+        }
+    ),
+    MembershipState.RELEASING: frozenset(
+        {MembershipState.JOINING, MembershipState.EXPIRED, MembershipState.CLOSING, MembershipState.FAILED}
+    ),
+    MembershipState.EXPIRED: frozenset({MembershipState.JOINING, MembershipState.RELEASING, MembershipState.CLOSING}),
+    MembershipState.CLOSING: frozenset({MembershipState.CLOSED}),
+    MembershipState.FAILED: frozenset({MembershipState.CLOSED}),
+    MembershipState.CLOSED: frozenset(),
 }
 """The states are those of the classic member; nobody plans here, and there is no share to wait for."""
 
-MEMBER = frozenset({State.STABLE, State.ADOPTING, State.CLOSING})
+HEARTBEATING_UNDER_EPOCH = frozenset({MembershipState.STABLE, MembershipState.ADOPTING, MembershipState.CLOSING})
 """Where heartbeats go out under an epoch. A joining member sends them under epoch 0."""
 
-WORKING = frozenset({State.JOINING, State.RELEASING, State.STABLE, State.ADOPTING})
+WORKING = frozenset(
+    {MembershipState.JOINING, MembershipState.RELEASING, MembershipState.STABLE, MembershipState.ADOPTING}
+)
 
 FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
 """The group went on without this member: everything is lost. Refusing a join, GROUP_ID_NOT_FOUND is final instead."""

@@ -6,16 +6,16 @@ from muster.coordinator.member.types import NO_GENERATION, Partitions, TopicPart
 from muster.coordinator.member.zookeeper import events as zk
 from muster.coordinator.member.zookeeper.states import MOVES, REBALANCING
 from muster.coordinator.member.zookeeper.states import ZookeeperState as State
-from muster.coordinator.member.zookeeper.types import Registration, ZookeeperSettings
+from muster.coordinator.member.zookeeper.types import GroupRegistration, ZookeeperMemberSettings
 
 
-class Books:
+class ZookeeperMemberBase:
     """What it owns, its generation and its consumer id are its to say.
 
     `generation` is the transaction number of its newest claim: it grows from owner to owner of a partition.
     """
 
-    def __init__(self, settings: ZookeeperSettings, registration: Registration) -> None:
+    def __init__(self, settings: ZookeeperMemberSettings, registration: GroupRegistration) -> None:
         self.settings = settings
         self.state = State.IDLE
         self.consumer_id = ""
@@ -24,14 +24,14 @@ class Books:
         self.nodes: set[TopicPartition] = set()
         """Owner nodes that are, or may be, this session's. More than `owned` while it lets go or claims."""
         self._registration = registration
-        self._registered_as: Registration | None = None
+        self._registered_as: GroupRegistration | None = None
         self.cause, self.detail = Cause.UNSPECIFIED, ""
         """Of the change under way."""
         self._asked: int | None = None
         self._release_token: int | None = None
         self._last_token = 0
         self._now_ms = 0
-        self._out: list[zk.Action] = []
+        self._out: list[zk.ZookeeperAction] = []
 
     @property
     def rebalancing(self) -> bool:

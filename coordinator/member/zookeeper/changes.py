@@ -1,17 +1,20 @@
 """What changed between two views of a group: the cause of a rebalance as a member of the ZooKeeper era can know it."""
 
 from muster.coordinator.core.types import Cause
-from muster.coordinator.member.zookeeper.types import GroupView
+from muster.coordinator.member.zookeeper.types import ConsumerGroupView
 
 MAX_NAMES = 5
 
 
-def what_changed(before: GroupView | None, now: GroupView, consumer_id: str) -> tuple[Cause, str]:
+def find_rebalance_cause(
+    before: ConsumerGroupView | None, now: ConsumerGroupView, consumer_id: str
+) -> tuple[Cause, str]:
     """The cause and its detail; the most telling one when several things changed at once.
 
-    >>> from muster.coordinator.member.zookeeper.types import Registration
-    >>> one, two = GroupView({"a": Registration({"t": 1})}), GroupView({x: Registration({"t": 1}) for x in "ab"})
-    >>> what_changed(one, two, "a")
+    >>> from muster.coordinator.member.zookeeper.types import GroupRegistration
+    >>> one, two = ConsumerGroupView({"a": GroupRegistration({"t": 1})}), ConsumerGroupView({x: GroupRegistration({"t":
+    ... 1}) for x in "ab"})
+    >>> find_rebalance_cause(one, two, "a")
     (<Cause.MEMBER_JOINED: 1>, 'b joined')
     """
     if before is None:
@@ -19,7 +22,7 @@ def what_changed(before: GroupView | None, now: GroupView, consumer_id: str) -> 
     came, gone = set(now.members) - set(before.members), set(before.members) - set(now.members)
     changed = {each for each in now.members if each in before.members and now.members[each] != before.members[each]}
     details = [
-        f"{some(names)} {verb}"
+        f"{shorten_names(names)} {verb}"
         for names, verb in ((came, "joined"), (gone, "left, or its session ended"), (changed, "changed"))
         if names
     ]
@@ -30,13 +33,13 @@ def what_changed(before: GroupView | None, now: GroupView, consumer_id: str) -> 
     topics = sorted({*before.partitions, *now.partitions})
     counts = [(topic, before.partitions.get(topic, 0), now.partitions.get(topic, 0)) for topic in topics]
     if moved := [f"{topic} {old} -> {new}" for topic, old, new in counts if old != new]:
-        return Cause.PARTITIONS_CHANGED, some(set(moved))
+        return Cause.PARTITIONS_CHANGED, shorten_names(set(moved))
     if before.brokers != now.brokers:
         return Cause.BROKERS_CHANGED, f"brokers {list(before.brokers)} -> {list(now.brokers)}"
     return Cause.UNSPECIFIED, ""
 
 
-def some(names: set[str]) -> str:
+def shorten_names(names: set[str]) -> str:
     """All of a few names, the first of many."""
     listed = ", ".join(sorted(names)[:MAX_NAMES])
     return listed if len(names) <= MAX_NAMES else f"{listed} and {len(names) - MAX_NAMES} more"

@@ -10,7 +10,12 @@ from typing import TypeAlias
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.types import Partitions, TopicPartition
-from muster.coordinator.member.zookeeper.types import GroupView, Link, Registration, Share
+from muster.coordinator.member.zookeeper.types import (
+    ClaimedShare,
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperSession,
+)
 
 # Heard
 
@@ -19,7 +24,7 @@ from muster.coordinator.member.zookeeper.types import GroupView, Link, Registrat
 class SessionChanged:
     """After LOST every ephemeral node of the session is gone; the next CONNECTED is another session."""
 
-    link: Link
+    link: ZookeeperSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,7 @@ class WatchFired:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class ConsumerRegistered:
     token: int
     consumer_id: str
 
@@ -38,11 +43,11 @@ class Registered:
 @dataclass(frozen=True, slots=True)
 class GroupRead:
     token: int
-    view: GroupView
+    view: ConsumerGroupView
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class GroupUnreadable:
     """The group was read, but a node holds what no writer of that era writes; trying again may find it mended."""
 
     token: int
@@ -50,12 +55,12 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class OwnersReleased:
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class OwnersClaimed:
     """`conflicts`: who holds what could not be claimed; the rest was. `stamp` grows with every claim made anywhere."""
 
     token: int
@@ -64,18 +69,26 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawn:
+class ConsumerWithdrawn:
     token: int
 
 
-Answer: TypeAlias = Registered | GroupRead | Unreadable | Released | Claimed | Withdrawn | ev.RequestFailed
-Event: TypeAlias = ev.Told | ev.Revoked | SessionChanged | WatchFired | Answer
+ZookeeperAnswer: TypeAlias = (
+    ConsumerRegistered
+    | GroupRead
+    | GroupUnreadable
+    | OwnersReleased
+    | OwnersClaimed
+    | ConsumerWithdrawn
+    | ev.RequestFailed
+)
+ZookeeperEvent: TypeAlias = ev.CommonEvent | ev.Revoked | SessionChanged | WatchFired | ZookeeperAnswer
 
 # Asked for
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class CreateRegistration:
     """Create the ephemeral node under `ids` with a fresh id, and see that it is the only one of this session.
 
     An earlier one may be there: of another subscription, or of an attempt whose answer was lost. Nobody would claim
@@ -83,7 +96,7 @@ class Register:
     """
 
     token: int
-    registration: Registration
+    registration: GroupRegistration
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +108,7 @@ class ReadGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseOwners:
     """Delete these owner nodes, as far as they are this session's."""
 
     token: int
@@ -103,16 +116,16 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ClaimOwners:
     """Create an owner node for each; one that is this session's already counts as created."""
 
     token: int
     consumer_id: str
-    share: Share
+    share: ClaimedShare
 
 
 @dataclass(frozen=True, slots=True)
-class Withdraw:
+class WithdrawConsumer:
     """Delete these owner nodes and whatever this session has under `ids`: others may go on at once."""
 
     token: int
@@ -120,7 +133,7 @@ class Withdraw:
 
 
 @dataclass(frozen=True, slots=True)
-class RebalanceFailed:
+class RebalanceGivenUp:
     """All retries met other owners, or another obstacle. Not the end: the next watch starts anew.
 
     `holders`: partition -> who held it at the last attempt.
@@ -130,18 +143,18 @@ class RebalanceFailed:
     holders: Mapping[TopicPartition, str]
 
 
-Action: TypeAlias = (
-    Register
+ZookeeperAction: TypeAlias = (
+    CreateRegistration
     | ReadGroup
-    | Release
-    | Claim
-    | Withdraw
-    | RebalanceFailed
+    | ReleaseOwners
+    | ClaimOwners
+    | WithdrawConsumer
+    | RebalanceGivenUp
     | act.Revoke
     | act.Lost
     | act.Assign
     | act.Fail
     | act.Closed
-    | act.WakeAt
+    | act.WakeMemberAt
     | act.Abandon
 )

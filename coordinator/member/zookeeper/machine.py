@@ -11,36 +11,41 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.coordinated import GOODBYE, POLL_TIMEOUT
+from muster.coordinator.member.coordinated import LEAVE_REASON, POLL_TIMEOUT
 from muster.coordinator.member.types import NO_GENERATION
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.rounds import Then, ZookeeperRounds
+from muster.coordinator.member.zookeeper.rounds import AfterRelease, ZookeeperRebalance
 from muster.coordinator.member.zookeeper.states import ENDS
 from muster.coordinator.member.zookeeper.states import ZookeeperState as State
-from muster.coordinator.member.zookeeper.types import Link, Registration, ZookeeperSettings, registration_of
+from muster.coordinator.member.zookeeper.types import (
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperSession,
+    build_registration,
+)
 
 NEVER_ENDS = frozenset({State.IDLE, State.CLOSED}) | ENDS
 
 
-class ZookeeperMember(ZookeeperRounds):
+class ZookeeperMemberMachine(ZookeeperRebalance):
     """One consumer of one group: what happens to it, its session, and how it ends."""
 
-    def __init__(self, settings: ZookeeperSettings, registration: Registration) -> None:
+    def __init__(self, settings: ZookeeperMemberSettings, registration: GroupRegistration) -> None:
         super().__init__(settings, registration)
         self._back = False
         """The application polls again after it had expired."""
 
-    def step(self, event: zk.Event, now_ms: int) -> list[zk.Action]:
+    def step(self, event: zk.ZookeeperEvent, now_ms: int) -> list[zk.ZookeeperAction]:
         """Take in one event; `now_ms` never goes back."""
         self._now_ms = now_ms
         self._out = []
         if self.state is not State.CLOSED:
             self._take(event)
             if self._retry_at_ms is not None:
-                self._out.append(act.WakeAt(self._retry_at_ms))
+                self._out.append(act.WakeMemberAt(self._retry_at_ms))
         return self._out
 
-    def _take(self, event: zk.Event) -> None:
+    def _take(self, event: zk.ZookeeperEvent) -> None:
         match event:
             case ev.Start():
                 if self.state is State.IDLE:
@@ -54,42 +59,42 @@ class ZookeeperMember(ZookeeperRounds):
                     self._look_again()
             case ev.SubscriptionChanged():
                 streams = self.settings.streams
-                self._registration = registration_of(event.topics, event.regex, event.black_list, streams)
+                self._registration = build_registration(event.topics, event.regex, event.black_list, streams)
                 if self._registered_as != self._registration:
                     self._look_again()
             case ev.PollExpired():
                 self._poll_expired()
-            case ev.Polled():
+            case ev.PollResumed():
                 self._polled()
-            case ev.Tick():
+            case ev.TimerExpired():
                 self._tick()
             case ev.Close():
                 self._close()
             case ev.Revoked():
                 self._told(event.token)
-            case ev.TopicsChanged():
+            case ev.PartitionCountsChanged():
                 pass  # The watches say it.
             case _:
                 self._take_answer(event)
 
-    def _take_answer(self, event: zk.Answer) -> None:
+    def _take_answer(self, event: zk.ZookeeperAnswer) -> None:
         """Answers nobody waits for any more are dropped."""
         if event.token != self._asked:
             return
         self._asked = None
         match event:
-            case zk.Registered():
+            case zk.ConsumerRegistered():
                 self.consumer_id = event.consumer_id
                 self._read()
             case zk.GroupRead():
                 self._take_view(event.view)
-            case zk.Unreadable():
+            case zk.GroupUnreadable():
                 self._missed(event.detail, {})
-            case zk.Released():
+            case zk.OwnersReleased():
                 self._released()
-            case zk.Claimed():
+            case zk.OwnersClaimed():
                 self._claimed(event)
-            case zk.Withdrawn():
+            case zk.ConsumerWithdrawn():
                 self._withdrawn()
             case ev.RequestFailed():
                 self._request_failed(event)
@@ -98,15 +103,15 @@ class ZookeeperMember(ZookeeperRounds):
 
     # The session
 
-    def _session_changed(self, link: Link) -> None:
-        self._linked = link is Link.CONNECTED
+    def _session_changed(self, link: ZookeeperSession) -> None:
+        self._linked = link is ZookeeperSession.CONNECTED
         match link:
-            case Link.CONNECTED:
+            case ZookeeperSession.CONNECTED:
                 self._linked_again()
-            case Link.SUSPENDED:
+            case ZookeeperSession.SUSPENDED:
                 # Its nodes are still there, so what it owns is still its own: it goes on reading.
                 pass
-            case Link.LOST:
+            case ZookeeperSession.LOST:
                 self._session_lost()
             case _:
                 assert_never(link)
@@ -152,7 +157,7 @@ class ZookeeperMember(ZookeeperRounds):
         if self.state is State.REGISTERING:
             self._registered_as = None
         elif self.state is State.CLAIMING:
-            self._then = Then.BACK_OFF
+            self._then = AfterRelease.BACK_OFF
         if self.state is not State.EXPIRED:
             self._become(State.BACKING_OFF)
         self._retry_at_ms = self._now_ms + self.settings.rebalance_backoff_ms if self._linked else None
@@ -209,7 +214,7 @@ class ZookeeperMember(ZookeeperRounds):
         if not self.nodes and not self.registered:
             self._withdrawn()
         elif self._linked:
-            self._out.append(zk.Withdraw(self._ask(), tuple(sorted(self.nodes))))
+            self._out.append(zk.WithdrawConsumer(self._ask(), tuple(sorted(self.nodes))))
 
     def _withdrawn(self) -> None:
         self._drop_everything()
@@ -234,7 +239,7 @@ class ZookeeperMember(ZookeeperRounds):
             self._finish()
             return
         lost = self.generation == NO_GENERATION
-        self.cause, self.detail = Cause.MEMBER_LEFT, GOODBYE
+        self.cause, self.detail = Cause.MEMBER_LEFT, LEAVE_REASON
         self._become(State.CLOSING)
         self._tell(act.Lost if lost else act.Revoke)
         if self._release_token is None:
@@ -242,7 +247,7 @@ class ZookeeperMember(ZookeeperRounds):
 
     def _leave_and_close(self) -> None:
         if self._linked and self.registered:
-            self._out.append(zk.Withdraw(self._ask(), tuple(sorted(self.nodes))))
+            self._out.append(zk.WithdrawConsumer(self._ask(), tuple(sorted(self.nodes))))
         self._finish()
 
     def _finish(self) -> None:

@@ -8,15 +8,21 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.member import actions as act
 from muster.coordinator.member.types import NO_GENERATION, Partitions, TopicPartition
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.assign import only_topics_of, share_of
-from muster.coordinator.member.zookeeper.books import Books
-from muster.coordinator.member.zookeeper.changes import some, what_changed
-from muster.coordinator.member.zookeeper.states import RESTS
+from muster.coordinator.member.zookeeper.assign import compute_share, restrict_to_own_topics
+from muster.coordinator.member.zookeeper.books import ZookeeperMemberBase
+from muster.coordinator.member.zookeeper.changes import find_rebalance_cause, shorten_names
+from muster.coordinator.member.zookeeper.states import RESTING
 from muster.coordinator.member.zookeeper.states import ZookeeperState as State
-from muster.coordinator.member.zookeeper.types import GroupView, Registration, Share, Strategy, ZookeeperSettings
+from muster.coordinator.member.zookeeper.types import (
+    ClaimedShare,
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperStrategy,
+)
 
 
-class Then(Enum):
+class AfterRelease(Enum):
     """What comes once this member holds no owner node any more."""
 
     CLAIM = "claim the share"
@@ -25,22 +31,22 @@ class Then(Enum):
     GIVE_UP = "tell the application"
 
 
-class ZookeeperRounds(Books):
+class ZookeeperRebalance(ZookeeperMemberBase):
     """Whoever hears the watches calls `_look_again`, and hands in the answers."""
 
-    def __init__(self, settings: ZookeeperSettings, registration: Registration) -> None:
+    def __init__(self, settings: ZookeeperMemberSettings, registration: GroupRegistration) -> None:
         super().__init__(settings, registration)
         self.attempts = 0
         """Attempts of the rebalance under way that failed."""
-        self._strategy = Strategy(settings.strategy)
+        self._strategy = ZookeeperStrategy(settings.strategy)
         self._linked = False
         self._again = False
         """A watch fired after the last read began."""
-        self._view: GroupView | None = None
+        self._view: ConsumerGroupView | None = None
         """What the share that is owned was computed from."""
-        self._seen: GroupView | None = None
-        self._planned: tuple[GroupView, Share] = (GroupView(), {})
-        self._then = Then.CLAIM
+        self._seen: ConsumerGroupView | None = None
+        self._planned: tuple[ConsumerGroupView, ClaimedShare] = (ConsumerGroupView(), {})
+        self._then = AfterRelease.CLAIM
         self._obstacle, self._holders = "", dict[TopicPartition, str]()
         self._retry_at_ms: int | None = None
 
@@ -50,43 +56,43 @@ class ZookeeperRounds(Books):
             return
         self._become(State.REGISTERING)
         self._registered_as = self._registration
-        self._out.append(zk.Register(self._ask(), self._registration))
+        self._out.append(zk.CreateRegistration(self._ask(), self._registration))
 
     def _look_again(self) -> None:
         """A trigger. In the middle of a rebalance it becomes one more, however many there are."""
         self._again = True
-        if self.state in RESTS and self._linked:
+        if self.state in RESTING and self._linked:
             self.attempts = 0
             self._read()
 
     def _read(self) -> None:
         if self._registered_as != self._registration:
             self.cause, self.detail = Cause.SUBSCRIPTION_CHANGED, "this consumer subscribes to something else"
-            self._let_go(Then.REGISTER)
+            self._let_go(AfterRelease.REGISTER)
             return
         self._become(State.READING)
         self._again = False
         self._out.append(zk.ReadGroup(self._ask(), afresh=self.attempts > 0))
 
-    def _take_view(self, view: GroupView) -> None:
+    def _take_view(self, view: ConsumerGroupView) -> None:
         if self.consumer_id not in view.members:
             self._unregistered()
             return
         exclude_internal = self.settings.exclude_internal_topics
         try:
-            mine = only_topics_of(self.consumer_id, view, exclude_internal)
+            mine = restrict_to_own_topics(self.consumer_id, view, exclude_internal)
             if self._is_as_before(mine):
                 self._rest(State.STABLE)
                 return
-            self._planned = mine, share_of(self.consumer_id, view, self._strategy, exclude_internal)
+            self._planned = mine, compute_share(self.consumer_id, view, self._strategy, exclude_internal)
         except ValueError as error:
             self._missed(str(error), {})
             return
-        self._let_go(Then.CLAIM)
+        self._let_go(AfterRelease.CLAIM)
 
-    def _is_as_before(self, view: GroupView) -> bool:
+    def _is_as_before(self, view: ConsumerGroupView) -> bool:
         """Nothing is different after all; or no broker is there to read from, and one that comes back is told of."""
-        cause, detail = what_changed(self._seen, view, self.consumer_id)
+        cause, detail = find_rebalance_cause(self._seen, view, self.consumer_id)
         self._seen = view
         if cause is not Cause.UNSPECIFIED:
             self.cause, self.detail = cause, detail
@@ -98,9 +104,9 @@ class ZookeeperRounds(Books):
         self._registered_as = self._view = self._seen = None
         self.generation = NO_GENERATION
         self._tell(act.Lost)
-        self._release(Then.BACK_OFF)
+        self._release(AfterRelease.BACK_OFF)
 
-    def _let_go(self, then: Then) -> None:
+    def _let_go(self, then: AfterRelease) -> None:
         """Stop reading, commit, tell the application; then release."""
         self._then, self._view = then, None
         if self.owned:
@@ -109,28 +115,28 @@ class ZookeeperRounds(Books):
         else:
             self._release(then)
 
-    def _release(self, then: Then) -> None:
+    def _release(self, then: AfterRelease) -> None:
         self._then = then
         if not self.nodes:
             self._released()
             return
         self._become(State.RELEASING)
-        self._out.append(zk.Release(self._ask(), tuple(sorted(self.nodes))))
+        self._out.append(zk.ReleaseOwners(self._ask(), tuple(sorted(self.nodes))))
 
     def _released(self) -> None:
         self.nodes.clear()
         self.generation = NO_GENERATION
         match self._then:
-            case Then.CLAIM if self._again:
+            case AfterRelease.CLAIM if self._again:
                 # What was planned is out of date, and nothing is lost by looking once more.
                 self._read()
-            case Then.CLAIM:
+            case AfterRelease.CLAIM:
                 self._claim()
-            case Then.REGISTER:
+            case AfterRelease.REGISTER:
                 self._register()
-            case Then.BACK_OFF:
+            case AfterRelease.BACK_OFF:
                 self._back_off()
-            case Then.GIVE_UP:
+            case AfterRelease.GIVE_UP:
                 self._give_up()
             case _:
                 assert_never(self._then)
@@ -143,15 +149,15 @@ class ZookeeperRounds(Books):
             return
         self._become(State.CLAIMING)
         self.nodes = set(share)
-        self._out.append(zk.Claim(self._ask(), self.consumer_id, share))
+        self._out.append(zk.ClaimOwners(self._ask(), self.consumer_id, share))
 
-    def _claimed(self, answer: zk.Claimed) -> None:
+    def _claimed(self, answer: zk.OwnersClaimed) -> None:
         if not answer.conflicts:
             self._take_share(answer.stamp)
             return
         self.nodes -= set(answer.conflicts)
         held = {f"{topic}-{number} by {holder}" for (topic, number), holder in answer.conflicts.items()}
-        self._missed(f"owned by others: {some(held)}", answer.conflicts)
+        self._missed(f"owned by others: {shorten_names(held)}", answer.conflicts)
 
     def _take_share(self, stamp: int) -> None:
         self._view, share = self._planned
@@ -174,7 +180,9 @@ class ZookeeperRounds(Books):
         """One attempt failed: let everything go, and try again later for as long as there are retries."""
         self.attempts += 1
         self._obstacle, self._holders = why, dict(holders)
-        self._let_go(Then.BACK_OFF if self.attempts <= self.settings.rebalance_retries else Then.GIVE_UP)
+        self._let_go(
+            AfterRelease.BACK_OFF if self.attempts <= self.settings.rebalance_retries else AfterRelease.GIVE_UP
+        )
 
     def _back_off(self) -> None:
         self._become(State.BACKING_OFF)
@@ -184,7 +192,7 @@ class ZookeeperRounds(Books):
         self.attempts = 0
         retries, backoff_ms = self.settings.rebalance_retries, self.settings.rebalance_backoff_ms
         self._out.append(
-            zk.RebalanceFailed(
+            zk.RebalanceGivenUp(
                 f"can't rebalance after {retries} retries, {backoff_ms} ms apart: {self._obstacle}", self._holders
             )
         )

@@ -47,5 +47,5 @@ MOVES: dict[ZookeeperState, frozenset[ZookeeperState]] = {
     S.CLOSED: frozenset(),
 }
 REBALANCING = frozenset({S.READING, S.REVOKING, S.RELEASING, S.CLAIMING, S.BACKING_OFF})
-RESTS = frozenset({S.STABLE, S.GAVE_UP})
+RESTING = frozenset({S.STABLE, S.GAVE_UP})
 """Where nothing is under way, and a watch starts a rebalance."""

@@ -7,25 +7,25 @@ from typing import TypeAlias
 
 from muster.coordinator.member.types import TopicPartition
 
-Share: TypeAlias = dict[TopicPartition, int]
+ClaimedShare: TypeAlias = dict[TopicPartition, int]
 """Partition -> the number of the stream that reads it."""
 
 STATIC, WHITE_LIST, BLACK_LIST = "static", "white_list", "black_list"
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class GroupRegistration:
     """What a member's node in `ids` says: topic -> streams, or one expression -> streams with a list pattern."""
 
     subscription: Mapping[str, int]
     pattern: str = STATIC
 
 
-def registration_of(topics: Iterable[str], regex: str, black_list: bool, streams: int) -> Registration:
+def build_registration(topics: Iterable[str], regex: str, black_list: bool, streams: int) -> GroupRegistration:
     """Topics by name, or one expression. Raises ValueError for both at once: a registration has one pattern.
 
-    >>> registration_of(("b", "a"), "", False, 1)
-    Registration(subscription={'a': 1, 'b': 1}, pattern='static')
+    >>> build_registration(("b", "a"), "", False, 1)
+    GroupRegistration(subscription={'a': 1, 'b': 1}, pattern='static')
     """
     names = sorted(set(topics))
     if names and regex:
@@ -34,22 +34,22 @@ def registration_of(topics: Iterable[str], regex: str, black_list: bool, streams
             f"{regex!r}; give one kind"
         )
     if regex:
-        return Registration({regex: streams}, BLACK_LIST if black_list else WHITE_LIST)
-    return Registration(dict.fromkeys(names, streams))
+        return GroupRegistration({regex: streams}, BLACK_LIST if black_list else WHITE_LIST)
+    return GroupRegistration(dict.fromkeys(names, streams))
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
+class ConsumerGroupView:
     """Everything that an assignment depends on, as one member read it: it may be older than what another one read."""
 
-    members: Mapping[str, Registration] = field(default_factory=dict)
+    members: Mapping[str, GroupRegistration] = field(default_factory=dict)
     partitions: Mapping[str, int] = field(default_factory=dict)
     """Partition counts of the topics that members subscribe to; of all topics when one of them has a pattern."""
     brokers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class ZookeeperSettings:
+class ZookeeperMemberSettings:
     """How this consumer takes part. `rebalance_retries` are attempts after the first one."""
 
     group_id: str
@@ -66,7 +66,7 @@ class ZookeeperSettings:
         return self.rebalance_retries * self.rebalance_backoff_ms
 
 
-class Link(Enum):
+class ZookeeperSession(Enum):
     """The session with ZooKeeper: in touch, out of touch but alive, or over."""
 
     CONNECTED = "connected"
@@ -74,24 +74,24 @@ class Link(Enum):
     LOST = "lost"
 
 
-class Strategy(Enum):
+class ZookeeperStrategy(Enum):
     """`partition.assignment.strategy` of that era."""
 
     RANGE = "range"
     ROUNDROBIN = "roundrobin"
 
 
-def warning(settings: ZookeeperSettings) -> str:
+def check_retry_time(settings: ZookeeperMemberSettings) -> str:
     """What to say at start-up about retries that a dead owner outlives, with the arithmetic; "" when there is room.
 
     A member that dies leaves its owner nodes behind until its session ends. A rebalance that gives up before that
     fails for a reason that would have gone away by itself.
 
-    >>> warning(ZookeeperSettings("g", rebalance_retries=4, rebalance_backoff_ms=1000))
+    >>> check_retry_time(ZookeeperMemberSettings("g", rebalance_retries=4, rebalance_backoff_ms=1000))
     'rebalance.max.retries=4 x rebalance.backoff.ms=1000 = 4000 ms is shorter than \
 zookeeper.session.timeout.ms=6000: the claims of a dead member outlive every attempt, and rebalances fail after it; \
 raise one of the two until there is more than 9000 ms'
-    >>> warning(ZookeeperSettings("g", rebalance_retries=5))
+    >>> check_retry_time(ZookeeperMemberSettings("g", rebalance_retries=5))
     ''
     """
     timeout_ms = settings.session_timeout_ms

@@ -5,11 +5,19 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.cluster.facts import LEDGER, NO_EPOCH, NOBODY, OFFSETS, Assignment, State, Topic
+from muster.coordinator.cluster.facts import (
+    LEDGER,
+    NO_EPOCH,
+    NO_NODE_ID,
+    OFFSETS,
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
+)
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.writing import Step
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.cluster.writing import MultiStep
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ForeignTopics, MalformedZnode, NodeExists
 from muster.storage.broker.broker import Broker
 from muster.storage.types import Topic as Own
@@ -24,25 +32,27 @@ CAUSE: Final = "adopted"
 log = structlog.get_logger("muster.replication")
 
 
-class Plan(NamedTuple):
+class AdoptionPlan(NamedTuple):
     """Which topics are to be published, by name; begins: nobody has said yet that it does that."""
 
     names: Sequence[str]
     begins: bool = False
 
 
-def decide(own: Mapping[str, bytes], there: Mapping[str, bytes | None], adopts: str | None, me: str) -> Plan:
+def plan_adoption(
+    own: Mapping[str, bytes], there: Mapping[str, bytes | None], adopts: str | None, me: str
+) -> AdoptionPlan:
     """own, there: ids of the topics that are this node's alone, and of those in ZooKeeper (None: it cannot be read).
     adopts: whose topics are being published, by data directory; me: this one. Raises ForeignTopics.
 
-    >>> decide({"a": b"1"}, {}, None, "me")
-    Plan(names=['a'], begins=True)
-    >>> decide({"a": b"1", "b": b"2"}, {"a": b"1"}, "me", "me")
-    Plan(names=['b'], begins=False)
+    >>> plan_adoption({"a": b"1"}, {}, None, "me")
+    AdoptionPlan(names=['a'], begins=True)
+    >>> plan_adoption({"a": b"1", "b": b"2"}, {"a": b"1"}, "me", "me")
+    AdoptionPlan(names=['b'], begins=False)
     """
     missing = sorted(name for name, topic_id in own.items() if there.get(name) != topic_id)
     if not own:
-        return Plan(())
+        return AdoptionPlan(())
     taken = [name for name in missing if name in there]
     if missing and ((adopts or me) != me or (adopts is None and there) or taken):
         named = ", ".join((taken or missing)[:MOST_NAMED]) + (" and others" if len(missing) > MOST_NAMED else "")
@@ -51,10 +61,10 @@ def decide(own: Mapping[str, bytes], there: Mapping[str, bytes | None], adopts: 
             "already. Start the node with a new log.dirs and copy the records, or begin the cluster with this node, in "
             "a chroot of zookeeper.connect where there is none"
         )
-    return Plan(missing, begins=bool(missing) and adopts is None)
+    return AdoptionPlan(missing, begins=bool(missing) and adopts is None)
 
 
-async def adopt(session: Session, broker: Broker, node_id: int) -> list[str]:
+async def adopt_topics(session: ZooKeeperSession, broker: Broker, node_id: int) -> list[str]:
     """Publish what this node had by itself, if nothing is in ZooKeeper yet; the names. To be called before the node
     registers: from then on the controller may make internal topics of its own.
 
@@ -67,38 +77,38 @@ async def adopt(session: Session, broker: Broker, node_id: int) -> list[str]:
     await session.ensure(paths.BROKER_TOPICS)
     await session.ensure(ADOPTING.rpartition("/")[0])
     ids = {name: topic.id for name, topic in own.items()}
-    adopts = await adopting(session)
-    plan = decide(ids, await topics_there(session), adopts, me)
+    adopts = await read_adopting_node(session)
+    plan = plan_adoption(ids, await read_topic_ids(session), adopts, me)
     if adopts == me:
-        await complete(session, broker, [own[name] for name in sorted(own.keys() - set(plan.names))], node_id)
+        await complete_adoption(session, broker, [own[name] for name in sorted(own.keys() - set(plan.names))], node_id)
     if plan.begins:
         try:
             await session.create(ADOPTING, layout.config_json({"directory": me}))
         except NodeExists:
-            plan = decide(ids, await topics_there(session), await adopting(session), me)
-    for names in together(plan.names):
-        await publish(session, broker, [own[name] for name in names], node_id)
+            plan = plan_adoption(ids, await read_topic_ids(session), await read_adopting_node(session), me)
+    for names in pair_group_topics(plan.names):
+        await publish_topics(session, broker, [own[name] for name in names], node_id)
     if plan.names:
         log.info("topics of this node are the cluster's from now on", topics=len(plan.names))
-    if await adopting(session) == me:
+    if await read_adopting_node(session) == me:
         await session.delete(ADOPTING)
     return list(plan.names)
 
 
-def together(names: Sequence[str]) -> list[list[str]]:
+def pair_group_topics(names: Sequence[str]) -> list[list[str]]:
     """The two of the groups at once: the controller makes the other half of one that it sees alone.
 
-    >>> together(["__consumer_offsets", "__rebalances", "a"])
+    >>> pair_group_topics(["__consumer_offsets", "__rebalances", "a"])
     [['__consumer_offsets', '__rebalances'], ['a']]
     """
     shards = [name for name in names if name in (OFFSETS, LEDGER)]
     return [each for each in (shards, *([name] for name in names if name not in shards)) if each]
 
 
-async def topics_there(session: Session) -> dict[str, bytes | None]:
+async def read_topic_ids(session: ZooKeeperSession) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
     for name in await session.children(paths.BROKER_TOPICS) or ():
-        path = paths.topic(name)
+        path = paths.topic_path(name)
         znode = await session.get(path)
         if znode is not None:
             try:
@@ -108,39 +118,39 @@ async def topics_there(session: Session) -> dict[str, bytes | None]:
     return found
 
 
-async def adopting(session: Session) -> str | None:
+async def read_adopting_node(session: ZooKeeperSession) -> str | None:
     found = await session.get(ADOPTING)
     return None if found is None else layout.read_config(ADOPTING, found.data).get("directory", "")
 
 
-async def publish(session: Session, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
+async def publish_topics(session: ZooKeeperSession, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
     """These topics, their settings, and the states of their partitions, whose epochs go on from those of the logs."""
-    steps: list[Step] = []
+    steps: list[MultiStep] = []
     for own in topics:
-        topic = Topic(own.name, own.id, (Assignment((node_id,)),) * own.partitions, own.configs)
-        steps.append(Step("create", paths.topic(own.name), layout.topic_json(topic)))
-        config = paths.config_topic(own.name)
+        topic = ClusterTopic(own.name, own.id, (ReplicaAssignment((node_id,)),) * own.partitions, own.configs)
+        steps.append(MultiStep("create", paths.topic_path(own.name), layout.topic_json(topic)))
+        config = paths.topic_config_path(own.name)
         if own.configs:
             left = await session.exists(config)
-            steps.append(Step("set" if left else "create", config, layout.config_json(own.configs)))
-        steps.append(Step("create", paths.topic_partitions(own.name)))
-    await put_states(session, broker, topics, node_id, steps)
+            steps.append(MultiStep("set" if left else "create", config, layout.config_json(own.configs)))
+        steps.append(MultiStep("create", paths.topic_partitions_path(own.name)))
+    await put_partition_states(session, broker, topics, node_id, steps)
 
 
-async def complete(session: Session, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
+async def complete_adoption(session: ZooKeeperSession, broker: Broker, topics: Sequence[Own], node_id: int) -> None:
     """What a former life of this node began to publish, and did not end: a large topic's states are written in several
     multis. Left to the controller they would begin at epoch 0, below those of the logs."""
     for own in topics:
-        there = frozenset(await session.children(paths.topic_partitions(own.name)) or ())
-        await put_states(session, broker, [own], node_id, there=there)
+        there = frozenset(await session.children(paths.topic_partitions_path(own.name)) or ())
+        await put_partition_states(session, broker, [own], node_id, there=there)
 
 
-async def put_states(
-    session: Session,
+async def put_partition_states(
+    session: ZooKeeperSession,
     broker: Broker,
     topics: Sequence[Own],
     node_id: int,
-    steps: Sequence[Step] = (),
+    steps: Sequence[MultiStep] = (),
     there: Collection[str] = (),
 ) -> None:
     """The states of all partitions but those that are there, behind these steps."""
@@ -150,22 +160,24 @@ async def put_states(
             if str(number) in there:
                 continue
             if len(together) >= MOST_STEPS:
-                await commit(session, together)
+                await commit_steps(session, together)
                 together = []
-            state = layout.state_json(first_state(broker, own.name, number, node_id))
-            together.append(Step("create", paths.partition(own.name, number)))
-            together.append(Step("create", paths.partition_state(own.name, number), state))
+            state = layout.state_json(adopted_state(broker, own.name, number, node_id))
+            together.append(MultiStep("create", paths.partition_path(own.name, number)))
+            together.append(MultiStep("create", paths.partition_state_path(own.name, number), state))
     if together:
-        await commit(session, together)
+        await commit_steps(session, together)
 
 
-def first_state(broker: Broker, name: str, number: int, node_id: int) -> State:
+def adopted_state(broker: Broker, name: str, number: int, node_id: int) -> PartitionState:
     """Nobody leads before the node is there; in sync is what it has."""
     directories = {node_id: broker.identity.directory_id}
-    return State(NOBODY, epoch_of(broker, name, number), (node_id,), directories=directories, cause=CAUSE)
+    return PartitionState(
+        NO_NODE_ID, leader_epoch_of(broker, name, number), (node_id,), directories=directories, cause=CAUSE
+    )
 
 
-def epoch_of(broker: Broker, name: str, number: int) -> int:
+def leader_epoch_of(broker: Broker, name: str, number: int) -> int:
     """That of the log; of a shard, the higher of its halves."""
     names = (OFFSETS, LEDGER) if name in (OFFSETS, LEDGER) else (name,)
     found = [
@@ -176,7 +188,7 @@ def epoch_of(broker: Broker, name: str, number: int) -> int:
     return max(found, default=NO_EPOCH)
 
 
-async def commit(session: Session, steps: Sequence[Step]) -> None:
+async def commit_steps(session: ZooKeeperSession, steps: Sequence[MultiStep]) -> None:
     def build(together: Any) -> None:
         for step in steps:
             step.put_on(together)

@@ -9,13 +9,18 @@ from typing import Final, TypeVar
 from muster.coordinator.cluster.facts import TopicPartition, unit_of
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections, reassignments
-from muster.coordinator.replication.admin.node_configs import Changed, node_configs, not_answered, set_node_configs
-from muster.coordinator.replication.admin.reassignments import Reassignment, Wanted
-from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.node_configs import (
+    ConfigChange,
+    alter_node_configs,
+    read_node_configs,
+    zookeeper_silent,
+)
+from muster.coordinator.replication.admin.reassignments import Reassignment, WantedReplicas
+from muster.coordinator.replication.admin.showing import ImageWaits
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.asking import drained_nodes, in_time, leave, set_drained
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.cluster.asking import drained_nodes, leave_request, set_drained, within_deadline
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.storage.broker.in_turns import AT_ONCE
 
@@ -32,7 +37,7 @@ class ClusterAdmin:
     """Refusals are values, one for each partition: Kafka's codes, and REQUEST_TIMED_OUT (7) where it is asked for, and
     the image did not show in time that it was done. It may be done yet."""
 
-    def __init__(self, session: Session, showing: Showing) -> None:
+    def __init__(self, session: ZooKeeperSession, showing: ImageWaits) -> None:
         self._session = session
         self._showing = showing
         self._image = showing.image
@@ -52,9 +57,9 @@ class ClusterAdmin:
         asked = list(dict.fromkeys(places))
         if unclean and len(asked) != 1:
             return dict.fromkeys(asked, ErrorCode.INVALID_REQUEST)
-        deadline_s = later(timeout_ms)
+        deadline_s = deadline_after(timeout_ms)
         try:
-            found = await in_time(self._session, deadline_s, lambda: self._elect(asked, unclean, deadline_s))
+            found = await within_deadline(self._session, deadline_s, lambda: self._elect(asked, unclean, deadline_s))
         except ZooKeeperError:
             found = dict.fromkeys(asked, ErrorCode.REQUEST_TIMED_OUT)
         if everywhere:
@@ -67,17 +72,19 @@ class ClusterAdmin:
         image, drained = self._image, await drained_nodes(self._session)
         units = dict.fromkeys(map(unit_of, asked))
         known: dict[TopicPartition, ErrorCode] = {}
-        async for unit in with_turns(units):
-            code = elections.unclean(image, unit) if unclean else elections.preferred(image, unit, drained)
+        async for unit in iterate_in_turns(units):
+            code = (
+                elections.unclean_refusal(image, unit) if unclean else elections.preferred_refusal(image, unit, drained)
+            )
             if code is not None:
                 known[unit] = code
 
         def came(unit: TopicPartition) -> ErrorCode | None:
-            return elections.came(image, unit, drained, unclean=unclean)
+            return elections.election_outcome(image, unit, drained, unclean=unclean)
 
         path = layout.UNCLEAN_ELECTION if unclean else paths.PREFERRED_REPLICA_ELECTION
         good = [unit for unit in units if unit not in known]
-        bodies = (layout.preferred_json(some) for some in portions(good))
+        bodies = (layout.preferred_json(some) for some in split_portions(good))
         known |= await self._ask(path, bodies, dict.fromkeys(good), came, deadline_s)
         return {place: known[unit_of(place)] for place in asked}
 
@@ -88,30 +95,30 @@ class ClusterAdmin:
         is written who comes and goes, UNKNOWN_TOPIC_OR_PARTITION (3), INVALID_REPLICA_ASSIGNMENT (39),
         NO_REASSIGNMENT_IN_PROGRESS (85)."""
         known: dict[TopicPartition, ErrorCode] = {}
-        good: dict[TopicPartition, Wanted] = {}
-        async for place, target in with_turns(wanted.items()):
+        good: dict[TopicPartition, WantedReplicas] = {}
+        async for place, target in iterate_in_turns(wanted.items()):
             unit = unit_of(place)
             view = self._image.partition(unit)
-            code = reassignments.refused(self._image, view, target)
+            code = reassignments.reassignment_refusal(self._image, view, target)
             if code is not None or view is None:
                 known[unit] = code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                good[unit] = reassignments.wanted(view, target)
+                good[unit] = reassignments.wanted_replicas(view, target)
 
         def came(unit: TopicPartition) -> ErrorCode | None:
-            return reassignments.came(self._image, self._image.partition(unit), good[unit])
+            return reassignments.reassignment_outcome(self._image, self._image.partition(unit), good[unit])
 
         bodies = (
             layout.reassignment_json({unit: None if (wish := good[unit]).cancels else wish.replicas for unit in some})
-            for some in portions(list(good))
+            for some in split_portions(list(good))
         )
-        deadline_s = later(timeout_ms)
+        deadline_s = deadline_after(timeout_ms)
 
         def ask() -> Awaitable[dict[TopicPartition, ErrorCode]]:
             return self._ask(layout.REASSIGN_PARTITIONS, bodies, good, came, deadline_s)
 
         try:
-            known |= await in_time(self._session, deadline_s, ask) if good else {}
+            known |= await within_deadline(self._session, deadline_s, ask) if good else {}
         except ZooKeeperError:
             known |= dict.fromkeys(good, ErrorCode.REQUEST_TIMED_OUT)
         return {place: known[unit_of(place)] for place in wanted}
@@ -135,7 +142,9 @@ class ClusterAdmin:
         if on and node not in self._image.nodes:
             return ErrorCode.RESOURCE_NOT_FOUND
         try:
-            await in_time(self._session, later(PATIENCE_MS), lambda: set_drained(self._session, node, on=on))
+            await within_deadline(
+                self._session, deadline_after(PATIENCE_MS), lambda: set_drained(self._session, node, on=on)
+            )
         except ZooKeeperError:
             return ErrorCode.REQUEST_TIMED_OUT
         return ErrorCode.NONE
@@ -146,19 +155,20 @@ class ClusterAdmin:
 
     async def node_configs(self, node: int) -> Mapping[str, str]:
         """What is set for a node while it runs. Raises StorageError."""
-        return await self._soon(lambda: node_configs(self._session, node))
+        return await self._soon(lambda: read_node_configs(self._session, node))
 
-    async def set_node_configs(self, node: int, asked: Changed, *, validate_only: bool = False) -> None:
-        """Set something for a node that runs: `node_configs.DYNAMIC`. asked: from what is set to what changes. Raises
+    async def set_node_configs(self, node: int, asked: ConfigChange, *, validate_only: bool = False) -> None:
+        """Set something for a node that runs: `read_node_configs.DYNAMIC`. asked: from what is set to what changes.
+        Raises
         StorageError, and whatever `asked` raises."""
-        await self._soon(lambda: set_node_configs(self._session, node, asked, validate_only=validate_only))
+        await self._soon(lambda: alter_node_configs(self._session, node, asked, validate_only=validate_only))
 
     async def _soon(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
         """Raises RequestTimedOut."""
         try:
-            return await in_time(self._session, later(PATIENCE_MS), ask)
+            return await within_deadline(self._session, deadline_after(PATIENCE_MS), ask)
         except ZooKeeperError as error:
-            raise not_answered(error) from error
+            raise zookeeper_silent(error) from error
 
     async def _ask(
         self,
@@ -183,22 +193,22 @@ class ClusterAdmin:
             return True
 
         for body in bodies:
-            if not await leave(self._session, path, body, deadline_s):
+            if not await leave_request(self._session, path, body, deadline_s):
                 break
         else:
             await self._showing.until(shown, deadline_s)
-        async for unit in with_turns(rest):
+        async for unit in iterate_in_turns(rest):
             code = came(unit)
             found[unit] = ErrorCode.REQUEST_TIMED_OUT if code is None else code
         return found
 
 
-def later(timeout_ms: int) -> float:
+def deadline_after(timeout_ms: int) -> float:
     """By the loop's clock, in seconds."""
     return asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000
 
 
-async def with_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
+async def iterate_in_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
     """These, as they are now; others have their turn after every few."""
     for number, item in enumerate(list(items), 1):
         yield item
@@ -206,7 +216,7 @@ async def with_turns(items: Iterable[Item]) -> AsyncIterator[Item]:
             await asyncio.sleep(0)
 
 
-def portions(items: Sequence[Item]) -> Iterable[list[Item]]:
+def split_portions(items: Sequence[Item]) -> Iterable[list[Item]]:
     rest = iter(items)
     while some := list(islice(rest, MOST_AT_ONCE)):
         yield some

@@ -6,9 +6,9 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.zookeeper.cluster.admin import NoProducerIds, take_producer_ids
-from muster.coordinator.zookeeper.cluster.layout import ProducerIds
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.cluster.admin import ProducerIdsExhausted, take_producer_ids
+from muster.coordinator.zookeeper.cluster.layout import ProducerIdBlock
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.storage.errors import StorageError
 from muster.storage.producers.ids import FENCES_FROM, MAX_EPOCH
@@ -29,16 +29,18 @@ class ProducerIdBlocks:
     """`begin` fetches the first block; from then on each is given without a wait, as long as ZooKeeper answers now and
     then. take: the next block, for this node alone."""
 
-    def __init__(self, take: Callable[[], Awaitable[ProducerIds]], connected: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, take: Callable[[], Awaitable[ProducerIdBlock]], connected: Callable[[], Awaitable[None]]
+    ) -> None:
         self._take = take
         self._connected = connected
         self._next, self._end = 0, 0
-        self._ahead: ProducerIds | None = None
+        self._ahead: ProducerIdBlock | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._why = ""
 
     @classmethod
-    def of(cls, session: Session, node_id: int) -> "ProducerIdBlocks":
+    def of(cls, session: ZooKeeperSession, node_id: int) -> "ProducerIdBlocks":
         return cls(lambda: take_producer_ids(session, node_id), session.connected)
 
     async def begin(self) -> None:
@@ -88,14 +90,14 @@ class ProducerIdBlocks:
     def _fetch(self) -> None:
         if self._ahead is None and (self._fetching is None or self._fetching.done()):
             self._fetching = asyncio.get_running_loop().create_task(self._persist())
-            self._fetching.add_done_callback(fetched)
+            self._fetching.add_done_callback(consume_fetch_error)
 
     async def _persist(self) -> None:
         while self._ahead is None:
             await self._connected()
             try:
                 self._ahead, self._why = await self._take(), ""
-            except NoProducerIds as error:
+            except ProducerIdsExhausted as error:
                 self._why = f": {error}"
                 raise
             except ZooKeeperError as error:
@@ -104,7 +106,7 @@ class ProducerIdBlocks:
                 await asyncio.sleep(RETRY_S)
 
 
-def fetched(task: "asyncio.Task[None]") -> None:
+def consume_fetch_error(task: "asyncio.Task[None]") -> None:
     """Who waits for it hears what went wrong; where nobody does, it is tried again when somebody asks."""
     if not task.cancelled():
         task.exception()

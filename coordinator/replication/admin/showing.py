@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.cluster.image import Changes, Image
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges
 
 MOST_WAITING: Final = 10_000
 """Who waits; each is asked anew with each change of the image. The next one is not waited for."""
@@ -12,10 +12,10 @@ MOST_WAITING: Final = 10_000
 Shown = Callable[[], bool]
 
 
-class Showing:
+class ImageWaits:
     """learned: takes a listener that hears of each change of the image (`ClusterSide.on_learned`)."""
 
-    def __init__(self, image: Image, learned: Callable[[Callable[[Changes], None]], None]) -> None:
+    def __init__(self, image: ClusterImage, learned: Callable[[Callable[[ImageChanges], None]], None]) -> None:
         self.image = image
         self._waiting: dict[asyncio.Future[None], Shown] = {}
         learned(self._look)
@@ -37,7 +37,7 @@ class Showing:
             del self._waiting[future]
         return True
 
-    def _look(self, changes: Changes) -> None:
+    def _look(self, changes: ImageChanges) -> None:
         self.look()
 
     def look(self) -> None:

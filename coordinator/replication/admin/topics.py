@@ -7,20 +7,20 @@ from dataclasses import replace as with_
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from muster.coordinator.cluster.facts import Assignment
-from muster.coordinator.cluster.facts import Topic as Written
+from muster.coordinator.cluster.facts import ClusterTopic as Written
+from muster.coordinator.cluster.facts import ReplicaAssignment
 from muster.coordinator.cluster.image import TopicView
-from muster.coordinator.replication.admin.cluster_admin import PATIENCE_MS, later
-from muster.coordinator.replication.admin.planning import Beside, Planning, Replicas
-from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.cluster_admin import PATIENCE_MS, deadline_after
+from muster.coordinator.replication.admin.planning import PlannedTopics, ReplicaLists, TopicPlanner
+from muster.coordinator.replication.admin.showing import ImageWaits
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import changing
-from muster.coordinator.zookeeper.cluster.asking import in_time
-from muster.coordinator.zookeeper.cluster.changing import Configs
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.consumer import at_most
-from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, TooLarge, ZooKeeperError
-from muster.storage.broker.in_turns import in_turns
+from muster.coordinator.zookeeper.cluster.asking import within_deadline
+from muster.coordinator.zookeeper.cluster.changing import StoredConfigs
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
+from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, ZooKeeperError, ZooKeeperRequestTooLarge
+from muster.storage.broker.in_turns import map_in_turns
 from muster.storage.broker.topic_requests import Changes, MorePartitions, NewTopic
 from muster.storage.errors import RequestTimedOut, StorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from muster.storage.topics.catalog import PRIVATE_TOPICS
@@ -45,9 +45,9 @@ class ClusterTopics:
 
     def __init__(
         self,
-        session: Session,
-        showing: Showing,
-        planning: Planning,
+        session: ZooKeeperSession,
+        showing: ImageWaits,
+        planning: TopicPlanner,
         draw_id: Callable[[], bytes],
         *,
         timeout_ms: int = PATIENCE_MS,
@@ -63,25 +63,25 @@ class ClusterTopics:
 
     def check_new(self, wanted: NewTopic) -> None:
         """Refuse what `create` would refuse. Raises StorageError."""
-        self._planning.new_topic(wanted, Beside.of(self._image))
+        self._planning.new_topic(wanted, PlannedTopics.of(self._image))
 
     def check_growth(self, wanted: MorePartitions) -> None:
         """Refuse what `grow` would refuse, by what the image knows. Raises StorageError."""
-        self._planning.growth(written(self._view(wanted.name)), wanted, Beside.of(self._image))
+        self._planning.growth(topic_for_zookeeper(self._view(wanted.name)), wanted, PlannedTopics.of(self._image))
 
     async def create(self, wanted: Sequence[NewTopic]) -> list[Topic | StorageError]:
         """Make these topics; TopicAlreadyExists (36) where another was faster."""
-        beside = Beside.of(self._image)
+        beside = PlannedTopics.of(self._image)
 
-        def planned(each: NewTopic) -> Replicas | StorageError:
+        def planned(each: NewTopic) -> ReplicaLists | StorageError:
             return or_refusal(lambda: self._planning.new_topic(each, beside))
 
-        plans = await in_turns(planned, wanted)
+        plans = await map_in_turns(planned, wanted)
         return await self._whole(self._each(list(zip(wanted, plans, strict=True)), self._create))
 
     async def grow(self, wanted: Sequence[MorePartitions | tuple[str, int]]) -> list[Topic | StorageError]:
         """Raise these topics' partition counts."""
-        beside = Beside.of(self._image)
+        beside = PlannedTopics.of(self._image)
 
         async def one(each: tuple[MorePartitions, None], deadline_s: float) -> Topic:
             return await self._grow(each[0], beside, deadline_s)
@@ -109,14 +109,14 @@ class ClusterTopics:
 
     # One topic each.
 
-    async def _create(self, each: tuple[NewTopic, Replicas | StorageError], deadline_s: float) -> Topic:
+    async def _create(self, each: tuple[NewTopic, ReplicaLists | StorageError], deadline_s: float) -> Topic:
         wanted, replicas = each
         if isinstance(replicas, StorageError):
             raise replicas
         name, topic_id = wanted.name, self._draw_id()
-        topic = Written(name, topic_id, tuple(map(Assignment, replicas)), dict(wanted.configs))
+        topic = Written(name, topic_id, tuple(map(ReplicaAssignment, replicas)), dict(wanted.configs))
         try:
-            made = await changing.make_topic(self._session, topic)
+            made = await changing.create_topic(self._session, topic)
         except ConnectionLost:
             made = True  # it may be: the image shows it then
         if not made:
@@ -127,19 +127,19 @@ class ClusterTopics:
             return view is not None and view.topic_id == topic_id and len(view.partitions) >= len(replicas)
 
         await self._shown(shown, deadline_s, f"topic '{name}'")
-        return told(self._view(name))
+        return topic_from_image(self._view(name))
 
-    async def _grow(self, wanted: MorePartitions, beside: Beside, deadline_s: float) -> Topic:
+    async def _grow(self, wanted: MorePartitions, beside: PlannedTopics, deadline_s: float) -> Topic:
         for _ in range(MOST_TRIES):
-            topic = await changing.read_topic(self._session, wanted.name)
+            topic = await changing.fetch_topic(self._session, wanted.name)
             if topic is None:
                 raise no_topic(wanted.name)
             replicas = self._planning.growth(topic, wanted, beside)
-            more = with_(topic, partitions=(*topic.partitions, *map(Assignment, replicas)))
+            more = with_(topic, partitions=(*topic.partitions, *map(ReplicaAssignment, replicas)))
             if await changing.put_topic(self._session, more):
                 break
             beside.give_back(wanted.name, replicas)
-            await self._session.sync(paths.topic(wanted.name))
+            await self._session.sync(paths.topic_path(wanted.name))
         else:
             raise contended(wanted.name)
 
@@ -148,7 +148,7 @@ class ClusterTopics:
             return view is None or view.topic_id != topic.topic_id or len(view.partitions) >= wanted.total
 
         await self._shown(shown, deadline_s, f"the partitions of topic '{wanted.name}'")
-        return told(self._view(wanted.name))
+        return topic_from_image(self._view(wanted.name))
 
     async def _change(self, each: tuple[str, Changes], deadline_s: float) -> Topic:
         name, changes = each
@@ -157,10 +157,10 @@ class ClusterTopics:
             topic_id = self._view(name).topic_id
             after = self._planning.change(name, before.values, changes() if callable(changes) else changes)
             if after == before.values:
-                return told(self._view(name))
-            if await changing.put_configs(self._session, "topics", name, Configs(after, before.version)):
+                return topic_from_image(self._view(name))
+            if await changing.put_configs(self._session, "topics", name, StoredConfigs(after, before.version)):
                 break
-            await self._session.sync(paths.config_topic(name))
+            await self._session.sync(paths.topic_config_path(name))
         else:
             raise contended(name)
 
@@ -169,19 +169,19 @@ class ClusterTopics:
             return view is None or view.topic_id != topic_id or dict(view.configs) != dict(before.values)
 
         await self._shown(shown, deadline_s, f"the settings of topic '{name}'")
-        return told(self._view(name))
+        return topic_from_image(self._view(name))
 
-    async def _configs(self, name: str, deadline_s: float) -> Configs:
+    async def _configs(self, name: str, deadline_s: float) -> StoredConfigs:
         """As they are written, when the image has the same: whoever asks for changes of what is set looks there."""
         synced = False
         while True:
-            written = await changing.read_configs(self._session, "topics", name)
+            written = await changing.fetch_configs(self._session, "topics", name)
             view = self._view(name)
             if view.configs == written.values:
                 return written
             if not synced:
                 # The image may be further than the server that was asked.
-                await self._session.sync(paths.config_topic(name))
+                await self._session.sync(paths.topic_config_path(name))
                 synced = True
             else:
                 await self._shown(partial(self._is_another, view), deadline_s, f"the settings of topic '{name}'")
@@ -192,10 +192,10 @@ class ClusterTopics:
         if self._view(topic.name).topic_id != topic.id:
             raise UnknownTopicOrPartition(f"Topic '{topic.name}' has gone; another one has its name now.")
         for _ in range(MOST_TRIES):
-            there = await changing.read_topic(self._session, topic.name)
+            there = await changing.fetch_topic(self._session, topic.name)
             if there is None or there.topic_id != topic.id or await changing.mark_to_delete(self._session, there):
                 break
-            await self._session.sync(paths.topic(topic.name))
+            await self._session.sync(paths.topic_path(topic.name))
         else:
             raise contended(topic.name)
         await self._shown(lambda: topic.id not in self._image.names, deadline_s, f"that topic '{topic.name}' is gone")
@@ -227,23 +227,23 @@ class ClusterTopics:
     async def _each(
         self, wanted: Sequence[Item], one: Callable[[Item, float], Coroutine[Any, Any, Result]]
     ) -> list[Result | StorageError]:
-        deadline_s = later(self._timeout_ms)
+        deadline_s = deadline_after(self._timeout_ms)
 
         async def tried(each: Item) -> Result | StorageError:
             try:
                 if self._closed:
                     raise StorageError("The node is shutting down and changes no topics any more. Ask another node.")
-                return await in_time(self._session, deadline_s, lambda: one(each, deadline_s))
+                return await within_deadline(self._session, deadline_s, lambda: one(each, deadline_s))
             except StorageError as refusal:
                 return refusal
-            except (MalformedZnode, TooLarge) as error:
+            except (MalformedZnode, ZooKeeperRequestTooLarge) as error:
                 return StorageError(str(error))
             except ZooKeeperError as error:
                 return RequestTimedOut(
                     f"ZooKeeper did not answer: {error}. It may be done yet: look before you ask again."
                 )
 
-        return await at_most(wanted, tried)
+        return await gather_bounded(wanted, tried)
 
     async def _whole(self, change: Coroutine[Any, Any, Result]) -> Result:
         task = asyncio.create_task(change)
@@ -252,15 +252,15 @@ class ClusterTopics:
         return await asyncio.shield(task)
 
 
-def told(view: TopicView) -> Topic:
+def topic_from_image(view: TopicView) -> Topic:
     """A topic of the image, in the log's words."""
     return Topic(view.name, view.topic_id, len(view.partitions), view.configs, view.internal, ())
 
 
-def written(view: TopicView) -> Written:
+def topic_for_zookeeper(view: TopicView) -> Written:
     """In ZooKeeper's, as far as the image knows it."""
     each = (view.partitions[number] for number in sorted(view.partitions))
-    partitions = tuple(Assignment(one.replicas, one.adding, one.removing) for one in each)
+    partitions = tuple(ReplicaAssignment(one.replicas, one.adding, one.removing) for one in each)
     return Written(view.name, view.topic_id, partitions, view.configs)
 
 

@@ -2,36 +2,38 @@
 
 from collections.abc import Collection
 
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.errors import ErrorCode
 
 
-def why_not_elected(image: Image, place: TopicPartition, code: ErrorCode, *, unclean: bool) -> str:
+def explain_no_election(image: ClusterImage, place: TopicPartition, code: ErrorCode, *, unclean: bool) -> str:
     view = image.partition(place)
     if view is None or code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.REQUEST_TIMED_OUT):
-        return why_not(image, place, code)
+        return explain_refusal(image, place, code)
     first, leader = view.replicas[0], view.leader
     match code:
-        case ErrorCode.ELECTION_NOT_NEEDED if unclean and leader != NOBODY:
+        case ErrorCode.ELECTION_NOT_NEEDED if unclean and leader != NO_NODE_ID:
             return f"{place}: node {leader} leads it; an unclean election is for a partition that nobody leads"
         case ErrorCode.ELECTION_NOT_NEEDED:
             return f"{place}: its first replica, node {first}, leads it already"
         case ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
-            return f"{place}: its first replica, node {first}, {wants(image, first, view.isr)}"
+            return f"{place}: its first replica, node {first}, {explain_ineligible(image, first, view.isr)}"
         case ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE:
-            return f"{place}: of its replicas {named(view.replicas)} none is up; bring one of these nodes back"
-    return why_not(image, place, code)
+            return f"{place}: of its replicas {format_nodes(view.replicas)} none is up; bring one of these nodes back"
+    return explain_refusal(image, place, code)
 
 
-def why_not_reassigned(image: Image, place: TopicPartition, replicas: Collection[int], code: ErrorCode) -> str:
+def explain_no_reassignment(
+    image: ClusterImage, place: TopicPartition, replicas: Collection[int], code: ErrorCode
+) -> str:
     if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:
-        up = named(sorted(node.id for node in image.live()))
-        return f"{place} to {named(replicas) or 'nobody'}: expected nodes that are up, each once; up are {up}"
-    return why_not(image, place, code)
+        up = format_nodes(sorted(node.id for node in image.live()))
+        return f"{place} to {format_nodes(replicas) or 'nobody'}: expected nodes that are up, each once; up are {up}"
+    return explain_refusal(image, place, code)
 
 
-def why_not(image: Image, place: TopicPartition, code: ErrorCode) -> str:
+def explain_refusal(image: ClusterImage, place: TopicPartition, code: ErrorCode) -> str:
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"{place}: the cluster has no such partition"
     if code is not ErrorCode.REQUEST_TIMED_OUT:
@@ -44,12 +46,12 @@ def why_not(image: Image, place: TopicPartition, code: ErrorCode) -> str:
     )
 
 
-def wants(image: Image, node_id: int, isr: Collection[int]) -> str:
+def explain_ineligible(image: ClusterImage, node_id: int, isr: Collection[int]) -> str:
     node = image.nodes.get(node_id)
     if node is None or node not in image.live():
         return "is gone"
     return "is not in sync" if node_id not in isr else "is drained, or goes down, or cannot use its log of it"
 
 
-def named(nodes: Collection[int]) -> str:
+def format_nodes(nodes: Collection[int]) -> str:
     return ",".join(map(str, nodes))

@@ -12,37 +12,37 @@ from typing import Any, Final, TypeVar, cast
 import structlog
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import Node
-from muster.coordinator.cluster.image import NOTHING, ClusterState, Image, Known
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import ClusterNode
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterState, ImageVersion
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.controlling.steps import Steps
-from muster.coordinator.replication.controlling.watching import RETRY_S, Watching
-from muster.coordinator.replication.wire.reaching import refusals
+from muster.coordinator.replication.controlling.steps import ControllerSteps
+from muster.coordinator.replication.controlling.watching import RETRY_S, ControllerWatch
+from muster.coordinator.replication.wire.reaching import probe_refusals
 from muster.coordinator.replication.wire.words import NodeName
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster.layout import REPLICATION
-from muster.coordinator.zookeeper.cluster.reading import read_version, registered
-from muster.coordinator.zookeeper.cluster.writing import Writer
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.cluster.reading import read_node, read_stored_version
+from muster.coordinator.zookeeper.cluster.writing import DecisionWriter
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 """Requests that wait for an answer; the next one is told that this is not the controller, and asks again."""
-MOST_PAUSE_S: Final = 1.0
+MAX_PAUSE_S: Final = 1.0
 """Between two readings of all states, where one write after the other fails on one."""
 
-Body = TypeVar("Body", bound=effects.Body)
+AnswerBody = TypeVar("AnswerBody", bound=effects.ResponseBody)
 
 log = structlog.get_logger("muster.replication")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CandidateContext:
     """What a seat needs of its node.
 
     image: what it knows as one of the cluster. now_ms: its monotonic clock. draw_id: 16 random bytes; configs_of: what
@@ -50,27 +50,29 @@ class Surroundings:
     `/controller`; warn of what was skipped.
     """
 
-    image: Callable[[], Image]
+    image: Callable[[], ClusterImage]
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]
     draw_id: Callable[[], bytes]
     configs_of: Callable[[str], Mapping[str, str]] = lambda name: {}
-    note: Callable[[Sequence[effects.Note]], None] = lambda notes: None
+    note: Callable[[Sequence[effects.ElectionNote]], None] = lambda notes: None
     seen: Callable[[], None] = lambda: None
     warn: Callable[[str], None] = lambda text: log.warning("the controller skipped something", why=text)
 
 
-class Seat:
+class ControllerCandidate:
     """`start` it in the loop it lives in. seated: who holds `/controller`, and its door between nodes, as last seen."""
 
-    def __init__(self, session: Session, node_id: int, settings: Settings, around: Surroundings) -> None:
+    def __init__(
+        self, session: ZooKeeperSession, node_id: int, settings: ControllerSettings, around: CandidateContext
+    ) -> None:
         self._session = session
         self._id = node_id
         self._settings = settings
         self._around = around
         self._loop = asyncio.get_running_loop()
-        self._writer = Writer(session, draw_id=around.draw_id, configs_of=around.configs_of)
-        self._election = Election(
+        self._writer = DecisionWriter(session, draw_id=around.draw_id, configs_of=around.configs_of)
+        self._election = ElectionCandidate(
             session,
             paths.CONTROLLER,
             lambda: paths.controller_json(node_id, around.wall_ms()),
@@ -81,9 +83,9 @@ class Seat:
             resume=False,
         )
         self._machine: Controller | None = None
-        self._steps: Steps | None = None
+        self._steps: ControllerSteps | None = None
         """Of the machine."""
-        self._watching: Watching | None = None
+        self._watching: ControllerWatch | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         """Of this reign."""
         self._looking: asyncio.Task[None] | None = None
@@ -91,7 +93,7 @@ class Seat:
         self._wake: asyncio.TimerHandle | None = None
         self._failures = 0
         self._request = 0
-        self._waiting: dict[int, tuple[asyncio.Future[Any], effects.Body]] = {}
+        self._waiting: dict[int, tuple[asyncio.Future[Any], effects.ResponseBody]] = {}
         self.seated: tuple[int, Address] | None = None
 
     def start(self) -> None:
@@ -116,66 +118,67 @@ class Seat:
 
     # What is asked of a controller.
 
-    async def alter_partition(self, node: NodeName, items: tuple[events.IsrItem, ...]) -> IsrAltered:
+    async def alter_partition(self, node: NodeName, items: tuple[events.IsrItem, ...]) -> AlterPartitionResult:
         return await self._ask(
-            lambda request: events.AlterIsr(request, node.id, node.epoch, items), IsrAltered(ErrorCode.NOT_CONTROLLER)
+            lambda request: events.AlterPartitionRequested(request, node.id, node.epoch, items),
+            AlterPartitionResult(ErrorCode.NOT_CONTROLLER),
         )
 
-    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownResult:
         return await self._ask(
-            lambda request: events.ShutdownAsked(request, node.id, node.epoch),
-            ShutdownAnswered(ErrorCode.NOT_CONTROLLER),
+            lambda request: events.ShutdownRequested(request, node.id, node.epoch),
+            ShutdownResult(ErrorCode.NOT_CONTROLLER),
         )
 
     async def cluster_state(
-        self, node: NodeName, known: Known, offline: tuple[events.Offline, ...], max_wait_ms: int
+        self, node: NodeName, known: ImageVersion, offline: tuple[events.OfflineReplica, ...], max_wait_ms: int
     ) -> ClusterState:
         return await self._ask(
-            lambda request: events.Polled(request, node.id, node.epoch, known, offline, max_wait_ms),
+            lambda request: events.ImagePolled(request, node.id, node.epoch, known, offline, max_wait_ms),
             ClusterState(ErrorCode.NOT_CONTROLLER),
         )
 
     def broke(self, node_id: int) -> None:
         """Somebody's connection to a node broke (CL-C9). If that is the controller, this node looks for itself."""
         if self._machine is not None:
-            self._step(events.Broken(node_id))
+            self._step(events.ConnectionBroken(node_id))
         elif (
             self._settings.eviction and self.seated is not None and self.seated[0] == node_id and self._probing is None
         ):
             self._probing = self._loop.create_task(self._probe_controller(node_id))
             self._probing.add_done_callback(self._probed)
 
-    async def _ask(self, make: Callable[[int], events.Event], refused: Body) -> Body:
-        if not self.is_controller or len(self._waiting) >= MOST_WAITING:
+    async def _ask(self, make: Callable[[int], events.ControllerEvent], refused: AnswerBody) -> AnswerBody:
+        if not self.is_controller or len(self._waiting) >= MAX_WAITING:
             return refused
         self._request += 1
         request, future = self._request, self._loop.create_future()
         self._waiting[request] = (future, refused)
         try:
             self._step(make(request))
-            return cast(Body, await future)
+            return cast(AnswerBody, await future)
         finally:
             self._waiting.pop(request, None)
 
     # The reign.
 
-    def _elected(self, reign: Reign) -> None:
+    def _elected(self, reign: ElectedTerm) -> None:
         log.info("this node is the controller", epoch=reign.epoch)
         self._spawn(self._begin(reign))
 
-    async def _begin(self, reign: Reign) -> None:
-        version = await self._persistently(lambda: read_version(self._session, self._around.warn))
+    async def _begin(self, reign: ElectedTerm) -> None:
+        version = await self._persistently(lambda: read_stored_version(self._session, self._around.warn))
         self._sit(Controller(self._settings))
-        self._watching = Watching(self._session, self._step, self._around.warn, self._around.wall_ms)
+        self._watching = ControllerWatch(self._session, self._step, self._around.warn, self._around.wall_ms)
         image = self._around.image()
-        known = image.taken() if image.known != NOTHING else None
-        self._step(events.Elected(self._id, reign.epoch, reign.version, version, known))
+        known = image.taken() if image.known != NO_VERSION else None
+        self._step(events.ControllerElected(self._id, reign.epoch, reign.version, version, known))
         if self._watching is not None:
             await self._watching.run()
 
     def _sit(self, machine: Controller) -> None:
         self._machine = machine
-        self._steps = Steps(machine, self._around.now_ms, self._stepped, self._spawn)
+        self._steps = ControllerSteps(machine, self._around.now_ms, self._stepped, self._spawn)
 
     def _ended(self) -> None:
         """Nothing of the reign goes on, and nobody waits for it any more."""
@@ -188,8 +191,8 @@ class Seat:
         if machine is not None:
             log.info("this node is the controller no longer")
             if steps is not None and not steps.busy:
-                for effect in machine.step(events.Resigned(), self._around.now_ms()):
-                    if isinstance(effect, effects.Answer):
+                for effect in machine.step(events.ControllerResigned(), self._around.now_ms()):
+                    if isinstance(effect, effects.Respond):
                         self._answer(effect)
         for future, refused in self._waiting.values():
             if not future.done():
@@ -215,7 +218,7 @@ class Seat:
 
     # The machine.
 
-    def _step(self, event: events.Event) -> None:
+    def _step(self, event: events.ControllerEvent) -> None:
         if self._steps is None or self._is_over():
             return
         try:
@@ -229,66 +232,66 @@ class Seat:
         self._election.resign("ZooKeeper has not answered for two thirds of a session")  # the loop was late to say
         return True
 
-    def _stepped(self, wanted: Sequence[effects.Effect]) -> None:
+    def _stepped(self, wanted: Sequence[effects.ControllerEffect]) -> None:
         if not self._is_over():  # it may have ended while a long step was taken
             self._perform(wanted)
 
-    def _perform(self, wanted: Sequence[effects.Effect]) -> None:
+    def _perform(self, wanted: Sequence[effects.ControllerEffect]) -> None:
         notes = []
         for effect in wanted:
-            if isinstance(effect, effects.Note):
+            if isinstance(effect, effects.ElectionNote):
                 notes.append(effect)
             else:
                 self._do(effect)
         if notes:  # behind the answers: the ledger can wait, nodes cannot
             self._around.note(notes)
 
-    def _do(self, effect: effects.Effect) -> None:
+    def _do(self, effect: effects.ControllerEffect) -> None:
         match effect:
-            case effects.Answer():
+            case effects.Respond():
                 self._answer(effect)
-            case effects.Write():
+            case effects.WriteMulti():
                 self._spawn(self._write(effect))
-            case effects.ReadVersion():
+            case effects.ReadClusterVersion():
                 self._spawn(self._read_version())
-            case effects.ReadStates():
+            case effects.ReadPartitionStates():
                 self._spawn(self._read_states())
-            case effects.Probe():
+            case effects.ProbeNode():
                 self._spawn(self._probe(effect))
-            case effects.WakeAt(at_ms):
+            case effects.WakeControllerAt(at_ms):
                 self._wake_at(at_ms)
-            case effects.Warn(text):
+            case effects.WarnOperator(text):
                 self._around.warn(text)
-            case effects.Remove():
+            case effects.RemoveMarker():
                 if self._watching is not None:
                     self._watching.remove(effect)
-            case effects.Resign():
+            case effects.ResignController():
                 # What else came of this step is done first.
                 self._loop.call_soon(self._election.resign, "another one was elected")
 
-    def _answer(self, answer: effects.Answer) -> None:
+    def _answer(self, answer: effects.Respond) -> None:
         waiting = self._waiting.pop(answer.request, None)
         if waiting is not None and not waiting[0].done():
             waiting[0].set_result(answer.body)
 
-    async def _write(self, write: effects.Write) -> None:
+    async def _write(self, write: effects.WriteMulti) -> None:
         sent_s = self._loop.time()
         outcome = await self._writer.write(write)
-        if isinstance(outcome, events.Written):
+        if isinstance(outcome, events.MultiWritten):
             self._election.proved(sent_s)
             self._failures = 0
-        elif outcome.failure is events.Failure.VERSION:
+        elif outcome.failure is events.WriteFailure.VERSION:
             self._failures += 1
         self._step(outcome)
 
     async def _read_version(self) -> None:
         """CL-Z6."""
-        version = await self._persistently(lambda: read_version(self._session, self._around.warn))
+        version = await self._persistently(lambda: read_stored_version(self._session, self._around.warn))
         self._step(events.VersionRead(version))
 
     async def _read_states(self) -> None:
         if self._failures > 1:
-            await asyncio.sleep(min(RETRY_S * self._failures, MOST_PAUSE_S))
+            await asyncio.sleep(min(RETRY_S * self._failures, MAX_PAUSE_S))
         if self._watching is not None:
             self._watching.read_states()
 
@@ -312,16 +315,18 @@ class Seat:
             self._wake = self._loop.call_later(0.001, self._woken, at_ms)
             return
         self._wake = None
-        self._step(events.Tick())
+        self._step(events.ControllerTick())
 
     # Who is there.
 
-    async def _probe(self, probe: effects.Probe) -> None:
+    async def _probe(self, probe: effects.ProbeNode) -> None:
         node = None if self._watching is None else self._watching.nodes.get(probe.node)
-        self._step(events.Refused(probe.node, probe.node_epoch, await self._refusals(door_of(node))))
+        self._step(
+            events.ConnectionsRefused(probe.node, probe.node_epoch, await self._refusals(listener_address_of(node)))
+        )
 
     async def _refusals(self, door: Address | None) -> tuple[int, ...]:
-        return () if door is None else await refusals(door, self._around.now_ms)
+        return () if door is None else await probe_refusals(door, self._around.now_ms)
 
     async def _probe_controller(self, node_id: int) -> None:
         """CL-C9: who refuses connections is no controller. The epoch is read first: it is deposed in that one, or
@@ -331,7 +336,7 @@ class Seat:
         if count is None or holder is None or paths.read_controller(paths.CONTROLLER, holder.data) != node_id:
             return
         node, _ = await self._registered(node_id)
-        if await self._refusals(door_of(node) or self._known_door(node_id)):
+        if await self._refusals(listener_address_of(node) or self._known_door(node_id)):
             self._election.depose(paths.read_epoch(paths.CONTROLLER_EPOCH, count.data))
 
     def _known_door(self, node_id: int) -> Address | None:
@@ -366,7 +371,7 @@ class Seat:
         told = ""
         while True:
             node, why = await self._persistently(lambda: self._registered(node_id))
-            if (door := door_of(node)) is not None:
+            if (door := listener_address_of(node)) is not None:
                 if self.seated != (node_id, door):
                     self.seated = (node_id, door)
                     self._around.seen()
@@ -376,19 +381,19 @@ class Seat:
                 self._around.warn(why)
             await asyncio.sleep(RETRY_S)
 
-    async def _registered(self, node_id: int) -> tuple[Node | None, str]:
+    async def _registered(self, node_id: int) -> tuple[ClusterNode | None, str]:
         """A node as it is registered; and why another cannot ask it, where that will not mend itself."""
         try:
-            node = await registered(self._session, node_id)
+            node = await read_node(self._session, node_id)
         except MalformedZnode as error:
             return None, f"node {node_id}, the controller, cannot be asked: {error}"
-        if node is not None and door_of(node) is None:
-            path = paths.broker(node_id)
+        if node is not None and listener_address_of(node) is None:
+            path = paths.broker_path(node_id)
             return node, f"node {node_id}, the controller, cannot be asked: {path} names no {REPLICATION}://host:port"
         return node, ""
 
 
-def door_of(node: Node | None) -> Address | None:
+def listener_address_of(node: ClusterNode | None) -> Address | None:
     """Where it listens for other nodes."""
     endpoints = () if node is None else node.endpoints
     return next((Address(each.host, each.port) for each in endpoints if each.listener == REPLICATION), None)

@@ -16,47 +16,47 @@ AT_ONCE: Final = 250
 """Partitions of a cluster of which every step is taken on the loop: about 3 ms for the longest."""
 
 SHORT: Final = (
-    events.AlterIsr,
-    events.Broken,
-    events.Polled,
-    events.Refused,
-    events.ShutdownAsked,
+    events.AlterPartitionRequested,
+    events.ConnectionBroken,
+    events.ImagePolled,
+    events.ConnectionsRefused,
+    events.ShutdownRequested,
     events.VersionRead,
     events.WriteFailed,
-    events.Written,
+    events.MultiWritten,
 )
 """Events whose steps look at no more of a large cluster than of a small one: at what goes into one write."""
 
 
-class Machine(Protocol):
+class ControllerMachine(Protocol):
     """See `Controller`."""
 
-    def step(self, event: events.Event, now_ms: int) -> list[effects.Effect]: ...
+    def step(self, event: events.ControllerEvent, now_ms: int) -> list[effects.ControllerEffect]: ...
 
 
-class Steps:
+class ControllerSteps:
     """Of one reign. perform: told on the loop what follows from each event. spawn: starts what goes on beside."""
 
     def __init__(
         self,
-        machine: Machine,
+        machine: ControllerMachine,
         now_ms: Callable[[], int],
-        perform: Callable[[Sequence[effects.Effect]], None],
+        perform: Callable[[Sequence[effects.ControllerEffect]], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._machine = machine
         self._now_ms = now_ms
         self._perform = perform
         self._spawn = spawn
-        self._waiting: deque[events.Event] = deque()
+        self._waiting: deque[events.ControllerEvent] = deque()
         """Bounded by who feeds: watches and writes wait for one answer each, and requests are counted (`Seat`)."""
         self._large = False
         self.busy = False
         """A step is under way beside the loop, or was when the reign ended: the machine is nobody else's to touch."""
 
-    def take(self, event: events.Event) -> None:
+    def take(self, event: events.ControllerEvent) -> None:
         """At once, or when its turn comes. Raises what the machine raises, if it is taken at once."""
-        self._large = self._large or size_of(event) > AT_ONCE
+        self._large = self._large or event_size(event) > AT_ONCE
         if self.busy:
             self._waiting.append(event)
         elif self._is_long(event):
@@ -76,16 +76,16 @@ class Steps:
             self._perform(wanted)
         self.busy = False
 
-    def _is_long(self, event: events.Event) -> bool:
+    def _is_long(self, event: events.ControllerEvent) -> bool:
         return self._large and not isinstance(event, SHORT)
 
 
-def size_of(event: events.Event) -> int:
+def event_size(event: events.ControllerEvent) -> int:
     """Partitions that an event tells of."""
     match event:
-        case events.Elected(image=image):
+        case events.ControllerElected(image=image):
             return 0 if image is None else image.size
-        case events.TopicsSeen(topics=topics):
+        case events.TopicsRead(topics=topics):
             return sum(len(topic.partitions) for topic in topics)
         case events.StatesRead(states=states):
             return len(states)

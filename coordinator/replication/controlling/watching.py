@@ -10,10 +10,16 @@ from typing import Any, Final
 import structlog
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.facts import Node
-from muster.coordinator.zookeeper.cluster.admin import ConfigChanges, Drained, Markers
-from muster.coordinator.zookeeper.cluster.reading import Nodes, Topics, Warn, read_states, read_version
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.cluster.facts import ClusterNode
+from muster.coordinator.zookeeper.cluster.admin import AdminRequestWatch, ConfigChangeWatch, DrainedNodeWatch
+from muster.coordinator.zookeeper.cluster.reading import (
+    ClusterTopicsWatch,
+    NodeWatch,
+    ReportUnreadable,
+    read_states,
+    read_stored_version,
+)
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 RETRY_S: Final = 0.1
@@ -23,24 +29,28 @@ TIDY_S: Final = 60.0
 log = structlog.get_logger("muster.replication")
 
 
-class Watching:
+class ControllerWatch:
     """Of one reign: nothing is known before. `run` ends with it, by cancelling."""
 
     def __init__(
-        self, session: Session, feed: Callable[[events.Event], None], warn: Warn, wall_ms: Callable[[], int]
+        self,
+        session: ZooKeeperSession,
+        feed: Callable[[events.ControllerEvent], None],
+        warn: ReportUnreadable,
+        wall_ms: Callable[[], int],
     ) -> None:
         self._session = session
         self._feed = feed
         self._warn = warn
         self._nodes_stale, self._stale = asyncio.Event(), asyncio.Event()
-        self._nodes = Nodes(session, self._nodes_stale.set, warn)
-        self._topics = Topics(session, self._stale.set, warn)
-        self._changes = ConfigChanges(session, self._stale.set, warn, wall_ms)
-        self._drained = Drained(session, self._stale.set)
-        self._markers = Markers(session, self._stale.set, warn)
-        self._removals: list[effects.Remove] = []
+        self._nodes = NodeWatch(session, self._nodes_stale.set, warn)
+        self._topics = ClusterTopicsWatch(session, self._stale.set, warn)
+        self._changes = ConfigChangeWatch(session, self._stale.set, warn, wall_ms)
+        self._drained = DrainedNodeWatch(session, self._stale.set)
+        self._markers = AdminRequestWatch(session, self._stale.set, warn)
+        self._removals: list[effects.RemoveMarker] = []
         self._states_wanted = False
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, ClusterNode] = {}
         """As last read."""
 
     async def run(self) -> None:
@@ -53,7 +63,7 @@ class Watching:
         self._states_wanted = True
         self._stale.set()
 
-    def remove(self, wanted: effects.Remove) -> None:
+    def remove(self, wanted: effects.RemoveMarker) -> None:
         self._removals.append(wanted)
         self._stale.set()
 
@@ -75,7 +85,7 @@ class Watching:
 
     async def _look_at_nodes(self) -> None:
         self.nodes = await self._nodes.read()
-        self._feed(events.NodesSeen(self.nodes))
+        self._feed(events.NodesRead(self.nodes))
 
     async def _look_at_the_rest(self) -> None:
         if (drained := await self._drained.read()) is not None:
@@ -90,7 +100,7 @@ class Watching:
             self._feed(seen)
         while self._removals:
             wanted = self._removals[0]
-            if wanted.marker is effects.Marker.DELETE:
+            if wanted.marker is effects.AdminMarker.DELETE:
                 # Not asked for again where the answer is lost: those that are there are read anew, and another by then.
                 self._removals.pop(0)
                 await self._markers.remove(wanted)
@@ -101,7 +111,7 @@ class Watching:
             self._feed(event)
 
     async def _read_states(self) -> None:
-        version = await read_version(self._session, self._warn)
+        version = await read_stored_version(self._session, self._warn)
         self._topics.suspect_all()
         seen = await self._topics.read()
         self._feed(seen)

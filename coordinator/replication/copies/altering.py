@@ -4,33 +4,33 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from muster.coordinator.cluster.controller.effects import IsrAltered
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult
 from muster.coordinator.cluster.controller.events import IsrItem, IsrMember
-from muster.coordinator.cluster.image import Image
-from muster.coordinator.cluster.in_sync import RETRY_MS, AlterIsr, IsrAnswer
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.image import ClusterImage
+from muster.coordinator.cluster.in_sync import RETRY_MS, IsrAnswer, IsrProposal
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.tasks import Failed, Tasks
-from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
+from muster.coordinator.replication.wire.links import NodeLinks
 from muster.coordinator.replication.wire.reaching import LinkError
 
-DEADLINE_S: Final = 2.0
+ALTER_DEADLINE_S: Final = 2.0
 NO_ANSWER = IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)
 
 
-class Altering:
+class AlterPartitionClient:
     """Asks one controller, all questions that come up together in one request."""
 
     def __init__(
         self,
-        replicas: Replicas,
-        image: Image,
-        links: Links,
+        replicas: NodeReplicas,
+        image: ClusterImage,
+        links: NodeLinks,
         controller: Callable[[], int | None],
         *,
         now_ms: Callable[[], int],
         happened: Callable[[], None],
-        failed: Failed,
+        failed: TaskFailed,
     ) -> None:
         self._replicas = replicas
         self._image = image
@@ -38,16 +38,16 @@ class Altering:
         self._controller = controller
         self._now_ms = now_ms
         self._happened = happened
-        self._tasks = Tasks(failed)
+        self._tasks = SupervisedTasks(failed)
 
-    def ask(self, questions: Sequence[AlterIsr]) -> None:
+    def ask(self, questions: Sequence[IsrProposal]) -> None:
         self._tasks.start(self._ask(questions))
 
     def stop(self) -> None:
         self._tasks.stop()
         self._links.close()
 
-    async def _ask(self, questions: Sequence[AlterIsr]) -> None:
+    async def _ask(self, questions: Sequence[IsrProposal]) -> None:
         items = {question: item for question in questions if (item := self._item(question)) is not None}
         answered = await self._answered(tuple(items.values()))
         found = {(result.topic_id, result.partition): result for result in answered.results}
@@ -66,17 +66,17 @@ class Altering:
         self._happened()
         asyncio.get_running_loop().call_later(RETRY_MS / 1000, self._happened)
 
-    async def _answered(self, items: tuple[IsrItem, ...]) -> IsrAltered:
+    async def _answered(self, items: tuple[IsrItem, ...]) -> AlterPartitionResult:
         controller = self._controller()
         if controller is None or not items:
-            return IsrAltered(NO_ANSWER.code)
+            return AlterPartitionResult(NO_ANSWER.code)
         try:
             link = await self._links.to(controller)
-            return await link.alter_partition(self._replicas.node_epoch, items, deadline_s=DEADLINE_S)
+            return await link.alter_partition(self._replicas.node_epoch, items, deadline_s=ALTER_DEADLINE_S)
         except LinkError:
-            return IsrAltered(NO_ANSWER.code)
+            return AlterPartitionResult(NO_ANSWER.code)
 
-    def _item(self, question: AlterIsr) -> IsrItem | None:
+    def _item(self, question: IsrProposal) -> IsrItem | None:
         topic = self._image.topics.get(question.unit.topic)
         if topic is None:
             return None

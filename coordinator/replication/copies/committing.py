@@ -5,22 +5,22 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.replicas.replicas import Replicas
-from muster.coordinator.cluster.replicas.serving import Led
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
+from muster.coordinator.cluster.replicas.serving import LedPartition
 from muster.coordinator.errors import ErrorCode
 
-Told: TypeAlias = Callable[[ErrorCode], None]
+WaitEnded: TypeAlias = Callable[[ErrorCode], None]
 """Called once, in the loop."""
 
 
-class Committing:
+class CommitWaits:
     """Who waits, by partition. Whoever waits brings its own patience."""
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: NodeReplicas) -> None:
         self._replicas = replicas
-        self._waiting: dict[TopicPartition, list[tuple[int, int, Told]]] = {}
+        self._waiting: dict[TopicPartition, list[tuple[int, int, WaitEnded]]] = {}
 
-    def tell(self, place: TopicPartition, end: int, told: Told) -> None:
+    def tell(self, place: TopicPartition, end: int, told: WaitEnded) -> None:
         """Tell NONE once what lies below `end` is committed in the leader epoch of this moment, maybe at once;
         NOT_LEADER_OR_FOLLOWER (6) once that is over; NOT_ENOUGH_REPLICAS_AFTER_APPEND (20) if fewer than the least are
         in sync then."""
@@ -47,7 +47,7 @@ class Committing:
             done.add_done_callback(lambda _: self._forget(place, told) if done.cancelled() else None)
         return done
 
-    def _forget(self, place: TopicPartition, told: Told) -> None:
+    def _forget(self, place: TopicPartition, told: WaitEnded) -> None:
         waiting = [each for each in self._waiting.pop(place, ()) if each[2] is not told]
         if waiting:
             self._waiting[place] = waiting
@@ -59,7 +59,7 @@ class Committing:
             return
         led = self._replicas.led.get(place)
         still = []
-        answered: list[tuple[Told, ErrorCode]] = []
+        answered: list[tuple[WaitEnded, ErrorCode]] = []
         for end, epoch, told in waiting:
             code: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
             if led is not None and led.leader.epoch == epoch:
@@ -80,20 +80,20 @@ class Committing:
             for _, _, told in waits:
                 told(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _code(self, led: Led, end: int) -> ErrorCode | None:
+    def _code(self, led: LedPartition, end: int) -> ErrorCode | None:
         return led.leader.parked(led.half, end)
 
 
-class Keeping(Committing):
+class LocalWaits(CommitWaits):
     """Who waits until it is kept here, whatever others have of it: NONE, or NOT_LEADER_OR_FOLLOWER (6)."""
 
-    def _code(self, led: Led, end: int) -> ErrorCode | None:
+    def _code(self, led: LedPartition, end: int) -> ErrorCode | None:
         if led.leader.over:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if led.leader.halves[led.half].kept >= end else None
 
 
-class Starting(Committing):
+class LogStartWaits(CommitWaits):
     """Who waits until the logs of all that are in sync begin at an offset or later (CL-A3b): NONE, or
     NOT_LEADER_OR_FOLLOWER (6). `look` after anything that happened."""
 
@@ -101,7 +101,7 @@ class Starting(Committing):
         for place in list(self._waiting):
             self.moved(place)
 
-    def _code(self, led: Led, end: int) -> ErrorCode | None:
+    def _code(self, led: LedPartition, end: int) -> ErrorCode | None:
         if led.leader.over:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if led.leader.low_watermark(led.half) >= end else None

@@ -4,63 +4,63 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeAlias
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition, unit_of
-from muster.coordinator.cluster.image import ClusterState, Image, Known
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, ImageVersion
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.wire.words import (
-    EpochAsked,
+    ElectionEntry,
     EpochEnd,
-    FetchAsked,
+    EpochQuery,
     GroupsWithSettings,
-    LogEnd,
-    LogsAsked,
+    LogEndsQuery,
     NodeName,
-    Noted,
-    SecurityAsked,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    PartitionLogEnd,
+    PeerFetch,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
 
-Note: TypeAlias = Callable[[tuple[Noted, ...]], Awaitable[ErrorCode]]
+NoteElections: TypeAlias = Callable[[tuple[ElectionEntry, ...]], Awaitable[ErrorCode]]
 
 
 class ControllerDesk(Protocol):
     """The controller's part of the desk (see `words.Desk`)."""
 
-    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered: ...
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> AlterPartitionResult: ...
 
-    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered: ...
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownResult: ...
 
     async def cluster_state(
-        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+        self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
     ) -> ClusterState: ...
 
 
 class SecurityDesk(Protocol):
     """See `words.Desk`."""
 
-    async def read(self, asked: SecurityAsked) -> SecurityRead: ...
+    async def read(self, asked: SecurityQuery) -> SecurityRecords: ...
 
-    async def write(self, changed: SecurityChanged) -> SecurityWritten: ...
+    async def write(self, changed: SecurityUpdate) -> SecurityUpdateResult: ...
 
 
-class FetchDesk:
+class NodeDesk:
     """See `words.Desk`."""
 
     def __init__(
         self,
-        replicas: Replicas,
-        image: Image,
+        replicas: NodeReplicas,
+        image: ClusterImage,
         controller: ControllerDesk,
         *,
         now_ms: Callable[[], int],
         happened: Callable[[], None],
-        note: Note | None = None,
+        note: NoteElections | None = None,
     ) -> None:
         """note: puts records into the ledger of elections."""
         self.security: SecurityDesk | None = None
@@ -79,7 +79,7 @@ class FetchDesk:
     def topic_name(self, topic_id: bytes) -> str | None:
         return self._image.names.get(topic_id)
 
-    def fetch(self, asked: FetchAsked) -> "asyncio.Future[FetchAnswer]":
+    def fetch(self, asked: PeerFetch) -> "asyncio.Future[FetchAnswer]":
         """Waits as long as there is nothing to tell. Who is no node of the cluster begins no session."""
         answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         if asked.request.node not in self._image.nodes:
@@ -94,33 +94,33 @@ class FetchDesk:
         self._happened()
         return answer
 
-    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+    async def epochs(self, node: int, asked: tuple[EpochQuery, ...]) -> list[EpochEnd]:
         ends = [self._end(each) for each in asked]
         self._happened()
         return ends
 
-    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered:
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> AlterPartitionResult:
         return await self._controller.alter_partition(node, items)
 
-    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered:
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownResult:
         return await self._controller.controlled_shutdown(node)
 
     async def cluster_state(
-        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+        self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
     ) -> ClusterState:
         return await self._controller.cluster_state(node, known, offline, max_wait_ms)
 
-    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+    async def note(self, records: tuple[ElectionEntry, ...]) -> ErrorCode:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER if self._note is None else await self._note(records)
 
-    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+    async def read_security(self, asked: SecurityQuery) -> SecurityRecords:
         if self.security is None:
-            return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return SecurityRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return await self.security.read(asked)
 
-    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+    async def write_security(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         if self.security is None:
-            return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return SecurityUpdateResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return await self.security.write(changed)
 
     async def groups_with_settings(self) -> GroupsWithSettings:
@@ -128,7 +128,7 @@ class FetchDesk:
             return GroupsWithSettings(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return await self.groups()
 
-    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+    def log_ends(self, asked: LogEndsQuery) -> list[PartitionLogEnd]:
         """CL-L8: not the end of a log of which this leader may not know yet all that was committed before it led."""
         found = []
         for topic_id, number in asked.places:
@@ -138,10 +138,10 @@ class FetchDesk:
                 continue
             offset = led.log.start if asked.earliest else led.leader.latest(led.half)
             if offset is not None:
-                found.append(LogEnd(topic_id, number, offset))
+                found.append(PartitionLogEnd(topic_id, number, offset))
         return found
 
-    def _end(self, asked: EpochAsked) -> EpochEnd:
+    def _end(self, asked: EpochQuery) -> EpochEnd:
         """Who asks in a later epoch than that which is led here ends it (CL-L9), and is told so by its own epoch
         (CL-G5a): this node has let go."""
         place = TopicPartition(asked.topic, asked.partition)

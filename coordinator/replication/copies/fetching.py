@@ -5,10 +5,10 @@ from functools import partial
 from typing import Final
 
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.replicas import Replicas
-from muster.coordinator.replication.tasks import Failed, Tasks
-from muster.coordinator.replication.wire.link import Link
-from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
+from muster.coordinator.replication.wire.link import NodeLink
+from muster.coordinator.replication.wire.links import NodeLinks
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.translate import NameOf
 
@@ -16,13 +16,13 @@ PATIENCE_MS: Final = 5_000
 """Beyond the time that a leader may hold a fetch: then it is taken for silent."""
 
 
-class Fetching:
-    """Sends what `Replicas.requests` asks for, and says what came of it."""
+class ReplicaFetchClient:
+    """Sends what `NodeReplicas.requests` asks for, and says what came of it."""
 
     def __init__(
         self,
-        replicas: Replicas,
-        links: Links,
+        replicas: NodeReplicas,
+        links: NodeLinks,
         name_of: NameOf,
         *,
         max_wait_ms: int,
@@ -30,10 +30,10 @@ class Fetching:
         now_ms: Callable[[], int],
         happened: Callable[[], None],
         broke: Callable[[int], None],
-        failed: Failed,
+        failed: TaskFailed,
     ) -> None:
         """happened: there may be something to do for the replicas. broke: a node did not answer (CL-C9). failed: see
-        `Tasks`."""
+        `SupervisedTasks`."""
         self._replicas = replicas
         self._links = links
         self._name_of = name_of
@@ -43,7 +43,7 @@ class Fetching:
         self._happened = happened
         self._broke = broke
         self._failed = failed
-        self._tasks = Tasks(failed)
+        self._tasks = SupervisedTasks(failed)
         self._stopped = False
 
     def send(self, node: int, request: FetchRequest) -> None:
@@ -67,7 +67,7 @@ class Fetching:
         else:
             self._ask(link, node, request)
 
-    def _ask(self, link: Link, node: int, request: FetchRequest) -> None:
+    def _ask(self, link: NodeLink, node: int, request: FetchRequest) -> None:
         link.fetch_then(
             request,
             self._name_of,

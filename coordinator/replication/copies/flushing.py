@@ -9,24 +9,24 @@ from typing import Final, NamedTuple
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.replication.copies.logs import StoredLog
-from muster.coordinator.replication.tasks import Failed
+from muster.coordinator.replication.tasks import TaskFailed
 
 WORKERS: Final = 4
 
 
-class Flushed(NamedTuple):
+class FlushRound(NamedTuple):
     done: list[TopicPartition]
     broken: list[tuple[TopicPartition, str]]
 
 
-class Flushing:
+class ReplicaFlusher:
     """`told` hears of each round in the loop."""
 
     def __init__(
         self,
         log_of: Callable[[TopicPartition], StoredLog | None],
-        told: Callable[[Flushed], None],
-        failed: Failed,
+        told: Callable[[FlushRound], None],
+        failed: TaskFailed,
     ) -> None:
         self._log_of = log_of
         self._told = told
@@ -39,7 +39,7 @@ class Flushing:
         """The next round, where the loop is to begin it."""
         self._under_way = 0
         """Shares of the round that are not back yet."""
-        self._results: list[Flushed] = []
+        self._results: list[FlushRound] = []
         self._abandoned = False
         self._quiet: asyncio.Future[None] | None = None
 
@@ -94,13 +94,13 @@ class Flushing:
     def _flush(self, loop: asyncio.AbstractEventLoop, share: list[tuple[TopicPartition, StoredLog]]) -> None:
         """In a thread."""
         try:
-            result: Flushed | Exception = flush_all(share)
+            result: FlushRound | Exception = flush_logs(share)
         except Exception as error:
             result = error
         with suppress(RuntimeError):  # the loop is closed: this node has stopped
             loop.call_soon_threadsafe(self._came_back, result)
 
-    def _came_back(self, result: Flushed | Exception) -> None:
+    def _came_back(self, result: FlushRound | Exception) -> None:
         """All of a round are told together, once the last is back."""
         if self._abandoned:
             return
@@ -128,9 +128,9 @@ class Flushing:
             quiet.set_result(None)
 
 
-def flush_all(logs: list[tuple[TopicPartition, StoredLog]]) -> Flushed:
+def flush_logs(logs: list[tuple[TopicPartition, StoredLog]]) -> FlushRound:
     """In a thread."""
-    flushed = Flushed([], [])
+    flushed = FlushRound([], [])
     for place, log in logs:
         try:
             log.flush()

@@ -11,8 +11,8 @@ from typing import Final, TypeAlias
 import structlog
 
 from muster.coordinator.cluster.facts import INTERNAL, TopicPartition
-from muster.coordinator.cluster.image import Changes, Image, TopicView
-from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken, Records
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges, TopicView
+from muster.coordinator.cluster.replicas.ports import DamagedBatches, LogBroken, Records
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
 from muster.storage.disk.files import Buffer
@@ -25,7 +25,7 @@ from muster.storage.types import Topic
 
 logger = structlog.get_logger("muster.replication")
 
-Told: TypeAlias = Callable[[str], TopicView | None]
+ReportHighWatermark: TypeAlias = Callable[[str], TopicView | None]
 """A topic as the image has it."""
 
 LOOK_BYTES: Final = 1 << 20
@@ -34,12 +34,12 @@ OF_THE_LOG: Final = frozenset(field.alias or name for name, field in TopicSettin
 """Settings of a topic that its logs go by. Others are the cluster's."""
 
 
-def of_the_log(configs: Mapping[str, str]) -> dict[str, str]:
+def log_settings(configs: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in configs.items() if key in OF_THE_LOG}
 
 
 @contextmanager
-def broken() -> Iterator[None]:
+def storage_failures() -> Iterator[None]:
     """What the storage engine cannot do, the replica stops for (CL-F9)."""
     try:
         yield
@@ -47,7 +47,7 @@ def broken() -> Iterator[None]:
         raise LogBroken(str(error)) from error
 
 
-class LastRead:
+class LastReadCache:
     """What was read last of all logs: the followers of one partition ask for the same within a moment."""
 
     __slots__ = ("_asked", "_records")
@@ -73,7 +73,9 @@ class StoredLog:
 
     __slots__ = ("_broker", "_clock_ms", "_last", "log", "topic_id")
 
-    def __init__(self, broker: Broker, log: Log, topic_id: bytes, clock_ms: Callable[[], int], last: LastRead) -> None:
+    def __init__(
+        self, broker: Broker, log: Log, topic_id: bytes, clock_ms: Callable[[], int], last: LastReadCache
+    ) -> None:
         """clock_ms: the wall clock, by which segments age. last: of all logs."""
         self._last = last
         self._broker = broker
@@ -104,17 +106,17 @@ class StoredLog:
 
     @property
     def last_epoch(self) -> int:
-        return replica.last_epoch(self.log)
+        return replica.last_leader_epoch(self.log)
 
     def lead(self, epoch: int) -> None:
-        try:  # not `broken`, which would take as long as the rest of it: a node leads thousands at once
-            replica.lead(self.log, epoch)
+        try:  # not `storage_failures`, which would take as long as the rest of it: a node leads thousands at once
+            replica.start_leading(self.log, epoch)
         except StorageError as error:
             raise LogBroken(str(error)) from error
 
     def rest(self) -> None:
         """This node leads it no more: retention is another's work (CL-F8)."""
-        replica.follow(self.log)
+        replica.start_following(self.log)
 
     def end_for_epoch(self, epoch: int) -> tuple[int, int]:
         return replica.end_offset_for_epoch(self.log, epoch)
@@ -124,35 +126,35 @@ class StoredLog:
         return log.epochs.at(offset) if log.start_offset <= offset < log.end_offset else -1
 
     def read(self, offset: int, max_bytes: int) -> Records:
-        with broken():
+        with storage_failures():
             return self._last.read(self.log, offset, max_bytes)
 
     def append_as_follower(self, records: Records) -> None:
         assert isinstance(records, Buffer)
         self._look()
-        replica.follow(self.log)
+        replica.start_following(self.log)
         try:
             replica.append_as_follower(self.log, records, self._clock_ms())
         except LogDamaged as error:  # what lies here
             raise LogBroken(str(error)) from error
         except (CorruptMessage, UnexpectedAppendOffset) as error:  # what came
-            raise Damaged(str(error)) from error
+            raise DamagedBatches(str(error)) from error
         except StorageError as error:
             raise LogBroken(str(error)) from error
 
     def cut(self, to: int) -> None:
         self._look()
         self._last.forget()
-        with broken():
+        with storage_failures():
             self._broker.truncate(*self.log.partition, to)
 
     def begin(self, at: int) -> None:
         self._last.forget()
-        with broken():
+        with storage_failures():
             self._broker.begin_anew(*self.log.partition, at)
 
     def advance_start(self, to: int) -> None:
-        with broken():
+        with storage_failures():
             replica.advance_start(self.log, to)
 
     def tell_high_watermark(self, offset: int) -> None:
@@ -160,7 +162,7 @@ class StoredLog:
 
     def flush(self) -> None:
         """From any thread."""
-        with broken():
+        with storage_failures():
             self.log.flush()
 
     def _look(self) -> None:
@@ -182,10 +184,10 @@ class PrivateLog(StoredLog):
             logger.warning("how far it goes is not kept", partition=str(self.log.partition), why=str(error))
 
 
-def look_through(log: Log) -> None:
+def verify_log(log: Log) -> None:
     """Whether all of it can be read: of logs that are small. Raises LogBroken."""
     offset, end = log.start_offset, log.end_offset
-    with broken():
+    with storage_failures():
         while offset < end:
             following = offset
             for batch in read_batches(replica.fetch_as_replica(log, offset, LOOK_BYTES).records):
@@ -200,12 +202,12 @@ def look_through(log: Log) -> None:
 class StoredLogs:
     """See `Logs`."""
 
-    def __init__(self, broker: Broker, told: Told, clock_ms: Callable[[], int]) -> None:
+    def __init__(self, broker: Broker, told: ReportHighWatermark, clock_ms: Callable[[], int]) -> None:
         self._broker = broker
         self._told = told
         self._clock_ms = clock_ms
         self._open: dict[TopicPartition, StoredLog] = {}
-        self._last = LastRead()
+        self._last = LastReadCache()
         self._left = False
 
     def get(self, place: TopicPartition) -> StoredLog | None:
@@ -225,7 +227,7 @@ class StoredLogs:
         at = bisect_left(here, place.partition)  # it is asked for each of thousands
         return topic.id if at < len(here) and here[at] == place.partition else None
 
-    def prepare(self, me: int, image: Image, changes: Changes) -> None:
+    def prepare(self, me: int, image: ClusterImage, changes: ImageChanges) -> None:
         """Take in at once what the image newly assigns to this node: a write or two instead of one for each, where
         there are many. What cannot be done says so when it is opened."""
         wanted: dict[str, list[int]] = {}
@@ -243,14 +245,14 @@ class StoredLogs:
             with suppress(StorageError):
                 self._broker.host(topics)
 
-    def use_settings(self, image: Image, names: Iterable[str]) -> None:
+    def use_settings(self, image: ClusterImage, names: Iterable[str]) -> None:
         """What is set for these topics, or not any more, holds for their logs from now on. Words that a log of this
         version does not understand leave its settings as they are."""
         for name in names:
             topic, held = image.topics[name], self._broker.held_topics().get(name)
             if held is None or held.id != topic.topic_id:
                 continue
-            wanted = of_the_log(topic.configs)
+            wanted = log_settings(topic.configs)
             changes = {**dict.fromkeys(held.configs), **wanted}
             if wanted == held.configs:
                 continue
@@ -266,7 +268,7 @@ class StoredLogs:
         known = self._open.get(place)
         if known is not None and known.topic_id == topic_id and known.log.failure is None:
             return known
-        with broken():
+        with storage_failures():
             if self.topic_id(place) != topic_id:
                 self._set_aside_former(place.topic, topic_id)
                 for failure in self._broker.host([self._topic(place.topic, topic_id, [place.partition])]).values():
@@ -276,14 +278,14 @@ class StoredLogs:
                 raise log.failure
         private = place.topic in PRIVATE_TOPICS
         if private:
-            look_through(log)
+            verify_log(log)
         made = PrivateLog if private else StoredLog
         opened = self._open[place] = made(self._broker, log, topic_id, self._clock_ms, self._last)
         return opened
 
     def reopen(self, place: TopicPartition, topic_id: bytes) -> StoredLog:
         if self.topic_id(place) == topic_id:
-            with broken():
+            with storage_failures():
                 self._broker.reopen(*place)
         return self.open(place, topic_id)
 
@@ -293,13 +295,13 @@ class StoredLogs:
 
     def is_gone(self, place: TopicPartition) -> bool:
         """Whether nothing is left of a copy that is to be here. Raises LogBroken where that cannot be told."""
-        with broken():
+        with storage_failures():
             return self._broker.is_gone(*place)
 
     def give_up(self, place: TopicPartition) -> None:
         """Have no copy of it any more. Raises LogBroken."""
         self._open.pop(place, None)
-        with broken():
+        with storage_failures():
             self._broker.drop(place.topic, [place.partition])
 
     def delete(self, place: TopicPartition, topic_id: bytes) -> None:
@@ -339,4 +341,4 @@ class StoredLogs:
         if view is None or view.topic_id != topic_id:
             return Topic(name, topic_id, max(numbers) + 1, {}, name in INTERNAL, tuple(sorted(numbers)))
         partitions = max([*view.partitions, *numbers]) + 1
-        return Topic(name, topic_id, partitions, of_the_log(view.configs), view.internal, tuple(sorted(numbers)))
+        return Topic(name, topic_id, partitions, log_settings(view.configs), view.internal, tuple(sorted(numbers)))

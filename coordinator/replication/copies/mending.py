@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from muster.coordinator.cluster.facts import TopicPartition, halves, unit_of
+from muster.coordinator.cluster.facts import TopicPartition, halves_of, unit_of
 from muster.coordinator.cluster.replicas.ports import LogBroken
 
 AFTER_MS: Final = 15_000
@@ -19,7 +19,7 @@ AFTER_MS: Final = 15_000
 log = structlog.get_logger("muster.replication")
 
 
-class Held(Protocol):
+class HeldCopies(Protocol):
     """See `StoredLogs`."""
 
     def is_gone(self, place: TopicPartition) -> bool: ...
@@ -27,7 +27,7 @@ class Held(Protocol):
     def give_up(self, place: TopicPartition) -> None: ...
 
 
-class Offline(Protocol):
+class OfflineCopies(Protocol):
     """See `Replicas`."""
 
     @property
@@ -38,10 +38,10 @@ class Offline(Protocol):
     def copy_anew(self, unit: TopicPartition, now_ms: int) -> None: ...
 
 
-class Mending:
+class CopyRepair:
     """Of all copies of a node but those that are `others`' to mend."""
 
-    def __init__(self, replicas: Offline, logs: Held, others: Collection[str] = ()) -> None:
+    def __init__(self, replicas: OfflineCopies, logs: HeldCopies, others: Collection[str] = ()) -> None:
         self._replicas = replicas
         self._logs = logs
         self._others = others
@@ -59,7 +59,7 @@ class Mending:
 
     def _mended(self, unit: TopicPartition, now_ms: int) -> bool:
         try:
-            gone = [half for half in halves(unit) if self._logs.is_gone(half)]
+            gone = [half for half in halves_of(unit) if self._logs.is_gone(half)]
             if not gone or self._replicas.is_missed(unit):
                 return False
             for half in gone:

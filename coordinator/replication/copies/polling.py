@@ -6,37 +6,37 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.cluster.controller.events import Offline
+from muster.coordinator.cluster.controller.events import OfflineReplica
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import Changes, ClusterState, Image, NodeStatus
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ClusterState, ImageChanges
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.copies.fetch_desk import ControllerDesk
-from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.wire.links import NodeLinks
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.words import NodeName
 
 logger = structlog.get_logger("muster.replication")
 
 POLL_WAIT_MS: Final = 500
-DEADLINE_S: Final = 5.0
+POLL_DEADLINE_S: Final = 5.0
 RETRY_S: Final = 0.1
 
 
-class Polling:
+class ImagePolling:
     """One poll after the other. `learned` hears what each answer changed."""
 
     def __init__(
         self,
-        replicas: Replicas,
-        image: Image,
-        links: Links,
+        replicas: NodeReplicas,
+        image: ClusterImage,
+        links: NodeLinks,
         desk: ControllerDesk,
         *,
         controller: Callable[[], int | None],
         node_epoch: Callable[[], int],
         register_anew: Callable[[], None],
-        learned: Callable[[Changes], Awaitable[None]],
+        learned: Callable[[ImageChanges], Awaitable[None]],
         broke: Callable[[int], None],
         heard: Callable[[], None] = lambda: None,
     ) -> None:
@@ -79,7 +79,8 @@ class Polling:
             self._replicas.registered(epoch)
         self._tell_offline()
         offline = tuple(
-            Offline(topic_id, place.partition, why) for place, (topic_id, why) in sorted(self._replicas.offline.items())
+            OfflineReplica(topic_id, place.partition, why)
+            for place, (topic_id, why) in sorted(self._replicas.offline.items())
         )
         asking = self._asking = asyncio.get_running_loop().create_task(self._answer(controller, epoch, offline))
         try:
@@ -94,12 +95,12 @@ class Polling:
             return True  # it was asked of who is the controller no more
         return await self._take(answer, epoch)
 
-    async def _answer(self, controller: int, epoch: int, offline: tuple[Offline, ...]) -> ClusterState:
+    async def _answer(self, controller: int, epoch: int, offline: tuple[OfflineReplica, ...]) -> ClusterState:
         known = self._image.known
         if controller == self._replicas.me:
             return await self._desk.cluster_state(NodeName(controller, epoch), known, offline, POLL_WAIT_MS)
         link = await self._links.to(controller)
-        return await link.cluster_state(epoch, known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=DEADLINE_S)
+        return await link.cluster_state(epoch, known, offline, max_wait_ms=POLL_WAIT_MS, deadline_s=POLL_DEADLINE_S)
 
     def _tell_offline(self) -> None:
         """CL-F9: whoever reads this node's log is to know why others lead."""
@@ -112,7 +113,7 @@ class Polling:
 
     async def _take(self, answer: ClusterState, epoch: int) -> bool:
         if answer.error is ErrorCode.STALE_BROKER_EPOCH:
-            gone = any(each.id == self._replicas.me and each.status is NodeStatus.GONE for each in answer.nodes)
+            gone = any(each.id == self._replicas.me and each.status is ClusterNodeStatus.GONE for each in answer.nodes)
             if gone and epoch == self._node_epoch():
                 self._register_anew()
             return False

@@ -6,45 +6,49 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.cluster.facts import number_in
+from muster.coordinator.cluster.facts import parse_number
 from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
-from muster.coordinator.replication.tasks import Tasks
+from muster.coordinator.replication.tasks import SupervisedTasks
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import Fired, Session, SessionState
+from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 
 RETRY_S: Final = 0.1
-LEADER, FOLLOWER = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
+LEADER_RATE, FOLLOWER_RATE = "leader.replication.throttled.rate", "follower.replication.throttled.rate"
 
 log = structlog.get_logger("muster.replication")
 
 
-def rates_in(configs: Mapping[str, str], own: tuple[int, int]) -> tuple[int, int]:
+def parse_rates(configs: Mapping[str, str], own: tuple[int, int]) -> tuple[int, int]:
     """(leader's, follower's) in bytes a second; what is not set, or is no such number, is as the node has it itself.
 
-    >>> rates_in({"leader.replication.throttled.rate": "1000", "x": "1"}, (7, 8))
+    >>> parse_rates({"leader.replication.throttled.rate": "1000", "x": "1"}, (7, 8))
     (1000, 8)
-    >>> rates_in({LEADER: "1" * 5_000, FOLLOWER: "-1"}, (7, 8))
+    >>> parse_rates({LEADER_RATE: "1" * 5_000, FOLLOWER_RATE: "-1"}, (7, 8))
     (7, 8)
     """
     leader, follower = (
-        rate if (rate := number_in(configs.get(name, ""))) is not None and 0 <= rate <= NO_LIMIT else default
-        for name, default in zip((LEADER, FOLLOWER), own, strict=True)
+        rate if (rate := parse_number(configs.get(name, ""))) is not None and 0 <= rate <= NO_LIMIT else default
+        for name, default in zip((LEADER_RATE, FOLLOWER_RATE), own, strict=True)
     )
     return leader, follower
 
 
-class Rates:
+class ReplicationRates:
     """Looks at `/config/brokers/[id]`, and again whenever that changes. tell(leader, follower): bytes a second."""
 
-    def __init__(self, session: Session, node_id: int, own: tuple[int, int], tell: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, session: ZooKeeperSession, node_id: int, own: tuple[int, int], tell: Callable[[int, int], None]
+    ) -> None:
         """own: by the node's own settings."""
         self._session = session
-        self._path = layout.config_broker(node_id)
+        self._path = layout.broker_config_path(node_id)
         self._own = own
         self._tell = tell
         self._stale = asyncio.Event()
-        self._tasks = Tasks(lambda why: log.error("rates of the node are read no more", error=repr(why), exc_info=why))
+        self._tasks = SupervisedTasks(
+            lambda why: log.error("rates of the node are read no more", error=repr(why), exc_info=why)
+        )
 
     def start(self) -> None:
         self._session.on_state(self._session_changed)
@@ -59,7 +63,7 @@ class Rates:
             await self._session.connected()
             self._stale.clear()
             try:
-                self._tell(*rates_in(await self._read(), self._own))
+                self._tell(*parse_rates(await self._read(), self._own))
             except ZooKeeperError as error:
                 log.debug("rates of the node not read", why=str(error))
                 await asyncio.sleep(RETRY_S)
@@ -77,7 +81,7 @@ class Rates:
             log.warning("settings of the node not read", why=str(error))
             return {}
 
-    def _fired(self, fired: Fired) -> None:
+    def _fired(self, fired: WatchEvent) -> None:
         self._stale.set()
 
     def _session_changed(self, state: SessionState) -> None:

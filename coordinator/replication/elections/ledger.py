@@ -15,42 +15,48 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from muster.coordinator.cluster.controller.effects import Clean, Note
-from muster.coordinator.cluster.facts import ELECTIONS, NOBODY, TopicPartition
-from muster.coordinator.cluster.image import Image
-from muster.coordinator.cluster.replicas.copying import Undone
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.controller.effects import ElectionKind, ElectionNote
+from muster.coordinator.cluster.facts import ELECTIONS, NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage
+from muster.coordinator.cluster.replicas.copying import TruncatedRecords
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import Told, cost_of, record_of, record_of_lost, told
-from muster.coordinator.replication.tasks import Failed, Tasks
-from muster.coordinator.replication.wire.links import Links
+from muster.coordinator.replication.elections.records import (
+    ElectionReport,
+    election_cost,
+    election_record,
+    loss_record,
+    report_elections,
+)
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
+from muster.coordinator.replication.wire.links import NodeLinks
 from muster.coordinator.replication.wire.reaching import LinkError
-from muster.coordinator.replication.wire.words import Noted
+from muster.coordinator.replication.wire.words import ElectionEntry
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import decode_records, encode_turn
 
 PLACE: Final = TopicPartition(ELECTIONS, 0)
 
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 """Elections, and cuts. Who leads the ledger may have died with the leader of thousands of partitions."""
-MOST_AT_ONCE: Final = 100
+MAX_SENT_AT_ONCE: Final = 100
 """Records that go in one request, and in one batch."""
-MOST_TAKEN: Final = 1_000
+MAX_TAKEN: Final = 1_000
 """Of one request."""
 
 RETRY_S: Final = 0.5
 DEADLINE_S: Final = 5.0
 
 READ_BYTES: Final = 1 << 20
-MOST_READ: Final = 100_000
+MAX_READ: Final = 100_000
 """Records that one question may look at: most elections are of no interest to somebody who asks for one topic's."""
 
 log = structlog.get_logger("muster.replication")
 
 
 @dataclass(slots=True)
-class Counted:
+class ElectionCounts:
     """Since this node began. elections: those that it decided as controller; unclean: of these, those that may have
     cost records; took_ms: all of them together. dropped: records that the ledger never got. undone: records that
     unclean elections cost this node's copies."""
@@ -62,30 +68,30 @@ class Counted:
     undone: int = 0
 
 
-class Dated(NamedTuple):
+class DatedElection(NamedTuple):
     """An election that waits. decided_ms: by the wall's clock."""
 
-    note: Note
+    note: ElectionNote
     decided_ms: int
 
 
-class Ledger:
+class ElectionLedger:
     """Made in the loop it lives in; `start`, `stop`."""
 
     def __init__(
         self,
         broker: Broker,
-        replicas: Replicas,
-        image: Image,
-        links: Links,
+        replicas: NodeReplicas,
+        image: ClusterImage,
+        links: NodeLinks,
         *,
         appended: Callable[[TopicPartition, int], Awaitable[ErrorCode]],
         now_ms: Callable[[], int],
         wall_ms: Callable[[], int],
-        failed: Failed,
+        failed: TaskFailed,
     ) -> None:
         """appended: see `ClusterSide.appended`. now_ms: the clock of notes; wall_ms: that of people."""
-        self.counted = Counted()
+        self.counted = ElectionCounts()
         self._broker = broker
         self._replicas = replicas
         self._image = image
@@ -93,11 +99,11 @@ class Ledger:
         self._appended = appended
         self._now_ms = now_ms
         self._wall_ms = wall_ms
-        self._waiting: deque[Dated | Undone] = deque()
+        self._waiting: deque[DatedElection | TruncatedRecords] = deque()
         self._more = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._tasks = Tasks(failed)
+        self._tasks = SupervisedTasks(failed)
         self._unread = ""
         """Why the copy here could not be read, the last time."""
 
@@ -119,14 +125,14 @@ class Ledger:
         self._tasks.stop()
         self._links.close()
 
-    def note(self, note: Note) -> None:
+    def note(self, note: ElectionNote) -> None:
         """An election that this node decided as controller was written."""
         self.counted.elections += 1
         self.counted.took_ms += note.took_ms
-        self.counted.unclean += note.clean in (Clean.UNCLEAN, Clean.LAST_KNOWN)
-        self._wait_for(Dated(note, self._wall_ms() - (self._now_ms() - note.decided_ms)))
+        self.counted.unclean += note.clean in (ElectionKind.UNCLEAN, ElectionKind.LAST_KNOWN)
+        self._wait_for(DatedElection(note, self._wall_ms() - (self._now_ms() - note.decided_ms)))
 
-    def undone(self, undone: Undone) -> None:
+    def undone(self, undone: TruncatedRecords) -> None:
         """This node's copy was cut, because an unclean election came after what is gone was written."""
         log.warning(
             "an unclean election cost records",
@@ -139,12 +145,12 @@ class Ledger:
         self.counted.undone += undone.end - undone.start
         self._wait_for(undone)
 
-    async def append(self, records: tuple[Noted, ...]) -> ErrorCode:
+    async def append(self, records: tuple[ElectionEntry, ...]) -> ErrorCode:
         """Into the log here, if this node leads it; NONE once they are committed."""
         led = self._replicas.led.get(PLACE)
         if led is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not 0 < len(records) <= MOST_TAKEN:
+        if not 0 < len(records) <= MAX_TAKEN:
             return ErrorCode.INVALID_REQUEST
         if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
             return refused
@@ -163,7 +169,7 @@ class Ledger:
         """Whether this node has a copy of the ledger."""
         return PLACE in self._replicas.led or PLACE in self._replicas.copies
 
-    async def explain(self, limit: int, topic: str = "") -> list[Told]:
+    async def explain(self, limit: int, topic: str = "") -> list[ElectionReport]:
         """The last elections, the youngest first, as far as they are committed and known here. Raises StorageError."""
         return await asyncio.to_thread(self._explain, limit, topic) if self.here else []
 
@@ -180,8 +186,8 @@ class Ledger:
         self._unread = ""
         return records
 
-    def _wait_for(self, news: Dated | Undone) -> None:
-        if len(self._waiting) >= MOST_WAITING:
+    def _wait_for(self, news: DatedElection | TruncatedRecords) -> None:
+        if len(self._waiting) >= MAX_WAITING:
             self._waiting.popleft()
             self.counted.dropped += 1
         self._waiting.append(news)
@@ -192,7 +198,7 @@ class Ledger:
         while True:
             self._more.clear()
             while self._waiting:
-                some = tuple(islice(self._waiting, MOST_AT_ONCE))
+                some = tuple(islice(self._waiting, MAX_SENT_AT_ONCE))
                 if await self._sent(tuple(map(self._record, some))) is not ErrorCode.NONE:
                     await asyncio.sleep(RETRY_S)
                     continue
@@ -203,12 +209,12 @@ class Ledger:
             self._idle.set()
             await self._more.wait()
 
-    def _record(self, news: Dated | Undone) -> Noted:
-        return record_of(*news) if isinstance(news, Dated) else record_of_lost(self._replicas.me, news)
+    def _record(self, news: DatedElection | TruncatedRecords) -> ElectionEntry:
+        return election_record(*news) if isinstance(news, DatedElection) else loss_record(self._replicas.me, news)
 
-    async def _sent(self, records: tuple[Noted, ...]) -> ErrorCode:
+    async def _sent(self, records: tuple[ElectionEntry, ...]) -> ErrorCode:
         view = self._image.partition(PLACE)
-        if view is None or view.leader == NOBODY:
+        if view is None or view.leader == NO_NODE_ID:
             return ErrorCode.LEADER_NOT_AVAILABLE
         if view.leader == self._replicas.me:
             return await self.append(records)
@@ -219,21 +225,21 @@ class Ledger:
             log.debug("elections are told again", why=str(error))
             return ErrorCode.REQUEST_TIMED_OUT
 
-    def _explain(self, limit: int, topic: str) -> list[Told]:
+    def _explain(self, limit: int, topic: str) -> list[ElectionReport]:
         """In a thread. From the end backwards, further each time, until there are enough."""
         start, end = self._broker.start_offset(*PLACE), self._broker.high_watermark(*PLACE)
         count = 2 * limit
         while True:
             begin = max(start, end - count)
-            found = told(self._values(begin, end), topic)
-            if len(found) >= limit or begin == start or count >= MOST_READ:
+            found = report_elections(self._values(begin, end), topic)
+            if len(found) >= limit or begin == start or count >= MAX_READ:
                 return found[:limit]
-            count = min(4 * count, MOST_READ)
+            count = min(4 * count, MAX_READ)
 
     def _cost(self, unit: TopicPartition, epoch: int) -> int:
         """In a thread."""
         start, end = self._broker.start_offset(*PLACE), self._broker.high_watermark(*PLACE)
-        return cost_of(self._values(max(start, end - MOST_READ), end), unit, epoch)
+        return election_cost(self._values(max(start, end - MAX_READ), end), unit, epoch)
 
     def _values(self, offset: int, end: int) -> list[bytes | None]:
         values: list[bytes | None] = []

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-from muster.coordinator.cluster.controller.effects import Note
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition, halves
-from muster.coordinator.cluster.replicas.copying import Undone
-from muster.coordinator.replication.wire.words import Noted
+from muster.coordinator.cluster.controller.effects import ElectionNote
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition, halves_of
+from muster.coordinator.cluster.replicas.copying import TruncatedRecords
+from muster.coordinator.replication.wire.words import ElectionEntry
 
 LOST: Final = b'"lost"'
 """In every record of what was cut."""
@@ -27,7 +27,7 @@ MOST_CAUSE: Final = 500
 Integer = Annotated[int, Field(strict=True)]
 
 
-class Election(BaseModel):
+class ElectionRecord(BaseModel):
     """One record: somebody leads a unit, or nobody does (-1)."""
 
     model_config = ConfigDict(frozen=True)
@@ -44,7 +44,7 @@ class Election(BaseModel):
     took_ms: Integer
 
 
-class Lost(BaseModel):
+class LossRecord(BaseModel):
     """One record: what a node cut off, because an unclean election came after it was written."""
 
     model_config = ConfigDict(frozen=True)
@@ -58,14 +58,14 @@ class Lost(BaseModel):
     epochs: tuple[Integer, ...] = Field(validation_alias=AliasPath("lost", "epochs"))
 
 
-class Told(NamedTuple):
+class ElectionReport(NamedTuple):
     """An election, and what it cost as far as it is known."""
 
-    election: Election
-    lost: tuple[Lost, ...] = ()
+    election: ElectionRecord
+    lost: tuple[LossRecord, ...] = ()
 
 
-def record_of(note: Note, decided_ms: int) -> Noted:
+def election_record(note: ElectionNote, decided_ms: int) -> ElectionEntry:
     """decided_ms: on the wall's clock."""
     unit = str(note.unit)
     value = {
@@ -80,10 +80,10 @@ def record_of(note: Note, decided_ms: int) -> Noted:
         "decided_ms": decided_ms,
         "took_ms": note.took_ms,
     }
-    return Noted(unit.encode(), as_json(value))
+    return ElectionEntry(unit.encode(), as_json(value))
 
 
-def record_of_lost(node: int, undone: Undone) -> Noted:
+def loss_record(node: int, undone: TruncatedRecords) -> ElectionEntry:
     unit = str(undone.place)
     lost = {
         "node": node,
@@ -92,63 +92,63 @@ def record_of_lost(node: int, undone: Undone) -> Noted:
         "records": undone.end - undone.start,
         "epochs": undone.epochs,
     }
-    return Noted(unit.encode(), as_json({"unit": unit, "epoch": undone.elected, "lost": lost}))
+    return ElectionEntry(unit.encode(), as_json({"unit": unit, "epoch": undone.elected, "lost": lost}))
 
 
 def as_json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read(value: bytes | None) -> Election | Lost | None:
+def parse_election_record(value: bytes | None) -> ElectionRecord | LossRecord | None:
     """What a record says; None where it is none of ours, or of a later version."""
     try:
         document = json.loads(value or b"null")
         if not isinstance(document, dict):
             return None
-        return (Lost if "lost" in document else Election).model_validate(document)
+        return (LossRecord if "lost" in document else ElectionRecord).model_validate(document)
     except (ValueError, ValidationError):
         return None
 
 
-def told(values: Iterable[bytes | None], topic: str = "") -> list[Told]:
+def report_elections(values: Iterable[bytes | None], topic: str = "") -> list[ElectionReport]:
     """The elections among records in their order, the youngest first; of one topic only, where it is named."""
-    found: dict[tuple[str, int], Election] = {}
-    lost: dict[Lost, None] = {}
+    found: dict[tuple[str, int], ElectionRecord] = {}
+    lost: dict[LossRecord, None] = {}
     for value in values:
-        match read(value):
-            case Election() as election if not topic or topic_of(election.unit) == topic:
+        match parse_election_record(value):
+            case ElectionRecord() as election if not topic or topic_of_unit(election.unit) == topic:
                 found.setdefault((election.unit, election.epoch), election)
-            case Lost() as each:
+            case LossRecord() as each:
                 lost[each] = None
-    costs: dict[tuple[str, int], list[Lost]] = {}
+    costs: dict[tuple[str, int], list[LossRecord]] = {}
     for each in lost:
-        costs.setdefault((led_as(each.unit), each.epoch), []).append(each)
-    return [Told(one, tuple(costs.get(key, ()))) for key, one in reversed(found.items())]
+        costs.setdefault((unit_name_of(each.unit), each.epoch), []).append(each)
+    return [ElectionReport(one, tuple(costs.get(key, ()))) for key, one in reversed(found.items())]
 
 
-def cost_of(values: Iterable[bytes | None], unit: TopicPartition, epoch: int) -> int:
+def election_cost(values: Iterable[bytes | None], unit: TopicPartition, epoch: int) -> int:
     """How many records an unclean election of a unit cost, by what nodes told that cut them: of each of its partitions
     (a shard has two) as many as the one that cut most."""
-    most = dict.fromkeys(map(str, halves(unit)), 0)
+    most = dict.fromkeys(map(str, halves_of(unit)), 0)
     for value in values:
-        lost = read(value) if value is not None and LOST in value else None
-        if isinstance(lost, Lost) and lost.epoch == epoch and lost.unit in most:
+        lost = parse_election_record(value) if value is not None and LOST in value else None
+        if isinstance(lost, LossRecord) and lost.epoch == epoch and lost.unit in most:
             most[lost.unit] = max(most[lost.unit], lost.records)
     return sum(most.values())
 
 
-def led_as(partition: str) -> str:
+def unit_name_of(partition: str) -> str:
     """The unit by whose name elections of a partition are told.
 
-    >>> led_as("__rebalances-7"), led_as("orders-eu-3")
+    >>> unit_name_of("__rebalances-7"), unit_name_of("orders-eu-3")
     ('__consumer_offsets-7', 'orders-eu-3')
     """
-    return partition if topic_of(partition) != LEDGER else f"{OFFSETS}-{partition.rpartition('-')[2]}"
+    return partition if topic_of_unit(partition) != LEDGER else f"{OFFSETS}-{partition.rpartition('-')[2]}"
 
 
-def topic_of(unit: str) -> str:
+def topic_of_unit(unit: str) -> str:
     """
-    >>> topic_of("orders-eu-3")
+    >>> topic_of_unit("orders-eu-3")
     'orders-eu'
     """
     return unit.rpartition("-")[0]

@@ -10,21 +10,21 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.secured.leading import PLACE, Leading
-from muster.coordinator.replication.wire.links import Links
-from muster.coordinator.replication.wire.reaching import Broken, LinkError
+from muster.coordinator.replication.secured.leading import PLACE, SecurityLeader
+from muster.coordinator.replication.wire.links import NodeLinks
+from muster.coordinator.replication.wire.reaching import LinkBroken, LinkError
 from muster.coordinator.replication.wire.words import (
-    SecurityAsked,
     SecurityChange,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
-from muster.coordinator.security.facts import Change
-from muster.coordinator.security.records import decode
+from muster.coordinator.security.facts import SecurityRecord
+from muster.coordinator.security.records import decode_security_record
 from muster.storage.records.batch import BatchView, read_batches
 
 WAIT_MS: Final = 500
@@ -43,29 +43,29 @@ AT_ONCE: Final = 16 << 10
 log = structlog.get_logger("muster.security")
 
 
-class Book(Protocol):
+class SecurityBook(Protocol):
     """Where it goes."""
 
     def begin(self) -> None:
         """All of it comes now, from its beginning. What is in force stays so until `complete`."""
 
-    def take(self, changes: Sequence[Change]) -> None:
+    def take(self, changes: Sequence[SecurityRecord]) -> None:
         """The next ones."""
 
     def complete(self) -> None:
         """What has come since `begin` is in force, and nothing else; so is what comes from now on."""
 
 
-class Following:
+class SecurityFollower:
     """Lives on the event loop. `run` ends only with an error, by which the node may not go on: what cannot be read
     would leave it without knowing who may do what (`Unreadable`)."""
 
     def __init__(
         self,
         me: int,
-        image: Image,
-        leading: Leading,
-        links: Callable[[], Links],
+        image: ClusterImage,
+        leading: SecurityLeader,
+        links: Callable[[], NodeLinks],
         clock_s: Callable[[], float],
         look: Callable[[], None] = lambda: None,
     ) -> None:
@@ -86,7 +86,7 @@ class Following:
         self.why = "it is not asked yet"
         """What the last question came to, where that is nothing."""
 
-    async def run(self, book: Book) -> None:
+    async def run(self, book: SecurityBook) -> None:
         """Raises Unreadable."""
         while True:
             self._look()
@@ -122,12 +122,12 @@ class Following:
         while self._offset < end or self._until is not None:
             await self._progress.wait()
 
-    async def write(self, changes: Sequence[SecurityChange]) -> SecurityWritten:
+    async def write(self, changes: Sequence[SecurityChange]) -> SecurityUpdateResult:
         """What was decided by all that is in force here. Raises LinkError where nobody knows what came of it."""
-        changed = SecurityChanged(self._offset, self._last_epoch, tuple(changes))
+        changed = SecurityUpdate(self._offset, self._last_epoch, tuple(changes))
         leader = self._leader()
-        if leader == NOBODY or self._until is not None:
-            return SecurityWritten(ErrorCode.LEADER_NOT_AVAILABLE)
+        if leader == NO_NODE_ID or self._until is not None:
+            return SecurityUpdateResult(ErrorCode.LEADER_NOT_AVAILABLE)
         if leader == self._me:
             return await self._leading.write(changed)
         link = await self._writing.to(leader)
@@ -139,26 +139,26 @@ class Following:
 
     def _leader(self) -> int:
         view = self._image.partition(PLACE)
-        return NOBODY if view is None else view.leader
+        return NO_NODE_ID if view is None else view.leader
 
-    async def _read(self, links: Links, wait_ms: int) -> SecurityRead:
+    async def _read(self, links: NodeLinks, wait_ms: int) -> SecurityRecords:
         """Raises LinkError."""
-        leader, asked = self._leader(), SecurityAsked(self._offset, self._last_epoch, wait_ms)
-        if leader == NOBODY:
-            return SecurityRead(ErrorCode.LEADER_NOT_AVAILABLE)
+        leader, asked = self._leader(), SecurityQuery(self._offset, self._last_epoch, wait_ms)
+        if leader == NO_NODE_ID:
+            return SecurityRecords(ErrorCode.LEADER_NOT_AVAILABLE)
         if leader == self._me:
             return await self._leading.read(asked)
         link = await links.to(leader)
         return await link.read_security(asked, deadline_s=wait_ms / 1000 + DEADLINE_S)
 
-    async def _apart(self, read: SecurityRead) -> "Sequence[Portion]":
+    async def _apart(self, read: SecurityRecords) -> "Sequence[SecurityPortion]":
         """What came, read beside the loop where it is much. Raises Broken, Unreadable."""
         offset = read.start if read.anew else self._offset
         if len(read.records) <= AT_ONCE:
-            return apart(read.records, offset)
-        return await asyncio.to_thread(apart, read.records, offset)
+            return split_records(read.records, offset)
+        return await asyncio.to_thread(split_records, read.records, offset)
 
-    async def _take(self, book: Book, read: SecurityRead, portions: "Sequence[Portion]") -> None:
+    async def _take(self, book: SecurityBook, read: SecurityRecords, portions: "Sequence[SecurityPortion]") -> None:
         if read.anew:
             if self._offset != BEFORE_ALL:
                 log.warning("who may do what is read anew: it is not what it was", offset=self._offset)
@@ -180,31 +180,35 @@ class Following:
         self._progress = asyncio.Event()
 
 
-class Portion(NamedTuple):
+class SecurityPortion(NamedTuple):
     """What was written at once, or the rest of it."""
 
     next_offset: int
     leader_epoch: int
-    changes: Sequence[Change]
+    changes: Sequence[SecurityRecord]
 
 
-def apart(records: bytes, offset: int) -> Sequence[Portion]:
+def split_records(records: bytes, offset: int) -> Sequence[SecurityPortion]:
     """What lies at an offset and behind it. Raises Broken, Unreadable."""
     found = []
-    for batch in sound(records):
+    for batch in sound_batches(records):
         if batch.next_offset <= offset:
             continue
-        changes: list[Change] = []
+        changes: list[SecurityRecord] = []
         if not batch.control:
-            changes = [decode(record.key or b"", record.value) for record in batch.records() if record.offset >= offset]
-        found.append(Portion(batch.next_offset, batch.leader_epoch, changes))
+            changes = [
+                decode_security_record(record.key or b"", record.value)
+                for record in batch.records()
+                if record.offset >= offset
+            ]
+        found.append(SecurityPortion(batch.next_offset, batch.leader_epoch, changes))
     return found
 
 
-def sound(records: bytes) -> Sequence[BatchView]:
+def sound_batches(records: bytes) -> Sequence[BatchView]:
     """Raises Broken."""
     batches = list(read_batches(records))
     for batch in batches:
         if not batch.crc_ok or batch.lost:
-            raise Broken(f"{PLACE} at offset {batch.base_offset} came damaged")
+            raise LinkBroken(f"{PLACE} at offset {batch.base_offset} came damaged")
     return batches

@@ -10,11 +10,16 @@ from typing import Final, TypeAlias
 import structlog
 
 from muster.coordinator.cluster.facts import NO_EPOCH, SECURITY, TopicPartition
-from muster.coordinator.cluster.replicas.replicas import Replicas
-from muster.coordinator.cluster.replicas.serving import Led
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
+from muster.coordinator.cluster.replicas.serving import LedPartition
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.wire.words import SecurityAsked, SecurityChanged, SecurityRead, SecurityWritten
-from muster.coordinator.security.records import Unreadable, decode
+from muster.coordinator.replication.wire.words import (
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
+)
+from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import LogFenced, StorageError
 from muster.storage.logs.log import Log
@@ -27,9 +32,9 @@ MOST_WAIT_MS: Final = 5_000
 MOST_CHANGES: Final = 10_000
 MOST_BYTES: Final = 4 << 20
 """Of one write."""
-AT_ONCE: Final = 16 << 10
+CHECKED_AT_ONCE: Final = 16 << 10
 """Bytes of changes that are looked at on the loop, in about a millisecond; more are looked at beside it."""
-DEADLINE_S: Final = 5.0
+APPEND_DEADLINE_S: Final = 5.0
 """Within which a write is committed, or told of as one that may yet be."""
 
 Appended: TypeAlias = Callable[[TopicPartition, int], Awaitable[ErrorCode]]
@@ -37,13 +42,13 @@ Appended: TypeAlias = Callable[[TopicPartition, int], Awaitable[ErrorCode]]
 log = structlog.get_logger("muster.security")
 
 
-class Leading:
+class SecurityLeader:
     """Asked on every node; it answers for `__security` where this node leads that."""
 
     def __init__(
         self,
         broker: Broker,
-        replicas: Replicas,
+        replicas: NodeReplicas,
         *,
         appended: Appended,
         wall_ms: Callable[[], int],
@@ -63,48 +68,48 @@ class Leading:
             self._news.set()
             self._news = asyncio.Event()
 
-    async def read(self, asked: SecurityAsked) -> SecurityRead:
+    async def read(self, asked: SecurityQuery) -> SecurityRecords:
         """See `words.Desk`."""
         try:
             async with asyncio.timeout(min(asked.max_wait_ms, MOST_WAIT_MS) / 1000):
-                while not tells(read := self._read(asked), asked):
+                while not has_news(read := self._read(asked), asked):
                     await self._news.wait()
                 return read
         except TimeoutError:
             return self._read(asked)
 
-    async def write(self, changed: SecurityChanged) -> SecurityWritten:
+    async def write(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         """See `words.Desk`."""
         if self._led() is None:
-            return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return SecurityUpdateResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         now_ms = self._wall_ms()
-        if size_of(changed) <= AT_ONCE:
-            batch = as_batch(changed, now_ms)
+        if changes_size(changed) <= CHECKED_AT_ONCE:
+            batch = encode_changes(changed, now_ms)
         else:
-            batch = await asyncio.to_thread(as_batch, changed, now_ms)
+            batch = await asyncio.to_thread(encode_changes, changed, now_ms)
         if batch is None:
-            return SecurityWritten(ErrorCode.INVALID_REQUEST)
+            return SecurityUpdateResult(ErrorCode.INVALID_REQUEST)
         led = self._led()  # it may be led elsewhere by now
         if led is None:
-            return SecurityWritten(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return SecurityUpdateResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if (refused := led.leader.may_append(-1)) is not ErrorCode.NONE:
-            return SecurityWritten(refused)
+            return SecurityUpdateResult(refused)
         records = self._records()
-        if records.end_offset != changed.base or parted(led, records, changed.base, changed.last_epoch):
-            return SecurityWritten(ErrorCode.INVALID_UPDATE_VERSION, records.end_offset)
+        if records.end_offset != changed.base or has_diverged(led, records, changed.base, changed.last_epoch):
+            return SecurityUpdateResult(ErrorCode.INVALID_UPDATE_VERSION, records.end_offset)
         try:
             records.append(batch, now_ms, trusted=True)
         except StorageError as error:
             log.warning("who may do what is not changed", error=str(error))
-            return SecurityWritten(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return SecurityUpdateResult(ErrorCode.UNKNOWN_SERVER_ERROR)
         end = records.end_offset
         try:
-            async with asyncio.timeout(DEADLINE_S):
-                return SecurityWritten(await self._appended(PLACE, end), end)
+            async with asyncio.timeout(APPEND_DEADLINE_S):
+                return SecurityUpdateResult(await self._appended(PLACE, end), end)
         except TimeoutError:
-            return SecurityWritten(ErrorCode.REQUEST_TIMED_OUT, end)
+            return SecurityUpdateResult(ErrorCode.REQUEST_TIMED_OUT, end)
 
-    def _led(self) -> Led | None:
+    def _led(self) -> LedPartition | None:
         led = self._replicas.led.get(PLACE)
         return None if led is None or led.leader.over else led
 
@@ -113,32 +118,32 @@ class Leading:
         assert found is not None, "this node leads it"
         return found
 
-    def _read(self, asked: SecurityAsked) -> SecurityRead:
+    def _read(self, asked: SecurityQuery) -> SecurityRecords:
         led = self._led()
         if led is None:
-            return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return SecurityRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         records = self._records()
         try:
             start, high, end = records.start_offset, records.high_watermark, records.end_offset
-            if not start <= asked.offset <= end or parted(led, records, asked.offset, asked.last_epoch):
-                return SecurityRead(ErrorCode.NONE, start, high, end, anew=True)
+            if not start <= asked.offset <= end or has_diverged(led, records, asked.offset, asked.last_epoch):
+                return SecurityRecords(ErrorCode.NONE, start, high, end, anew=True)
             found = bytes(records.fetch(asked.offset, READ_BYTES).records) if asked.offset < high else b""
-            check(found, asked.offset, high)
+            check_batches(found, asked.offset, high)
         except (StorageError, ValueError) as error:
             log.error("this node leads who may do what no more: its copy is damaged", error=str(error))
             records.failure = records.failure or LogFenced(str(error))  # it is looked at whole before it is used again
             self._replicas.broke(PLACE, str(error))
             self._happened()
-            return SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return SecurityRead(ErrorCode.NONE, start, high, end, records=found)
+            return SecurityRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return SecurityRecords(ErrorCode.NONE, start, high, end, records=found)
 
 
-def tells(read: SecurityRead, asked: SecurityAsked) -> bool:
+def has_news(read: SecurityRecords, asked: SecurityQuery) -> bool:
     """Whether there is something that the asker does not know."""
     return bool(read.error) or read.anew or read.high_watermark > asked.offset
 
 
-def parted(led: Led, records: Log, offset: int, last_epoch: int) -> bool:
+def has_diverged(led: LedPartition, records: Log, offset: int, last_epoch: int) -> bool:
     """Whether what somebody has read up to an offset is not what is there: an unclean election took some of it away."""
     if last_epoch == NO_EPOCH:
         return False
@@ -146,7 +151,7 @@ def parted(led: Led, records: Log, offset: int, last_epoch: int) -> bool:
     return epoch != last_epoch or end < offset
 
 
-def check(found: bytes, offset: int, high: int) -> None:
+def check_batches(found: bytes, offset: int, high: int) -> None:
     """Raises ValueError for what is not whole, or where there is nothing though there has to be."""
     following = offset
     for batch in read_batches(found):
@@ -157,29 +162,29 @@ def check(found: bytes, offset: int, high: int) -> None:
         raise ValueError(f"{PLACE} at offset {offset}: nothing can be read, but it is committed up to {high}")
 
 
-def size_of(changed: SecurityChanged) -> int:
+def changes_size(changed: SecurityUpdate) -> int:
     """Bytes."""
     return sum(len(each.key) + len(each.value or b"") for each in changed.changes)
 
 
-def as_batch(changed: SecurityChanged, now_ms: int) -> bytes | None:
+def encode_changes(changed: SecurityUpdate, now_ms: int) -> bytes | None:
     """None for what not all nodes can read."""
-    if not is_well_formed(changed):
+    if not is_readable(changed):
         return None
     return encode_turn([(each.key, each.value, None) for each in changed.changes], now_ms)
 
 
-def is_well_formed(changed: SecurityChanged) -> bool:
+def is_readable(changed: SecurityUpdate) -> bool:
     """Whether all nodes can read it: what they cannot would stop them."""
     changes = changed.changes
     if not 0 < len(changes) <= MOST_CHANGES:
         return False
-    if size_of(changed) > MOST_BYTES:
+    if changes_size(changed) > MOST_BYTES:
         return False
     try:
         for each in changes:
-            decode(each.key, each.value)
-    except Unreadable as error:
+            decode_security_record(each.key, each.value)
+    except UnreadableSecurityRecord as error:
         log.warning("another node writes what this one cannot read", error=str(error))
         return False
     return True

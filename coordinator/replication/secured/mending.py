@@ -10,22 +10,22 @@ import structlog
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 
-AFTER_MS: Final = 15_000
+SECURITY_AFTER_MS: Final = 15_000
 """In which the controller has heard that the copy is offline, so that it lets it into no ISR."""
 
-log = structlog.get_logger("muster.security")
+security_logger = structlog.get_logger("muster.security")
 
 
-class Held(Protocol):
+class HeldSecurityCopy(Protocol):
     """See `StoredLogs`."""
 
     def give_up(self, place: TopicPartition) -> None: ...
 
 
-class Mending:
-    def __init__(self, place: TopicPartition, replicas: Replicas, logs: Held) -> None:
+class SecurityCopyRepair:
+    def __init__(self, place: TopicPartition, replicas: NodeReplicas, logs: HeldSecurityCopy) -> None:
         self._place = place
         self._replicas = replicas
         self._logs = logs
@@ -38,15 +38,17 @@ class Mending:
             return False
         if self._since_ms is None:
             self._since_ms = now_ms
-        if now_ms - self._since_ms < AFTER_MS or self._replicas.is_missed(self._place):
+        if now_ms - self._since_ms < SECURITY_AFTER_MS or self._replicas.is_missed(self._place):
             return False
         why = self._replicas.offline[self._place][1]
         try:
             self._logs.give_up(self._place)
         except LogBroken as error:
-            log.warning("a damaged copy stays", partition=str(self._place), why=str(error))
+            security_logger.warning("a damaged copy stays", partition=str(self._place), why=str(error))
             return False
-        log.warning("a damaged copy is removed, and made anew from its leader's", partition=str(self._place), why=why)
+        security_logger.warning(
+            "a damaged copy is removed, and made anew from its leader's", partition=str(self._place), why=why
+        )
         self._since_ms = None
         self._replicas.copy_anew(self._place, now_ms)
         return True

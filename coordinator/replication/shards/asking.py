@@ -7,43 +7,43 @@ from typing import Final, TypeAlias
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.tasks import Failed, Tasks
-from muster.coordinator.replication.wire.links import Calling, Links
-from muster.coordinator.replication.wire.reaching import LinkError, Refused, refusals
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
+from muster.coordinator.replication.wire.links import LinkSettings, NodeLinks
+from muster.coordinator.replication.wire.reaching import LinkError, LinkRefused, probe_refusals
+from muster.coordinator.replication.wire.words import EpochEnd, EpochQuery
 
 PAUSE_S: Final = 0.1
 PATIENCE_S: Final = 1.0
 
-Led: TypeAlias = tuple[TopicPartition, int]
+LedUnits: TypeAlias = tuple[TopicPartition, int]
 """A unit that this node leads, and in which epoch."""
 
-Wanted: TypeAlias = Mapping[int, Sequence[Led]]
+UnitsToAsk: TypeAlias = Mapping[int, Sequence[LedUnits]]
 """By node, what it may still believe to lead."""
 
 
-class Asking:
+class LeaseQuestions:
     """One question at a time to each node, for all units that wait for it, until none does any more."""
 
     def __init__(
         self,
-        calling: Calling,
+        calling: LinkSettings,
         address_of: Callable[[int], Address | None],
         *,
-        wanted: Callable[[], Wanted],
-        let_go: Callable[[int, Iterable[Led]], None],
+        wanted: Callable[[], UnitsToAsk],
+        let_go: Callable[[int, Iterable[LedUnits]], None],
         on_refusal: bool,
         now_ms: Callable[[], int],
-        failed: Failed,
+        failed: TaskFailed,
     ) -> None:
         """address_of: where a node's door is, or was last. on_refusal: `broker.eviction.on.refusal`."""
-        self._links = Links(calling, address_of)
+        self._links = NodeLinks(calling, address_of)
         self._address_of = address_of
         self._wanted = wanted
         self._let_go = let_go
         self._on_refusal = on_refusal
         self._now_ms = now_ms
-        self._tasks = Tasks(failed)
+        self._tasks = SupervisedTasks(failed)
         self._asked: set[int] = set()
 
     def soon(self) -> None:
@@ -62,25 +62,25 @@ class Asking:
             while units := self._wanted().get(node):
                 try:
                     link = await self._links.to(node)
-                    asked = [EpochAsked(*unit, epoch, epoch) for unit, epoch in units]
+                    asked = [EpochQuery(*unit, epoch, epoch) for unit, epoch in units]
                     ends = await link.epochs(asked, deadline_s=PATIENCE_S)
-                except Refused:
+                except LinkRefused:
                     if await self._is_gone(node):
                         self._let_go(node, units)
                 except LinkError:
                     pass  # silence says nothing
                 else:
-                    self._let_go(node, those_let_go(units, ends))
+                    self._let_go(node, released_units(units, ends))
                 await asyncio.sleep(PAUSE_S)
         finally:
             self._asked.discard(node)
 
     async def _is_gone(self, node: int) -> bool:
         address = self._address_of(node)
-        return self._on_refusal and address is not None and bool(await refusals(address, self._now_ms))
+        return self._on_refusal and address is not None and bool(await probe_refusals(address, self._now_ms))
 
 
-def those_let_go(units: Sequence[Led], ends: Iterable[EpochEnd]) -> list[Led]:
+def released_units(units: Sequence[LedUnits], ends: Iterable[EpochEnd]) -> list[LedUnits]:
     """Who leads no more says so with the epoch it was asked by (CL-L9)."""
     told = {
         (TopicPartition(end.topic, end.partition), end.epoch)

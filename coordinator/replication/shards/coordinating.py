@@ -8,22 +8,22 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition, halves
-from muster.coordinator.cluster.image import Changes
-from muster.coordinator.cluster.lease import HOLD, RUN, Gap, Look
-from muster.coordinator.cluster.term import Term
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition, halves_of
+from muster.coordinator.cluster.image import ImageChanges
+from muster.coordinator.cluster.lease import HOLD, RUN, LeaseGap, TimerVerdict
+from muster.coordinator.cluster.term import CoordinatorTerm
 from muster.coordinator.config import Address
 from muster.coordinator.core.events import CutFound
 from muster.coordinator.edge.clock import monotonic_ms
-from muster.coordinator.replication.shards.asking import Asking, Led
-from muster.coordinator.replication.shards.cuts import Cuts
-from muster.coordinator.replication.shards.group_log import unit
-from muster.coordinator.replication.shards.takeovers import Takeovers
-from muster.coordinator.replication.shards.warming import Warming
-from muster.coordinator.replication.side import ClusterSide
-from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.replication.shards.asking import LeaseQuestions, LedUnits
+from muster.coordinator.replication.shards.cuts import ShardLosses
+from muster.coordinator.replication.shards.group_log import shard_unit
+from muster.coordinator.replication.shards.takeovers import ShardTakeovers
+from muster.coordinator.replication.shards.warming import WarmShards
+from muster.coordinator.replication.side import ReplicaManager
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.replication.wire.links import address_in
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.slot import ShardStatus
 
 LOOK_S: Final = 0.1
@@ -34,13 +34,13 @@ ELSEWHERE = "another node leads it, or nobody does"
 NO_LEASE = "its leader has not heard of its followers for too long; it is loaded again once it does"
 
 
-class Driver(Protocol):
+class DriverWakeup(Protocol):
     """Of the engine's driver: `wake` has it take a turn, and tell what may be told, in the loop's next round."""
 
     def wake(self) -> None: ...
 
 
-class Coordinating:
+class ShardCoordination:
     """The engine's `Authority`. Made before the engine; `start` once both are there.
 
     All in the thread of the loop.
@@ -48,11 +48,11 @@ class Coordinating:
 
     def __init__(
         self,
-        side: ClusterSide,
+        side: ReplicaManager,
         *,
         session_ms: int,
         on_refusal: bool,
-        failed: Failed,
+        failed: TaskFailed,
         now_ms: Callable[[], int] = monotonic_ms,
         wait_ms: int | None = None,
     ) -> None:
@@ -61,18 +61,18 @@ class Coordinating:
         self._side = side
         self._session_ms, self._wait_ms = session_ms, wait_ms
         self._now_ms = now_ms
-        self._terms: dict[int, Term] = {}
+        self._terms: dict[int, CoordinatorTerm] = {}
         self._thin: set[int] = set()  # too few in sync
         self._dry: set[int] = set()  # to be looked at whether they may answer again
-        self._due: dict[int, Look] = {}  # what has come of looks that asked for more than a word
+        self._due: dict[int, TimerVerdict] = {}  # what has come of looks that asked for more than a word
         self._whole: set[int] = set()  # have written what counts already
         self._pass: asyncio.Handle | None = None
         self._addresses: dict[int, Address] = {}
-        self._takeovers = Takeovers(side.replicas.me, side.image, now_ms)
-        self._cuts = Cuts(side.image, lambda place, epoch: side.elections.cost(place, epoch), self._cut)
+        self._takeovers = ShardTakeovers(side.replicas.me, side.image, now_ms)
+        self._cuts = ShardLosses(side.image, lambda place, epoch: side.elections.cost(place, epoch), self._cut)
         self._lost: list[Callable[[int], None]] = []
-        self._tasks = Tasks(failed)
-        self._asking = Asking(
+        self._tasks = SupervisedTasks(failed)
+        self._asking = LeaseQuestions(
             side.calling,
             self._addresses.get,
             wanted=self._waited_for,
@@ -81,13 +81,13 @@ class Coordinating:
             now_ms=now_ms,
             failed=failed,
         )
-        self._warming: Warming | None = None
-        self._engine: LedEngine
-        self._driver: Driver
+        self._warming: WarmShards | None = None
+        self._engine: LeasedEngine
+        self._driver: DriverWakeup
         self._clock_ms: Callable[[], int]
 
     def start(
-        self, engine: LedEngine, driver: Driver, clock_ms: Callable[[], int], warming: Warming | None = None
+        self, engine: LeasedEngine, driver: DriverWakeup, clock_ms: Callable[[], int], warming: WarmShards | None = None
     ) -> None:
         """Serve what this node leads from now on. clock_ms: the driver's time. warming: keeps ready what it may lead
         later (`offsets.warm.replicas`)."""
@@ -111,7 +111,7 @@ class Coordinating:
     @property
     def units(self) -> list[TopicPartition]:
         """The shards that this node leads."""
-        return [unit(shard) for shard in self._terms]
+        return [shard_unit(shard) for shard in self._terms]
 
     async def stop(self) -> None:
         """Gain nothing more, and ask nobody."""
@@ -151,17 +151,17 @@ class Coordinating:
             self._soon()
 
     def flushed(self, shards: Collection[int]) -> None:
-        self._side.kept([half for shard in shards for half in halves(unit(shard))])
+        self._side.kept([half for shard in shards for half in halves_of(shard_unit(shard))])
 
     def broke(self, shard: int, why: str) -> None:
-        self._side.broken(unit(shard), why)
+        self._side.broken(shard_unit(shard), why)
 
     def leads(self, shard: int) -> bool:
         return shard in self._terms
 
     # -- what the side tells ----------------------------------------------------------------------------------
 
-    def _learned(self, changes: Changes | None = None) -> None:
+    def _learned(self, changes: ImageChanges | None = None) -> None:
         """Remember where nodes were: one that is gone is asked there whether it is (CL-G5b)."""
         image = self._side.image
         for node in image.nodes if changes is None else changes.nodes:
@@ -201,7 +201,7 @@ class Coordinating:
             self._leave(shard, ELSEWHERE)
         now_ms = self._clock_ms()
         promise = self._side.replicas.promise(place)
-        self._terms[shard] = Term(leader, promise, self._session_ms, self._now_ms(), self._wait_ms)
+        self._terms[shard] = CoordinatorTerm(leader, promise, self._session_ms, self._now_ms(), self._wait_ms)
         self._takeovers.gained(shard, self._terms[shard], now_ms)
         self._thin.discard(shard)
         self._weigh(shard)
@@ -243,7 +243,7 @@ class Coordinating:
             self._thin.add(shard)
             in_sync = term.leader.in_sync
             why = f"{len(in_sync.committed)} in sync, fewer than min.insync.replicas ({in_sync.min_size})"
-            self._engine.starve(shard, f"{unit(shard)}: {why}", self._clock_ms())
+            self._engine.starve(shard, f"{shard_unit(shard)}: {why}", self._clock_ms())
         self._driver.wake()
 
     def _commit(self, shard: int) -> None:
@@ -275,16 +275,16 @@ class Coordinating:
             return
         look, now_ms = self._due.pop(shard, None) or term.look(self._now_ms()), self._clock_ms()
         match look.gap:
-            case Gap.HOLD:
+            case LeaseGap.HOLD:
                 return
-            case Gap.UNLOAD:
+            case LeaseGap.UNLOAD:
                 self._leave(shard, NO_LEASE)
                 return
-            case Gap.LOAD:
+            case LeaseGap.LOAD:
                 self._thin.discard(shard)
                 self._weigh(shard)
                 self._engine.load_shard(shard, now_ms)
-            case Gap.MOVE:
+            case LeaseGap.MOVE:
                 self._engine.moved(shard, look.gap_ms, now_ms)
         self._dry.discard(shard)
         if self._engine.opened(shard, now_ms):
@@ -315,15 +315,15 @@ class Coordinating:
 
     # -- those who led before -------------------------------------------------------------------------------------
 
-    def _waited_for(self) -> dict[int, list[Led]]:
-        wanted: dict[int, list[Led]] = {}
+    def _waited_for(self) -> dict[int, list[LedUnits]]:
+        wanted: dict[int, list[LedUnits]] = {}
         now_ms = self._now_ms()
         for shard, term in self._terms.items():
             for node in term.waits_for(now_ms):
-                wanted.setdefault(node, []).append((unit(shard), term.epoch))
+                wanted.setdefault(node, []).append((shard_unit(shard), term.epoch))
         return wanted
 
-    def _let_go(self, node: int, units: Iterable[Led]) -> None:
+    def _let_go(self, node: int, units: Iterable[LedUnits]) -> None:
         """What was asked in an earlier epoch than the present one says nothing of those in between."""
         for place, epoch in units:
             term = self._terms.get(place.partition)

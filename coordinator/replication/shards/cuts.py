@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import Image
-from muster.coordinator.replication.shards.group_log import unit
+from muster.coordinator.cluster.image import ClusterImage
+from muster.coordinator.replication.shards.group_log import shard_unit
 
 LOOK_S: Final = 5.0
 
@@ -17,7 +17,7 @@ LOOKS_AFTER: Final = 3
 
 
 @dataclass(slots=True)
-class Due:
+class ExpectedLoss:
     """epoch: that the unclean election began. told: records, as far as the diary has them. left: looks."""
 
     epoch: int
@@ -25,26 +25,26 @@ class Due:
     left: int = LOOKS_AFTER
 
 
-class Cuts:
+class ShardLosses:
     """cost: records that replicas of a unit cut because of the election of this epoch, as far as is known; see
     `Ledger.cost`. found: notes it for a shard; whether that could be done."""
 
     def __init__(
         self,
-        image: Image,
+        image: ClusterImage,
         cost: Callable[[TopicPartition, int], Awaitable[int]],
         found: Callable[[int, int, int], bool],
     ) -> None:
         self._image = image
         self._cost = cost
         self._found = found
-        self._due: dict[int, Due] = {}
+        self._due: dict[int, ExpectedLoss] = {}
 
     def gained(self, shard: int) -> None:
         """This node serves the shard: what its last unclean election cost may not be known yet."""
-        view = self._image.partition(unit(shard))
+        view = self._image.partition(shard_unit(shard))
         if view is not None and view.unclean_epoch != NO_EPOCH:
-            self._due[shard] = Due(view.unclean_epoch)
+            self._due[shard] = ExpectedLoss(view.unclean_epoch)
 
     def lost(self, shard: int) -> None:
         self._due.pop(shard, None)
@@ -57,10 +57,10 @@ class Cuts:
     async def look(self) -> None:
         """At those of which more may come to be known."""
         for shard, due in list(self._due.items()):
-            view = self._image.partition(unit(shard))
+            view = self._image.partition(shard_unit(shard))
             if view is not None and set(view.replicas) <= set(view.isr):
                 due.left -= 1
-            records = await self._cost(unit(shard), due.epoch)
+            records = await self._cost(shard_unit(shard), due.epoch)
             if self._due.get(shard) is not due:
                 continue
             if records > due.told and self._found(shard, due.epoch, records):

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from muster.coordinator.cluster.facts import OFFSETS, TopicPartition, halves
+from muster.coordinator.cluster.facts import OFFSETS, TopicPartition, halves_of
 from muster.coordinator.cluster.leader import ALL
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.tail import StoredTail
+from muster.coordinator.replication.shards.tail import StoredShardTail
 from muster.coordinator.runtime.group_log import READ_BYTES, BrokerGroupLog
 from muster.coordinator.runtime.ports import Entry, LogFailed
 from muster.storage.broker.broker import Broker
@@ -15,11 +15,11 @@ from muster.storage.logs import replica
 from muster.storage.types import Fetched
 
 
-class Side(Protocol):
+class GroupLogSide(Protocol):
     """Of `ClusterSide`, what the log needs."""
 
     @property
-    def replicas(self) -> Replicas: ...
+    def replicas(self) -> NodeReplicas: ...
 
     def written(self, places: Sequence[TopicPartition]) -> None: ...
 
@@ -28,18 +28,18 @@ class Side(Protocol):
     def unwritable(self, place: TopicPartition, why: str) -> bool: ...
 
 
-def unit(shard: int) -> TopicPartition:
+def shard_unit(shard: int) -> TopicPartition:
     return TopicPartition(OFFSETS, shard)
 
 
-class ShardGroupLog(BrokerGroupLog):
+class ReplicatedGroupLog(BrokerGroupLog):
     """`append` writes as the leader of the shard's unit; where this node does not lead it, it raises LogFailed.
 
     Followers hear of what is appended at once, beside the flush. A replay reads to the end of the log, whatever is
     committed of it (CL-G2).
     """
 
-    def __init__(self, broker: Broker, side: Side, shards: int, segment_bytes: int) -> None:
+    def __init__(self, broker: Broker, side: GroupLogSide, shards: int, segment_bytes: int) -> None:
         """The topics are made by the cluster. segment_bytes: of one, which bounds a batch."""
         self._side = side
         super().__init__(broker, shards, segment_bytes)
@@ -48,7 +48,7 @@ class ShardGroupLog(BrokerGroupLog):
         """The controller does (CL-C12)."""
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
-        place = unit(shard)
+        place = shard_unit(shard)
         leader = self._side.replicas.leaders.get(place)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.may_append(ALL)
         if code is ErrorCode.NOT_ENOUGH_REPLICAS:
@@ -58,11 +58,11 @@ class ShardGroupLog(BrokerGroupLog):
         try:
             super().append(shard, groups, ledger, now_ms)
         finally:  # a part of it may have been written
-            self._side.written(halves(place))
+            self._side.written(halves_of(place))
 
-    def tail(self, topic: str, shard: int) -> StoredTail:
+    def tail(self, topic: str, shard: int) -> StoredShardTail:
         """One half, to be read as it grows (CL-G8)."""
-        return StoredTail(self._broker, topic, shard)
+        return StoredShardTail(self._broker, topic, shard)
 
     def _append(self, topic: str, shard: int, records: Sequence[Entry], now_ms: int) -> None:
         try:

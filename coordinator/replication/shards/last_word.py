@@ -8,14 +8,14 @@ import asyncio
 from collections.abc import Iterable
 from typing import Final
 
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage
 
 WITHIN_S: Final = 0.5
 
 
-class LastWord:
-    def __init__(self, image: Image) -> None:
+class ShutdownRelease:
+    def __init__(self, image: ClusterImage) -> None:
         self._image = image
         self._untold: set[TopicPartition] = set()
         self._given = asyncio.Event()
@@ -44,4 +44,4 @@ class LastWord:
     def _is_waited_for(self, unit: TopicPartition) -> bool:
         """By who leads it, or will as soon as this node has heard of it, too."""
         view = self._image.partition(unit)
-        return view is not None and view.leader != NOBODY
+        return view is not None and view.leader != NO_NODE_ID

@@ -5,7 +5,7 @@ from typing import Final
 
 from muster.coordinator.cluster.facts import NO_EPOCH
 from muster.coordinator.runtime.group_log import records_from
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs import replica
@@ -16,7 +16,7 @@ PORTION_BYTES: Final = 128 << 10
 """Of whole batches, at least one."""
 
 
-class StoredTail:
+class StoredShardTail:
     """See `Tail`. Raises LogFailed where the node has no such log."""
 
     def __init__(self, broker: Broker, topic: str, shard: int) -> None:
@@ -27,7 +27,7 @@ class StoredTail:
         self._start = self._at = self._log.start_offset
         self._epoch = NO_EPOCH  # of the record before `_at`
 
-    def more(self, *, committed: bool) -> Iterator[KeyValue | Damage] | None:
+    def more(self, *, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
         until = self._log.high_watermark if committed else self._log.end_offset
         if self._at >= until:
             return None

@@ -8,10 +8,10 @@ from typing import Final
 import structlog
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.replication.shards.group_log import unit
+from muster.coordinator.replication.shards.group_log import shard_unit
 from muster.coordinator.runtime.led.warm import WarmLog, WarmShard
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.runtime.slot import Core
+from muster.coordinator.runtime.slot import ShardCore
 
 logger = structlog.get_logger("muster.replication")
 
@@ -21,18 +21,18 @@ PAUSE_S: Final = 0.005
 LOOK_S: Final = 0.1
 """Until it is looked again whether more is committed."""
 
-MOST_BEGINNINGS: Final = 3
+MAX_BEGINNINGS: Final = 3
 """Of a shard whose log was cut each time, until it is led here."""
 
 
-class Warming:
+class WarmShards:
     """One core for each such shard, as large as its leader's. `take_some`, `take` and `run` by one thread."""
 
     def __init__(
         self,
         log: WarmLog,
         shards: int,
-        new_core: Callable[[int], Core],
+        new_core: Callable[[int], ShardCore],
         copied: Callable[[], Container[TopicPartition]],
     ) -> None:
         """copied: the partitions that this node follows others in."""
@@ -81,7 +81,7 @@ class Warming:
         """Those copied here of which more is committed than was taken in. What was kept of others goes."""
         copied, behind = self._copied(), []
         for shard in range(self._shards):
-            if unit(shard) not in copied:
+            if shard_unit(shard) not in copied:
                 self._warm.pop(shard, None)
             elif shard not in self._useless and ((warm := self._warm.get(shard)) is None or warm.behind):
                 behind.append(shard)
@@ -89,15 +89,15 @@ class Warming:
 
     def _of(self, shard: int) -> WarmShard | None:
         """What is kept ready of the shard, begun where there is nothing; None where nothing is to be."""
-        if unit(shard) not in self._copied() or shard in self._useless:
+        if shard_unit(shard) not in self._copied() or shard in self._useless:
             return None
         if shard not in self._warm:
-            if self._begun.get(shard, 0) >= MOST_BEGINNINGS:
+            if self._begun.get(shard, 0) >= MAX_BEGINNINGS:
                 self._useless.add(shard)
-                said(shard, f"its log was cut {MOST_BEGINNINGS} times")
+                log_unfit(shard, f"its log was cut {MAX_BEGINNINGS} times")
                 return None
             try:
-                self._warm[shard] = WarmShard(shard, self._new_core(shard), self._log, threading.Lock(), said)
+                self._warm[shard] = WarmShard(shard, self._new_core(shard), self._log, threading.Lock(), log_unfit)
             except LogFailed:
                 return None
             self._begun[shard] = self._begun.get(shard, 0) + 1
@@ -112,6 +112,6 @@ class Warming:
             self._useless.add(warm.shard)
 
 
-def said(shard: int, why: str) -> None:
+def log_unfit(shard: int, why: str) -> None:
     """Once for each core: it is of no use from then on."""
     logger.warning("a copy of groups is not kept ready, taking over will take a load", shard=shard, why=why)

@@ -6,9 +6,9 @@ Nodes ask at this door, not at that of clients: here they are known as nodes, wh
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from muster.coordinator.errors import ErrorCode, code_of
+from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.words import GroupsWithSettings, LogEnd, LogsAsked
+from muster.coordinator.replication.wire.words import GroupsWithSettings, LogEndsQuery, PartitionLogEnd
 
 MOST_LOGS: Final = 5_000
 """In one question."""
@@ -17,7 +17,7 @@ MOST_GROUPS: Final = 100_000
 """In one answer; where there are more the asker hears POLICY_VIOLATION."""
 
 
-def ends_request(asked: LogsAsked) -> Any:
+def ends_request(asked: LogEndsQuery) -> Any:
     topics: dict[bytes, list[int]] = {}
     for topic_id, partition in asked.places:
         topics.setdefault(topic_id, []).append(partition)
@@ -27,15 +27,15 @@ def ends_request(asked: LogsAsked) -> Any:
     )
 
 
-def ends_asked(request: Any) -> LogsAsked | None:
+def parse_ends_request(request: Any) -> LogEndsQuery | None:
     """None where it asks for more than it may."""
     if sum(len(topic.partitions) for topic in request.topics) > MOST_LOGS:
         return None
     places = tuple((bytes(topic.topic_id), number) for topic in request.topics for number in topic.partitions)
-    return LogsAsked(request.earliest, places)
+    return LogEndsQuery(request.earliest, places)
 
 
-def ends_response(ends: Iterable[LogEnd]) -> Any:
+def ends_response(ends: Iterable[PartitionLogEnd]) -> Any:
     row, partition = struct("LogEndsResponse.topics"), struct("LogEndsResponse.topics.partitions")
     topics: dict[bytes, list[Any]] = {}
     for each in ends:
@@ -43,13 +43,15 @@ def ends_response(ends: Iterable[LogEnd]) -> Any:
     return struct("LogEndsResponse")(topics=[row(topic_id=each, partitions=of) for each, of in topics.items()])
 
 
-def ends_refused() -> Any:
+def ends_refusal() -> Any:
     return struct("LogEndsResponse")(error_code=ErrorCode.INVALID_REQUEST)
 
 
-def ends_answered(response: Any) -> Sequence[LogEnd]:
+def parse_ends_response(response: Any) -> Sequence[PartitionLogEnd]:
     return [
-        LogEnd(bytes(topic.topic_id), each.index, each.offset) for topic in response.topics for each in topic.partitions
+        PartitionLogEnd(bytes(topic.topic_id), each.index, each.offset)
+        for topic in response.topics
+        for each in topic.partitions
     ]
 
 
@@ -64,5 +66,5 @@ def groups_response(told: GroupsWithSettings, most: int) -> Any:
     return made(error_code=told.error, groups=list(told.groups))
 
 
-def groups_answered(response: Any) -> GroupsWithSettings:
-    return GroupsWithSettings(code_of(response.error_code), tuple(response.groups))
+def parse_groups_response(response: Any) -> GroupsWithSettings:
+    return GroupsWithSettings(error_code_of(response.error_code), tuple(response.groups))

@@ -2,30 +2,30 @@
 
 from typing import Any
 
-from muster.coordinator.errors import code_of
+from muster.coordinator.errors import error_code_of
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.replication.wire.words import (
-    SecurityAsked,
     SecurityChange,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
 
 # -- ReadSecurity -----------------------------------------------------------------------------------------------------
 
 
-def read_request(asked: SecurityAsked) -> Any:
+def security_read_request(asked: SecurityQuery) -> Any:
     return struct("ReadSecurityRequest")(
         offset=asked.offset, last_epoch=asked.last_epoch, max_wait_ms=asked.max_wait_ms
     )
 
 
-def read_asked(request: Any) -> SecurityAsked:
-    return SecurityAsked(request.offset, request.last_epoch, max(request.max_wait_ms, 0))
+def parse_security_read(request: Any) -> SecurityQuery:
+    return SecurityQuery(request.offset, request.last_epoch, max(request.max_wait_ms, 0))
 
 
-def read_response(read: SecurityRead) -> Any:
+def security_read_response(read: SecurityRecords) -> Any:
     return struct("ReadSecurityResponse")(
         error_code=read.error,
         start_offset=read.start,
@@ -36,9 +36,9 @@ def read_response(read: SecurityRead) -> Any:
     )
 
 
-def read_answered(response: Any) -> SecurityRead:
-    return SecurityRead(
-        code_of(response.error_code),
+def parse_security_read_response(response: Any) -> SecurityRecords:
+    return SecurityRecords(
+        error_code_of(response.error_code),
         response.start_offset,
         response.high_watermark,
         response.end_offset,
@@ -50,7 +50,7 @@ def read_answered(response: Any) -> SecurityRead:
 # -- WriteSecurity ----------------------------------------------------------------------------------------------------
 
 
-def write_request(changed: SecurityChanged) -> Any:
+def security_write_request(changed: SecurityUpdate) -> Any:
     row = struct("WriteSecurityRequest.changes")
     return struct("WriteSecurityRequest")(
         base_offset=changed.base,
@@ -59,16 +59,16 @@ def write_request(changed: SecurityChanged) -> Any:
     )
 
 
-def write_asked(request: Any) -> SecurityChanged:
+def parse_security_write(request: Any) -> SecurityUpdate:
     changes = (
         SecurityChange(bytes(each.key), None if each.value is None else bytes(each.value)) for each in request.changes
     )
-    return SecurityChanged(request.base_offset, request.last_epoch, tuple(changes))
+    return SecurityUpdate(request.base_offset, request.last_epoch, tuple(changes))
 
 
-def write_response(written: SecurityWritten) -> Any:
+def security_write_response(written: SecurityUpdateResult) -> Any:
     return struct("WriteSecurityResponse")(error_code=written.error, end_offset=written.end)
 
 
-def write_answered(response: Any) -> SecurityWritten:
-    return SecurityWritten(code_of(response.error_code), response.end_offset)
+def parse_security_write_response(response: Any) -> SecurityUpdateResult:
+    return SecurityUpdateResult(error_code_of(response.error_code), response.end_offset)

@@ -1,4 +1,4 @@
-"""The door between nodes: what is said there is read, and what is meant handed to a `Desk`.
+"""The door between nodes: what is said there is read, and what is meant handed to a `PeerDesk`.
 
 A connection begins with ApiVersions. One that is for another cluster, or asks what only clients ask, is closed. Limits
 are those of every listener of Kafka's protocol, and hold before anything is built.
@@ -8,19 +8,19 @@ import asyncio
 from functools import partial
 from typing import Any, Final
 
-from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.image import ClusterState, ImageVersion
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.config import Address
-from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.edge.transport.tls import ListenerTls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import API_VERSIONS
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.codec.emitting import Buffer, Frame
-from muster.coordinator.kafka.connections.connection import Connection
+from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.frames import HEAD
-from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
-from muster.coordinator.kafka.connections.places import Caller, ConnectionLimits, Slot
-from muster.coordinator.kafka.dispatch import Dispatch, Form, HangUp, KafkaCall, Promised, Written
+from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
+from muster.coordinator.kafka.connections.places import ConnectionLimits, DecodedHeader, RequestSlot
+from muster.coordinator.kafka.dispatch import Dispatcher, EncodedAnswer, FutureAnswer, HangUp, KafkaCall, ServedVersion
 from muster.coordinator.replication.wire import (
     about_ends,
     about_security,
@@ -34,8 +34,8 @@ from muster.coordinator.replication.wire.apis import (
     VERSION_OF,
     cluster_of,
 )
-from muster.coordinator.replication.wire.guard import NodesOnly, Who
-from muster.coordinator.replication.wire.words import Desk, FetchAsked, NodeName
+from muster.coordinator.replication.wire.guard import NodeGuard, PeerIdentity
+from muster.coordinator.replication.wire.words import NodeName, PeerDesk, PeerFetch
 
 LIMITS: Final = ListenerLimits(
     max_connections=1_000,
@@ -51,7 +51,7 @@ LIMITS: Final = ListenerLimits(
 )
 """A fetch that names 100,000 partitions has 4 MB. A slow follower of each of ten nodes may leave 100 MB unread."""
 
-MOST_BEFORE_GREETING: Final = 1 << 12
+MAX_BEFORE_GREETING: Final = 1 << 12
 """Bytes of the first request, ApiVersions."""
 
 MANY_PARTITIONS: Final = 500
@@ -61,7 +61,7 @@ GREETING_S: Final = 10.0
 """Within which it has come."""
 
 
-class Parting:
+class ClosingAnswer:
     """An answer after which the connection is closed."""
 
     __slots__ = ("answer",)
@@ -70,15 +70,15 @@ class Parting:
         self.answer = answer
 
 
-class NodeConnection(Connection):
-    """See `Connection`. Its peer is another node of the cluster."""
+class NodeConnection(ServerConnection):
+    """See `ServerConnection`. Its peer is another node of the cluster."""
 
     def __init__(self, cluster_id: str, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._cluster_id = cluster_id
         self._greeted = False
         self._most = self._frames.limit
-        self._frames.limit = min(self._most, MOST_BEFORE_GREETING)
+        self._frames.limit = min(self._most, MAX_BEFORE_GREETING)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -98,25 +98,25 @@ class NodeConnection(Connection):
             self._late.cancel()
         super()._start(frame)
 
-    def _meet(self, form: Form, frame: Frame) -> Caller:
+    def _meet(self, form: ServedVersion, frame: Frame) -> DecodedHeader:
         caller = super()._meet(form, frame)
         named = cluster_of(caller.call.client_id)
         if named != self._cluster_id and form.api.key not in NAME_THE_CLUSTER:
             raise HangUp(f"it is for cluster {named!r}; this one is {self._cluster_id!r}")
         return caller
 
-    def _fill(self, slot: Slot, response: Any) -> None:
-        if isinstance(response, Parting):
+    def _fill(self, slot: RequestSlot, response: Any) -> None:
+        if isinstance(response, ClosingAnswer):
             response, self._draining = response.answer, True
             self._backlog.clear()
         super()._fill(slot, response)
 
 
-class NodeDoor:
+class NodeListener:
     """Bound first, then served once the cluster's id is known, drained when the node stops."""
 
     def __init__(self, address: Address, limits: ListenerLimits = LIMITS) -> None:
-        self._listener = KafkaListener(limits)
+        self._listener = ConnectionListener(limits)
         self._bound = address
 
     @property
@@ -143,10 +143,12 @@ class NodeDoor:
         """Free a port that was never served."""
         self._listener.give_back()
 
-    async def start(self, desk: Desk, cluster_id: str, *, tls: Tls | None = None, may: Who | None = None) -> None:
+    async def start(
+        self, desk: PeerDesk, cluster_id: str, *, tls: ListenerTls | None = None, may: PeerIdentity | None = None
+    ) -> None:
         """Answer other nodes. `may` says of who asks whether it has the right to (CLUSTER_ACTION on CLUSTER)."""
-        handlers = Handlers(desk, cluster_id)
-        dispatch = Dispatch((handlers,), guard=None if may is None else NodesOnly(may), apis=NODE_APIS)
+        handlers = NodeHandlers(desk, cluster_id)
+        dispatch = Dispatcher((handlers,), guard=None if may is None else NodeGuard(may), apis=NODE_APIS)
         await self._listener.start(dispatch, partial(NodeConnection, cluster_id), tls)
 
     def drain(self) -> None:
@@ -157,10 +159,10 @@ class NodeDoor:
         await self._listener.close(grace_s)
 
 
-class Handlers:
+class NodeHandlers:
     """One for each API of the door: from messages to what they mean, and back."""
 
-    def __init__(self, desk: Desk, cluster_id: str) -> None:
+    def __init__(self, desk: PeerDesk, cluster_id: str) -> None:
         self._desk = desk
         self._cluster_id = cluster_id
 
@@ -168,29 +170,31 @@ class Handlers:
         """No task waits for the answer: followers ask some hundred times a second."""
         replica = request.replica_state
         if request.cluster_id != self._cluster_id:
-            return Parting(translate.fetch_response(FetchAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID)))
+            return ClosingAnswer(translate.fetch_response(FetchAnswer(ErrorCode.INCONSISTENT_CLUSTER_ID)))
         if replica is None or replica.replica_id < 0:
             raise HangUp("a fetch names no replica; consumers are answered at kafka.listeners and listeners")
-        asked, unknown = translate.fetch_asked(request, self._desk.topic_name)
+        asked, unknown = translate.parse_fetch_request(request, self._desk.topic_name)
         # What is refused is told at once.
         wait_ms = 0 if unknown else max(request.max_wait_ms, 0)
-        answer = asyncio.ensure_future(self._desk.fetch(FetchAsked(asked, wait_ms, request.min_bytes)))
+        answer = asyncio.ensure_future(self._desk.fetch(PeerFetch(asked, wait_ms, request.min_bytes)))
 
         def respond() -> Any:
             told = answer.result()
             return translate.fetch_response(told, () if told.code else unknown)
 
-        return Promised(answer, respond)
+        return FutureAnswer(answer, respond)
 
     async def offset_for_leader_epoch(self, request: Any, call: KafkaCall) -> Any:
         if request.replica_id < 0:
             raise HangUp("epochs are asked for without a replica id")
-        return translate.epochs_response(await self._desk.epochs(request.replica_id, translate.epochs_asked(request)))
+        return translate.epochs_response(
+            await self._desk.epochs(request.replica_id, translate.parse_epochs_request(request))
+        )
 
     async def alter_partition(self, request: Any, call: KafkaCall) -> Any:
         node = NodeName(request.broker_id, request.broker_epoch)
         return translate_controller.alter_response(
-            await self._desk.alter_partition(node, translate_controller.alter_items(request))
+            await self._desk.alter_partition(node, translate_controller.parse_alter_request(request))
         )
 
     async def controlled_shutdown(self, request: Any, call: KafkaCall) -> Any:
@@ -199,33 +203,35 @@ class Handlers:
 
     async def cluster_state(self, request: Any, call: KafkaCall) -> Any:
         if request.cluster_id != self._cluster_id:
-            return Parting(struct("ClusterStateResponse")(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
-        known = Known(request.controller_epoch, request.sequence)
+            return ClosingAnswer(struct("ClusterStateResponse")(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+        known = ImageVersion(request.controller_epoch, request.sequence)
         node = NodeName(request.node_id, request.node_epoch)
         wait_ms = max(request.max_wait_ms, 0)
-        answer = await self._desk.cluster_state(node, known, translate_controller.offline_of(request), wait_ms)
+        answer = await self._desk.cluster_state(node, known, translate_controller.parse_offline(request), wait_ms)
         if sum(len(topic.partitions) for topic in answer.topics) > MANY_PARTITIONS:
-            return Written(await asyncio.to_thread(written, answer))
+            return EncodedAnswer(await asyncio.to_thread(encode_answer, answer))
         return translate_controller.state_response(answer)
 
     async def read_security(self, request: Any, call: KafkaCall) -> Any:
-        asked = about_security.read_asked(request)
-        return about_security.read_response(await self._desk.read_security(asked))
+        asked = about_security.parse_security_read(request)
+        return about_security.security_read_response(await self._desk.read_security(asked))
 
     async def write_security(self, request: Any, call: KafkaCall) -> Any:
-        changed = about_security.write_asked(request)
-        return about_security.write_response(await self._desk.write_security(changed))
+        changed = about_security.parse_security_write(request)
+        return about_security.security_write_response(await self._desk.write_security(changed))
 
     async def log_ends(self, request: Any, call: KafkaCall) -> Any:
-        asked = about_ends.ends_asked(request)
-        return about_ends.ends_refused() if asked is None else about_ends.ends_response(self._desk.log_ends(asked))
+        asked = about_ends.parse_ends_request(request)
+        return about_ends.ends_refusal() if asked is None else about_ends.ends_response(self._desk.log_ends(asked))
 
     async def groups_with_settings(self, request: Any, call: KafkaCall) -> Any:
         return about_ends.groups_response(await self._desk.groups_with_settings(), request.most)
 
     async def note_elections(self, request: Any, call: KafkaCall) -> Any:
-        return translate_controller.noted_response(await self._desk.note(translate_controller.noted(request)))
+        return translate_controller.note_response(
+            await self._desk.note(translate_controller.parse_note_request(request))
+        )
 
 
-def written(answer: ClusterState) -> list[Buffer]:
+def encode_answer(answer: ClusterState) -> list[Buffer]:
     return encode("ClusterStateResponse", VERSION_OF["ClusterState"], translate_controller.state_response(answer))

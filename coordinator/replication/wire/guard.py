@@ -8,15 +8,15 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import Handler, HangUp, Immediate, KafkaCall, fields_of
 from muster.coordinator.security.identity import Identity
 
-Who: TypeAlias = Callable[[Identity], bool]
+PeerIdentity: TypeAlias = Callable[[Identity], bool]
 
 GREETING: Final = "ApiVersions"
 
 
-class NodesOnly:
+class NodeGuard:
     """Stands before each handler but ApiVersions'."""
 
-    def __init__(self, may: Who) -> None:
+    def __init__(self, may: PeerIdentity) -> None:
         self._may = may
 
     def guarded(
@@ -35,10 +35,10 @@ class NodesOnly:
                 raise HangUp(f"{call.identity.principal} may not ask for {api}: it needs CLUSTER_ACTION on CLUSTER")
             return struct(name)(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
-        return judged(handler, refusal), judged_now(immediate, refusal)
+        return guard_handler(handler, refusal), guard_immediate(immediate, refusal)
 
 
-def judged(handler: Handler | None, refusal: Callable[[KafkaCall], Any]) -> Handler | None:
+def guard_handler(handler: Handler | None, refusal: Callable[[KafkaCall], Any]) -> Handler | None:
     if handler is None:
         return None
 
@@ -49,7 +49,7 @@ def judged(handler: Handler | None, refusal: Callable[[KafkaCall], Any]) -> Hand
     return answered
 
 
-def judged_now(immediate: Immediate | None, refusal: Callable[[KafkaCall], Any]) -> Immediate | None:
+def guard_immediate(immediate: Immediate | None, refusal: Callable[[KafkaCall], Any]) -> Immediate | None:
     if immediate is None:
         return None
 

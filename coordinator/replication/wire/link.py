@@ -8,16 +8,16 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, Offline
-from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
+from muster.coordinator.cluster.image import ClusterState, ImageVersion
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.config import Address
 from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, struct
 from muster.coordinator.kafka.codec.emitting import Frame
-from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, Failures, body_of
+from muster.coordinator.kafka.connections.client import ClientConnection, ClientLimits, RequestFailures, body_position
 from muster.coordinator.replication.wire import (
     about_ends,
     about_security,
@@ -25,18 +25,25 @@ from muster.coordinator.replication.wire import (
     translate_controller,
 )
 from muster.coordinator.replication.wire.apis import KEY_OF, MOST_REQUEST_BYTES, NODE_APIS, VERSION_OF, client_id_of
-from muster.coordinator.replication.wire.reaching import Broken, LinkError, Silent, named, reached, unreachable
+from muster.coordinator.replication.wire.reaching import (
+    LinkBroken,
+    LinkError,
+    LinkSilent,
+    connect_socket,
+    format_target,
+    unreachable_error,
+)
 from muster.coordinator.replication.wire.words import (
-    EpochAsked,
+    ElectionEntry,
     EpochEnd,
+    EpochQuery,
     GroupsWithSettings,
-    LogEnd,
-    LogsAsked,
-    Noted,
-    SecurityAsked,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    LogEndsQuery,
+    PartitionLogEnd,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
 
 if TYPE_CHECKING:
@@ -59,21 +66,21 @@ BELIEVED: Final = " before a word was said; its log says whether it believes thi
 Answer = TypeVar("Answer")
 
 
-class Caller(NamedTuple):
+class LinkCaller(NamedTuple):
     """Who calls: the cluster that is meant, and the node's id."""
 
     cluster_id: str
     node: int
 
 
-class Link(ClientConnection[LinkError]):
+class NodeLink(ClientConnection[LinkError]):
     """Build it with `connect`. What it raises is a LinkError, whatever happened."""
 
-    def __init__(self, me: Caller, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
+    def __init__(self, me: LinkCaller, most_answer_bytes: int = MOST_ANSWER_BYTES) -> None:
         super().__init__(
             client_id_of(me.cluster_id, me.node),
             ClientLimits(MOST_UNDER_WAY, MOST_REQUEST_BYTES, most_answer_bytes),
-            Failures(unsent=LinkError, silent=Silent, broken=Broken),
+            RequestFailures(unsent=LinkError, silent=LinkSilent, broken=LinkBroken),
         )
         self._me = me
 
@@ -81,7 +88,7 @@ class Link(ClientConnection[LinkError]):
     async def connect(
         cls,
         address: Address,
-        me: Caller,
+        me: LinkCaller,
         *,
         timeout_s: float,
         tls: "SSLContext | None" = None,
@@ -94,7 +101,7 @@ class Link(ClientConnection[LinkError]):
         """
         try:
             async with asyncio.timeout(timeout_s):
-                link: Self = await opened(lambda: cls(me, most_answer_bytes), address, tls)
+                link: Self = await open_connection(lambda: cls(me, most_answer_bytes), address, tls)
                 try:
                     await link._greet()
                 except BaseException:
@@ -102,12 +109,12 @@ class Link(ClientConnection[LinkError]):
                     raise
                 return link
         except TimeoutError as error:
-            raise Silent(f"{named(address)} did not answer within {timeout_s:g} s") from error
+            raise LinkSilent(f"{format_target(address)} did not answer within {timeout_s:g} s") from error
 
     @property
     def other_end(self) -> str:
         name = None if self._transport is None else self._transport.get_extra_info("peername")
-        return named(Address(*name[:2])) if name else "the other node"
+        return format_target(Address(*name[:2])) if name else "the other node"
 
     # -- what nodes ask ---------------------------------------------------------------------------------------------
 
@@ -142,7 +149,7 @@ class Link(ClientConnection[LinkError]):
                 told(why)
                 return
             try:
-                said = self._read("Fetch", answer.result(), lambda said: translate.fetch_answer(said, name_of))
+                said = self._read("Fetch", answer.result(), lambda said: translate.parse_fetch_response(said, name_of))
             except LinkError as error:
                 told(error)
             else:
@@ -150,45 +157,56 @@ class Link(ClientConnection[LinkError]):
 
         asked.add_done_callback(came)
 
-    async def epochs(self, asked: Iterable[EpochAsked], *, deadline_s: float) -> list[EpochEnd]:
+    async def epochs(self, asked: Iterable[EpochQuery], *, deadline_s: float) -> list[EpochEnd]:
         """The ends, those of one topic together."""
         request = translate.epochs_request(self._me.node, asked)
-        return await self.ask("OffsetForLeaderEpoch", request, deadline_s, translate.epoch_ends)
+        return await self.ask("OffsetForLeaderEpoch", request, deadline_s, translate.parse_epochs_response)
 
-    async def alter_partition(self, node_epoch: int, items: Iterable[IsrItem], *, deadline_s: float) -> IsrAltered:
+    async def alter_partition(
+        self, node_epoch: int, items: Iterable[IsrItem], *, deadline_s: float
+    ) -> AlterPartitionResult:
         """The results, those of one topic together."""
         request = translate_controller.alter_request(self._me.node, node_epoch, items)
-        return await self.ask("AlterPartition", request, deadline_s, translate_controller.altered)
+        return await self.ask("AlterPartition", request, deadline_s, translate_controller.parse_alter_response)
 
-    async def controlled_shutdown(self, node_epoch: int, *, deadline_s: float) -> ShutdownAnswered:
+    async def controlled_shutdown(self, node_epoch: int, *, deadline_s: float) -> ShutdownResult:
         request = translate_controller.shutdown_request(self._me.node, node_epoch)
-        return await self.ask("ControlledShutdown", request, deadline_s, translate_controller.shutdown_answered)
+        return await self.ask("ControlledShutdown", request, deadline_s, translate_controller.parse_shutdown_response)
 
     async def cluster_state(
-        self, node_epoch: int, known: Known, offline: Iterable[Offline], *, max_wait_ms: int, deadline_s: float
+        self,
+        node_epoch: int,
+        known: ImageVersion,
+        offline: Iterable[OfflineReplica],
+        *,
+        max_wait_ms: int,
+        deadline_s: float,
     ) -> ClusterState:
         me = self._me
         request = translate_controller.state_request(me.cluster_id, me.node, node_epoch, known, offline, max_wait_ms)
-        return await self.ask("ClusterState", request, deadline_s, translate_controller.cluster_state)
+        return await self.ask("ClusterState", request, deadline_s, translate_controller.parse_state_response)
 
-    async def note(self, records: Iterable[Noted], *, deadline_s: float) -> ErrorCode:
+    async def note(self, records: Iterable[ElectionEntry], *, deadline_s: float) -> ErrorCode:
         return await self.ask(
-            "NoteElections", translate_controller.note_request(records), deadline_s, translate_controller.note_answered
+            "NoteElections",
+            translate_controller.note_request(records),
+            deadline_s,
+            translate_controller.parse_note_response,
         )
 
-    async def read_security(self, asked: SecurityAsked, *, deadline_s: float) -> SecurityRead:
-        request = about_security.read_request(asked)
-        return await self.ask("ReadSecurity", request, deadline_s, about_security.read_answered)
+    async def read_security(self, asked: SecurityQuery, *, deadline_s: float) -> SecurityRecords:
+        request = about_security.security_read_request(asked)
+        return await self.ask("ReadSecurity", request, deadline_s, about_security.parse_security_read_response)
 
-    async def write_security(self, changed: SecurityChanged, *, deadline_s: float) -> SecurityWritten:
-        request = about_security.write_request(changed)
-        return await self.ask("WriteSecurity", request, deadline_s, about_security.write_answered)
+    async def write_security(self, changed: SecurityUpdate, *, deadline_s: float) -> SecurityUpdateResult:
+        request = about_security.security_write_request(changed)
+        return await self.ask("WriteSecurity", request, deadline_s, about_security.parse_security_write_response)
 
-    async def log_ends(self, asked: LogsAsked, *, deadline_s: float) -> Sequence[LogEnd]:
-        return await self.ask("LogEnds", about_ends.ends_request(asked), deadline_s, about_ends.ends_answered)
+    async def log_ends(self, asked: LogEndsQuery, *, deadline_s: float) -> Sequence[PartitionLogEnd]:
+        return await self.ask("LogEnds", about_ends.ends_request(asked), deadline_s, about_ends.parse_ends_response)
 
     async def groups_with_settings(self, *, deadline_s: float) -> GroupsWithSettings:
-        answer = about_ends.groups_answered
+        answer = about_ends.parse_groups_response
         return await self.ask("GroupsWithSettings", about_ends.groups_request(), deadline_s, answer)
 
     async def ask(self, api: str, request: object, deadline_s: float, meaning: Callable[[Any], Answer]) -> Answer:
@@ -196,7 +214,7 @@ class Link(ClientConnection[LinkError]):
         frame = await self.exchange(KEY_OF[api], api, VERSION_OF[api], request, deadline_s)
         if len(frame) > LARGE_BYTES and api in LONG_LISTS:
             try:
-                return await asyncio.to_thread(read, api, frame, meaning)
+                return await asyncio.to_thread(parse_answer, api, frame, meaning)
             except MalformedFrame as error:
                 raise self._no_answer(api, error) from error
         return self._read(api, frame, meaning)
@@ -204,7 +222,7 @@ class Link(ClientConnection[LinkError]):
     def _read(self, api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
         """Raises Broken, and the link is at its end."""
         try:
-            return read(api, frame, meaning)
+            return parse_answer(api, frame, meaning)
         except MalformedFrame as error:
             raise self._no_answer(api, error) from error
 
@@ -215,7 +233,9 @@ class Link(ClientConnection[LinkError]):
         for api in NODE_APIS:
             found = served.get(api.key)
             if found is None or not found.min_version <= api.last <= found.max_version:
-                why = Broken(f"{self.other_end} does not speak {api.name} {api.last}; is it a node of this version?")
+                why = LinkBroken(
+                    f"{self.other_end} does not speak {api.name} {api.last}; is it a node of this version?"
+                )
                 self._end(why)
                 raise why
 
@@ -226,15 +246,15 @@ class Link(ClientConnection[LinkError]):
         return why
 
 
-def read(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
+def parse_answer(api: str, frame: Frame, meaning: Callable[[Any], Answer]) -> Answer:
     """What an answer means. Raises MalformedFrame."""
     version = VERSION_OF[api]
-    return meaning(decode_frame(f"{api}Response", version, frame, body_of(api, version, frame)))
+    return meaning(decode_frame(f"{api}Response", version, frame, body_position(api, version, frame)))
 
 
-async def opened(make: "Callable[[], Link]", address: Address, tls: "SSLContext | None") -> Any:
+async def open_connection(make: "Callable[[], NodeLink]", address: Address, tls: "SSLContext | None") -> Any:
     """A connection to the first address of the host that takes one. Raises Refused, Broken."""
-    sock = await reached(address)
+    sock = await connect_socket(address)
     try:
         _, link = await asyncio.get_running_loop().create_connection(
             make, sock=sock, ssl=tls, server_hostname=address.host if tls is not None else None
@@ -242,6 +262,6 @@ async def opened(make: "Callable[[], Link]", address: Address, tls: "SSLContext 
     except BaseException as error:
         sock.close()
         if isinstance(error, OSError):  # ssl.SSLError is one
-            raise unreachable(address, error) from error
+            raise unreachable_error(address, error) from error
         raise
     return link

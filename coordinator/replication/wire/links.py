@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from muster.coordinator.cluster.image import Image, NodeStatus
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus
 from muster.coordinator.config import Address
-from muster.coordinator.replication.wire.link import Caller, Link
-from muster.coordinator.replication.wire.reaching import Broken
+from muster.coordinator.replication.wire.link import LinkCaller, NodeLink
+from muster.coordinator.replication.wire.reaching import LinkBroken
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -18,39 +18,39 @@ REPLICATION = "REPLICATION"
 AddressOf: TypeAlias = Callable[[int], Address | None]
 
 
-class Calling(NamedTuple):
+class LinkSettings(NamedTuple):
     """How this node calls others."""
 
-    me: Caller
+    me: LinkCaller
     timeout_s: float = 2.0
     """Within which a link is made."""
     tls: "Callable[[], SSLContext] | None" = None
     """What the next link shows and believes; None: they are in the clear."""
 
 
-def address_in(image: Image, node: int) -> Address | None:
+def address_in(image: ClusterImage, node: int) -> Address | None:
     """Where the other nodes reach it; None where the image knows none that is there."""
     view = image.nodes.get(node)
-    if view is None or view.status is NodeStatus.GONE:
+    if view is None or view.status is ClusterNodeStatus.GONE:
         return None
     return next((Address(each.host, each.port) for each in view.endpoints if each.listener == REPLICATION), None)
 
 
-class Links:
+class NodeLinks:
     """Requests that wait hold up what comes behind them: each kind of them has links of its own."""
 
-    def __init__(self, calling: Calling, address_of: AddressOf) -> None:
+    def __init__(self, calling: LinkSettings, address_of: AddressOf) -> None:
         self._calling = calling
         self._address_of = address_of
-        self._made: dict[int, tuple[Address, Link]] = {}
+        self._made: dict[int, tuple[Address, NodeLink]] = {}
         self._making: dict[int, asyncio.Lock] = {}
         self._closed = False
 
-    async def to(self, node: int) -> Link:
+    async def to(self, node: int) -> NodeLink:
         """Raises LinkError."""
         address = self._address_of(node)
         if address is None:
-            raise Broken(f"node {node} is not there, as far as this one knows")
+            raise LinkBroken(f"node {node} is not there, as far as this one knows")
         link = self._standing(node, address)
         if link is not None:
             return link
@@ -60,10 +60,10 @@ class Links:
                 return link
             calling = self._calling
             tls = None if calling.tls is None else calling.tls()
-            link = await Link.connect(address, calling.me, timeout_s=calling.timeout_s, tls=tls)
+            link = await NodeLink.connect(address, calling.me, timeout_s=calling.timeout_s, tls=tls)
             if self._closed:
                 link.close()
-                raise Broken("this node stops")
+                raise LinkBroken("this node stops")
             self._made[node] = address, link
             return link
 
@@ -73,12 +73,12 @@ class Links:
             link.close()
         self._made.clear()
 
-    def standing(self, node: int) -> Link | None:
+    def standing(self, node: int) -> NodeLink | None:
         """One that is made already."""
         address = self._address_of(node)
         return None if address is None else self._standing(node, address)
 
-    def _standing(self, node: int, address: Address) -> Link | None:
+    def _standing(self, node: int, address: Address) -> NodeLink | None:
         made = self._made.get(node)
         if made is None:
             return None

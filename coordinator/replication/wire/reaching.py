@@ -10,7 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from muster.coordinator.config.addresses import Address, host_and_port
+from muster.coordinator.config.addresses import Address, format_address
 
 PROBES: Final = 3
 PROBING_MS: Final = 300
@@ -22,26 +22,26 @@ class LinkError(Exception):
     """No answer. Whether the request was heard is not known."""
 
 
-class Refused(LinkError):
+class LinkRefused(LinkError):
     """Nobody listens there: the machine lives, and says so (ECONNREFUSED)."""
 
 
-class Silent(LinkError):
+class LinkSilent(LinkError):
     """Nothing was heard in time."""
 
 
-class Broken(LinkError):
+class LinkBroken(LinkError):
     """The connection ended, or what came is not what was asked for."""
 
 
-async def reached(address: Address) -> socket.socket:
+async def connect_socket(address: Address) -> socket.socket:
     """A socket that is connected to the first address of the host that takes it. Raises Refused, where all of them
     refuse, and Broken. It may take as long as the kernel likes."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
     except OSError as error:
-        raise Broken(f"{named(address)} is not known: {error.strerror or error}") from error
+        raise LinkBroken(f"{format_target(address)} is not known: {error.strerror or error}") from error
     failures: list[OSError] = []
     for family, kind, protocol, _, place in found:
         sock = socket.socket(family, kind, protocol)
@@ -56,11 +56,11 @@ async def reached(address: Address) -> socket.socket:
         else:
             return sock
     if all(error.errno == errno.ECONNREFUSED for error in failures):
-        raise Refused(f"{named(address)} refuses connections; nobody listens there")
-    raise unreachable(address, failures[-1]) from failures[-1]
+        raise LinkRefused(f"{format_target(address)} refuses connections; nobody listens there")
+    raise unreachable_error(address, failures[-1]) from failures[-1]
 
 
-async def refusals(
+async def probe_refusals(
     address: Address,
     now_ms: Callable[[], int],
     *,
@@ -75,8 +75,8 @@ async def refusals(
         async with asyncio.timeout(within_ms / 1000):
             while True:
                 try:
-                    sock = await reached(address)
-                except Refused:
+                    sock = await connect_socket(address)
+                except LinkRefused:
                     told.append(now_ms())
                 else:
                     sock.close()
@@ -84,13 +84,13 @@ async def refusals(
                 if len(told) == times:
                     return tuple(told)
                 await asyncio.sleep(pause_ms / 1000)
-    except (TimeoutError, Broken):
+    except (TimeoutError, LinkBroken):
         return ()
 
 
-def unreachable(address: Address, error: OSError) -> Broken:
-    return Broken(f"{named(address)} cannot be reached: {error.strerror or error}")
+def unreachable_error(address: Address, error: OSError) -> LinkBroken:
+    return LinkBroken(f"{format_target(address)} cannot be reached: {error.strerror or error}")
 
 
-def named(address: Address) -> str:
-    return host_and_port(*address)
+def format_target(address: Address) -> str:
+    return format_address(*address)

@@ -4,18 +4,18 @@ of each message stand together."""
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, TopicPartition
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, TopicPartition
 from muster.coordinator.cluster.replicas.messages import (
     PART_BYTES,
     FetchAnswer,
-    FetchedPart,
+    FetchedPartition,
     FetchItem,
     FetchRequest,
-    Forgotten,
+    ForgottenPartition,
 )
-from muster.coordinator.errors import ErrorCode, code_of
+from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.wire.words import EpochEnd, EpochQuery
 
 NameOf: TypeAlias = Callable[[bytes], str | None]
 """The name of the topic that has this id, as far as this node knows. On the wire topics go by their ids."""
@@ -24,7 +24,7 @@ Key = TypeVar("Key")
 Row = TypeVar("Row")
 
 
-def grouped(rows: Iterable[tuple[Key, Row]]) -> Mapping[Key, list[Row]]:
+def group_rows(rows: Iterable[tuple[Key, Row]]) -> Mapping[Key, list[Row]]:
     found: dict[Key, list[Row]] = {}
     for key, row in rows:
         found.setdefault(key, []).append(row)
@@ -36,8 +36,8 @@ def grouped(rows: Iterable[tuple[Key, Row]]) -> Mapping[Key, list[Row]]:
 
 def fetch_request(cluster_id: str, request: FetchRequest, *, max_wait_ms: int, min_bytes: int) -> Any:
     topic, left = struct("FetchRequest.topics"), struct("FetchRequest.forgotten_topics_data")
-    rows = grouped((item.topic_id, row_of(item, request.part_bytes)) for item in request.items)
-    gone = grouped((each.topic_id, each.place.partition) for each in request.forgotten)
+    rows = group_rows((item.topic_id, fetch_row(item, request.part_bytes)) for item in request.items)
+    gone = group_rows((each.topic_id, each.place.partition) for each in request.forgotten)
     return struct("FetchRequest")(
         cluster_id=cluster_id,
         replica_state=struct("FetchRequest.replica_state")(replica_id=request.node, replica_epoch=request.node_epoch),
@@ -51,7 +51,7 @@ def fetch_request(cluster_id: str, request: FetchRequest, *, max_wait_ms: int, m
     )
 
 
-def row_of(item: FetchItem, part_bytes: int) -> Any:
+def fetch_row(item: FetchItem, part_bytes: int) -> Any:
     return struct("FetchRequest.topics.partitions")(
         partition=item.place.partition,
         current_leader_epoch=item.epoch,
@@ -62,27 +62,27 @@ def row_of(item: FetchItem, part_bytes: int) -> Any:
     )
 
 
-def fetch_asked(request: Any, name_of: NameOf) -> tuple[FetchRequest, list[FetchedPart]]:
+def parse_fetch_request(request: Any, name_of: NameOf) -> tuple[FetchRequest, list[FetchedPartition]]:
     """What is asked of topics that are known here, and what to answer of the others.
 
     Sizes hold for the whole request: nodes ask for as much of each partition.
     """
     items: list[FetchItem] = []
-    unknown: list[FetchedPart] = []
+    unknown: list[FetchedPartition] = []
     part_bytes = PART_BYTES
     for topic in request.topics:
         name = name_of(topic.topic_id)
         for row in topic.partitions:
             if name is None:
                 place = TopicPartition("", row.partition)
-                unknown.append(FetchedPart(place, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
+                unknown.append(FetchedPartition(place, topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
             part_bytes = min(part_bytes, max(row.partition_max_bytes, 1))
             place = TopicPartition(name, row.partition)
             asked = row.current_leader_epoch, row.fetch_offset, row.last_fetched_epoch, row.log_start_offset
             items.append(FetchItem(place, topic.topic_id, *asked))
     forgotten = tuple(
-        Forgotten(TopicPartition(name, number), topic.topic_id)
+        ForgottenPartition(TopicPartition(name, number), topic.topic_id)
         for topic in request.forgotten_topics_data
         if (name := name_of(topic.topic_id)) is not None
         for number in topic.partitions
@@ -93,9 +93,9 @@ def fetch_asked(request: Any, name_of: NameOf) -> tuple[FetchRequest, list[Fetch
     return FetchRequest(replica.replica_id, replica.replica_epoch, *session, tuple(items), forgotten, *sizes), unknown
 
 
-def fetch_response(answer: FetchAnswer, unknown: Iterable[FetchedPart] = ()) -> Any:
+def fetch_response(answer: FetchAnswer, unknown: Iterable[FetchedPartition] = ()) -> Any:
     topic = struct("FetchResponse.responses")
-    rows = grouped((part.topic_id, part_row(part)) for parts in (answer.parts, unknown) for part in parts)
+    rows = group_rows((part.topic_id, fetched_row(part)) for parts in (answer.parts, unknown) for part in parts)
     return struct("FetchResponse")(
         error_code=answer.code,
         session_id=answer.session,
@@ -103,7 +103,7 @@ def fetch_response(answer: FetchAnswer, unknown: Iterable[FetchedPart] = ()) -> 
     )
 
 
-def part_row(part: FetchedPart) -> Any:
+def fetched_row(part: FetchedPartition) -> Any:
     """What a replica has no use for (the last stable offset, aborted transactions) says nothing."""
     row = struct("FetchResponse.responses.partitions")(
         partition_index=part.place.partition,
@@ -121,10 +121,10 @@ def part_row(part: FetchedPart) -> Any:
     return row
 
 
-def fetch_answer(response: Any, name_of: NameOf) -> FetchAnswer:
+def parse_fetch_response(response: Any, name_of: NameOf) -> FetchAnswer:
     """Of topics that are known no more nothing is told. Records are views of the answer's bytes, not looked into."""
     parts = tuple(
-        part_of(TopicPartition(name, row.partition_index), topic.topic_id, row)
+        fetched_partition(TopicPartition(name, row.partition_index), topic.topic_id, row)
         for topic in response.responses
         if (name := name_of(topic.topic_id)) is not None
         for row in topic.partitions
@@ -132,9 +132,9 @@ def fetch_answer(response: Any, name_of: NameOf) -> FetchAnswer:
     return FetchAnswer(response.error_code, response.session_id, parts)
 
 
-def part_of(place: TopicPartition, topic_id: bytes, row: Any) -> FetchedPart:
+def fetched_partition(place: TopicPartition, topic_id: bytes, row: Any) -> FetchedPartition:
     parted, leader = row.diverging_epoch, row.current_leader
-    return FetchedPart(
+    return FetchedPartition(
         place,
         topic_id,
         row.error_code,
@@ -142,7 +142,7 @@ def part_of(place: TopicPartition, topic_id: bytes, row: Any) -> FetchedPart:
         row.log_start_offset,
         None if parted is None else (parted.epoch, parted.end_offset),
         row.records or b"",
-        NOBODY if leader is None else leader.leader_id,
+        NO_NODE_ID if leader is None else leader.leader_id,
         NO_EPOCH if leader is None else leader.leader_epoch,
     )
 
@@ -150,9 +150,9 @@ def part_of(place: TopicPartition, topic_id: bytes, row: Any) -> FetchedPart:
 # -- OffsetForLeaderEpoch ---------------------------------------------------------------------------------------------
 
 
-def epochs_request(node: int, asked: Iterable[EpochAsked]) -> Any:
+def epochs_request(node: int, asked: Iterable[EpochQuery]) -> Any:
     topic, row = struct("OffsetForLeaderEpochRequest.topics"), struct("OffsetForLeaderEpochRequest.topics.partitions")
-    rows = grouped(
+    rows = group_rows(
         (
             one.topic,
             row(partition=one.partition, current_leader_epoch=one.leader_epoch, leader_epoch=one.epoch),
@@ -163,9 +163,9 @@ def epochs_request(node: int, asked: Iterable[EpochAsked]) -> Any:
     return struct("OffsetForLeaderEpochRequest")(replica_id=node, topics=topics)
 
 
-def epochs_asked(request: Any) -> tuple[EpochAsked, ...]:
+def parse_epochs_request(request: Any) -> tuple[EpochQuery, ...]:
     return tuple(
-        EpochAsked(topic.topic, row.partition, row.current_leader_epoch, row.leader_epoch)
+        EpochQuery(topic.topic, row.partition, row.current_leader_epoch, row.leader_epoch)
         for topic in request.topics
         for row in topic.partitions
     )
@@ -173,7 +173,7 @@ def epochs_asked(request: Any) -> tuple[EpochAsked, ...]:
 
 def epochs_response(ends: Iterable[EpochEnd]) -> Any:
     topic, row = struct("OffsetForLeaderEpochResponse.topics"), struct("OffsetForLeaderEpochResponse.topics.partitions")
-    rows = grouped(
+    rows = group_rows(
         (one.topic, row(partition=one.partition, error_code=one.error, leader_epoch=one.epoch, end_offset=one.end))
         for one in ends
     )
@@ -182,9 +182,9 @@ def epochs_response(ends: Iterable[EpochEnd]) -> Any:
     )
 
 
-def epoch_ends(response: Any) -> list[EpochEnd]:
+def parse_epochs_response(response: Any) -> list[EpochEnd]:
     return [
-        EpochEnd(topic.topic, row.partition, code_of(row.error_code), row.leader_epoch, row.end_offset)
+        EpochEnd(topic.topic, row.partition, error_code_of(row.error_code), row.leader_epoch, row.end_offset)
         for topic in response.topics
         for row in topic.partitions
     ]

@@ -4,14 +4,21 @@ ClusterState, and what the ledger of elections is told. Pure; both directions of
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, Offline
-from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.errors import ErrorCode, code_of
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, OfflineReplica
+from muster.coordinator.cluster.facts import NodeEndpoint, PartitionState, TopicPartition
+from muster.coordinator.cluster.image import (
+    ClusterNodeStatus,
+    ClusterState,
+    ImageVersion,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
+from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.replication.wire.translate import grouped
-from muster.coordinator.replication.wire.words import Noted
+from muster.coordinator.replication.wire.translate import group_rows
+from muster.coordinator.replication.wire.words import ElectionEntry
 
 # -- AlterPartition ---------------------------------------------------------------------------------------------------
 
@@ -19,7 +26,7 @@ from muster.coordinator.replication.wire.words import Noted
 def alter_request(node: int, node_epoch: int, items: Iterable[IsrItem]) -> Any:
     topic, row = struct("AlterPartitionRequest.topics"), struct("AlterPartitionRequest.topics.partitions")
     member = struct("AlterPartitionRequest.topics.partitions.new_isr_with_epochs")
-    rows = grouped(
+    rows = group_rows(
         (
             one.topic_id,
             row(
@@ -35,7 +42,7 @@ def alter_request(node: int, node_epoch: int, items: Iterable[IsrItem]) -> Any:
     return struct("AlterPartitionRequest")(broker_id=node, broker_epoch=node_epoch, topics=topics)
 
 
-def alter_items(request: Any) -> tuple[IsrItem, ...]:
+def parse_alter_request(request: Any) -> tuple[IsrItem, ...]:
     return tuple(
         IsrItem(
             topic.topic_id,
@@ -49,9 +56,9 @@ def alter_items(request: Any) -> tuple[IsrItem, ...]:
     )
 
 
-def alter_response(answer: IsrAltered) -> Any:
+def alter_response(answer: AlterPartitionResult) -> Any:
     topic, row = struct("AlterPartitionResponse.topics"), struct("AlterPartitionResponse.topics.partitions")
-    rows = grouped(
+    rows = group_rows(
         (
             one.topic_id,
             row(partition_index=one.partition, error_code=one.error)
@@ -71,20 +78,20 @@ def alter_response(answer: IsrAltered) -> Any:
     return struct("AlterPartitionResponse")(error_code=answer.error, topics=topics)
 
 
-def altered(response: Any) -> IsrAltered:
+def parse_alter_response(response: Any) -> AlterPartitionResult:
     """Of a state no more is known than the message has: who leads, who is in sync, and both epochs."""
     results = tuple(
-        IsrResult(topic.topic_id, row.partition_index, code_of(row.error_code), state_of(row))
+        IsrResult(topic.topic_id, row.partition_index, error_code_of(row.error_code), partition_state_of_row(row))
         for topic in response.topics
         for row in topic.partitions
     )
-    return IsrAltered(code_of(response.error_code), results)
+    return AlterPartitionResult(error_code_of(response.error_code), results)
 
 
-def state_of(row: Any) -> State | None:
+def partition_state_of_row(row: Any) -> PartitionState | None:
     if row.error_code:
         return None
-    return State(row.leader_id, row.leader_epoch, tuple(row.isr), partition_epoch=row.partition_epoch)
+    return PartitionState(row.leader_id, row.leader_epoch, tuple(row.isr), partition_epoch=row.partition_epoch)
 
 
 # -- ControlledShutdown -----------------------------------------------------------------------------------------------
@@ -94,22 +101,27 @@ def shutdown_request(node: int, node_epoch: int) -> Any:
     return struct("ControlledShutdownRequest")(broker_id=node, broker_epoch=node_epoch)
 
 
-def shutdown_response(answer: ShutdownAnswered) -> Any:
+def shutdown_response(answer: ShutdownResult) -> Any:
     row = struct("ControlledShutdownResponse.remaining_partitions")
     remaining = [row(topic_name=place.topic, partition_index=place.partition) for place in answer.remaining]
     return struct("ControlledShutdownResponse")(error_code=answer.error, remaining_partitions=remaining)
 
 
-def shutdown_answered(response: Any) -> ShutdownAnswered:
+def parse_shutdown_response(response: Any) -> ShutdownResult:
     remaining = tuple(TopicPartition(row.topic_name, row.partition_index) for row in response.remaining_partitions)
-    return ShutdownAnswered(code_of(response.error_code), remaining)
+    return ShutdownResult(error_code_of(response.error_code), remaining)
 
 
 # -- ClusterState -----------------------------------------------------------------------------------------------------
 
 
 def state_request(
-    cluster_id: str, node: int, node_epoch: int, known: Known, offline: Iterable[Offline], max_wait_ms: int
+    cluster_id: str,
+    node: int,
+    node_epoch: int,
+    known: ImageVersion,
+    offline: Iterable[OfflineReplica],
+    max_wait_ms: int,
 ) -> Any:
     row = struct("ClusterStateRequest.offline")
     return struct("ClusterStateRequest")(
@@ -123,8 +135,8 @@ def state_request(
     )
 
 
-def offline_of(request: Any) -> tuple[Offline, ...]:
-    return tuple(Offline(row.topic_id, row.partition, row.reason) for row in request.offline)
+def parse_offline(request: Any) -> tuple[OfflineReplica, ...]:
+    return tuple(OfflineReplica(row.topic_id, row.partition, row.reason) for row in request.offline)
 
 
 def state_response(answer: ClusterState) -> Any:
@@ -139,9 +151,9 @@ def state_response(answer: ClusterState) -> Any:
     )
 
 
-def cluster_state(response: Any) -> ClusterState:
+def parse_state_response(response: Any) -> ClusterState:
     return ClusterState(
-        code_of(response.error_code),
+        error_code_of(response.error_code),
         response.controller_id,
         response.controller_epoch,
         response.sequence,
@@ -165,8 +177,8 @@ def node_row(node: NodeView) -> Any:
 
 def node_view(row: Any) -> NodeView:
     """A state that is not known here is that of a node which is not to be counted on."""
-    status = NodeStatus(row.state) if row.state in set(NodeStatus) else NodeStatus.GONE
-    endpoints = tuple(Endpoint(one.listener, one.host, one.port) for one in row.endpoints)
+    status = ClusterNodeStatus(row.state) if row.state in set(ClusterNodeStatus) else ClusterNodeStatus.GONE
+    endpoints = tuple(NodeEndpoint(one.listener, one.host, one.port) for one in row.endpoints)
     return NodeView(row.node_id, row.node_epoch, status, row.rack, endpoints, row.session_ms)
 
 
@@ -233,18 +245,18 @@ def partition_view(row: Any) -> PartitionView:
 # -- NoteElections ----------------------------------------------------------------------------------------------------
 
 
-def note_request(records: Iterable[Noted]) -> Any:
+def note_request(records: Iterable[ElectionEntry]) -> Any:
     row = struct("NoteElectionsRequest.elections")
     return struct("NoteElectionsRequest")(elections=[row(key=one.key, value=one.value) for one in records])
 
 
-def noted(request: Any) -> tuple[Noted, ...]:
-    return tuple(Noted(bytes(one.key), bytes(one.value)) for one in request.elections)
+def parse_note_request(request: Any) -> tuple[ElectionEntry, ...]:
+    return tuple(ElectionEntry(bytes(one.key), bytes(one.value)) for one in request.elections)
 
 
-def noted_response(code: ErrorCode) -> Any:
+def note_response(code: ErrorCode) -> Any:
     return struct("NoteElectionsResponse")(error_code=code)
 
 
-def note_answered(response: Any) -> ErrorCode:
-    return code_of(response.error_code)
+def parse_note_response(response: Any) -> ErrorCode:
+    return error_code_of(response.error_code)

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable
 from typing import NamedTuple, Protocol
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, Offline
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
 from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.cluster.image import ClusterState, Known
+from muster.coordinator.cluster.image import ClusterState, ImageVersion
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.errors import ErrorCode
 
@@ -18,7 +18,7 @@ class NodeName(NamedTuple):
     epoch: int
 
 
-class FetchAsked(NamedTuple):
+class PeerFetch(NamedTuple):
     """A follower's fetch, as its node's session has it; times in ms, sizes in bytes."""
 
     request: FetchRequest
@@ -26,7 +26,7 @@ class FetchAsked(NamedTuple):
     min_bytes: int
 
 
-class EpochAsked(NamedTuple):
+class EpochQuery(NamedTuple):
     """Where does `epoch` end? `leader_epoch`: which the asker believes in; NO_EPOCH: any."""
 
     topic: str
@@ -45,14 +45,14 @@ class EpochEnd(NamedTuple):
     end: int = -1
 
 
-class Noted(NamedTuple):
+class ElectionEntry(NamedTuple):
     """A record for the ledger of elections."""
 
     key: bytes
     value: bytes
 
 
-class SecurityAsked(NamedTuple):
+class SecurityQuery(NamedTuple):
     """What is committed of `__security` from an offset on? last_epoch: of the batch before it, as the asker read it,
     NO_EPOCH for who has read nothing. Whoever has read all waits for `max_wait_ms`."""
 
@@ -61,7 +61,7 @@ class SecurityAsked(NamedTuple):
     max_wait_ms: int = 0
 
 
-class SecurityRead(NamedTuple):
+class SecurityRecords(NamedTuple):
     """Offsets of the leader's log. records: whole committed batches; may begin before what was asked. anew: what the
     asker has read is not what is there (any more); it begins again at `start`."""
 
@@ -80,7 +80,7 @@ class SecurityChange(NamedTuple):
     value: bytes | None
 
 
-class SecurityChanged(NamedTuple):
+class SecurityUpdate(NamedTuple):
     """Changes that were decided by what is below `base`, whose last batch is of `last_epoch`."""
 
     base: int
@@ -88,21 +88,21 @@ class SecurityChanged(NamedTuple):
     changes: tuple[SecurityChange, ...]
 
 
-class SecurityWritten(NamedTuple):
+class SecurityUpdateResult(NamedTuple):
     """NONE: committed, below `end`. INVALID_UPDATE_VERSION: there is more than the changes rest on, up to `end`."""
 
     error: ErrorCode
     end: int = -1
 
 
-class LogsAsked(NamedTuple):
+class LogEndsQuery(NamedTuple):
     """Logs, by topic id and partition. earliest: where they begin, instead of where what is committed ends."""
 
     earliest: bool
     places: tuple[tuple[bytes, int], ...]
 
 
-class LogEnd(NamedTuple):
+class PartitionLogEnd(NamedTuple):
     topic_id: bytes
     partition: int
     offset: int
@@ -115,7 +115,7 @@ class GroupsWithSettings(NamedTuple):
     groups: tuple[str, ...] = ()
 
 
-class Desk(Protocol):
+class PeerDesk(Protocol):
     """Who answers at the door between nodes. A request whose node is gone is cancelled where it waits.
 
     There are no rules in the door: it has looked at form and cluster id, and at nothing else.
@@ -126,38 +126,38 @@ class Desk(Protocol):
         desk: the door answers UNKNOWN_TOPIC_ID (100)."""
         ...
 
-    def fetch(self, asked: FetchAsked) -> Awaitable[FetchAnswer]:
+    def fetch(self, asked: PeerFetch) -> Awaitable[FetchAnswer]:
         """What there is to tell of the session's partitions, each at most once. The answer leaves when it is done. A
         future costs least, and is cancelled where nobody wants it any more."""
         ...
 
-    async def epochs(self, node: int, asked: tuple[EpochAsked, ...]) -> list[EpochEnd]:
+    async def epochs(self, node: int, asked: tuple[EpochQuery, ...]) -> list[EpochEnd]:
         """One for each, in their order. `node` is who asks."""
         ...
 
-    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> IsrAltered: ...
+    async def alter_partition(self, node: NodeName, items: tuple[IsrItem, ...]) -> AlterPartitionResult: ...
 
-    async def controlled_shutdown(self, node: NodeName) -> ShutdownAnswered: ...
+    async def controlled_shutdown(self, node: NodeName) -> ShutdownResult: ...
 
     async def cluster_state(
-        self, node: NodeName, known: Known, offline: tuple[Offline, ...], max_wait_ms: int
+        self, node: NodeName, known: ImageVersion, offline: tuple[OfflineReplica, ...], max_wait_ms: int
     ) -> ClusterState:
         """What is new since `known`, within `max_wait_ms`."""
         ...
 
-    async def note(self, records: tuple[Noted, ...]) -> ErrorCode:
+    async def note(self, records: tuple[ElectionEntry, ...]) -> ErrorCode:
         """NONE once the records are committed in the ledger of elections, which this node leads."""
         ...
 
-    async def read_security(self, asked: SecurityAsked) -> SecurityRead:
+    async def read_security(self, asked: SecurityQuery) -> SecurityRecords:
         """Of the leader of `__security`; NOT_LEADER_OR_FOLLOWER elsewhere."""
         ...
 
-    async def write_security(self, changed: SecurityChanged) -> SecurityWritten:
+    async def write_security(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         """All of it or nothing, if nothing came in between."""
         ...
 
-    def log_ends(self, asked: LogsAsked) -> list[LogEnd]:
+    def log_ends(self, asked: LogEndsQuery) -> list[PartitionLogEnd]:
         """Of those that this node leads, and of which it knows."""
         ...
 

@@ -55,7 +55,7 @@ VERSION = 0
 HASH_TAG = CLASSIC_TAG = TIMESTAMP_TAG = EPOCHS_TAG = 0
 PRESENT = 1
 """Stands before a nullable struct that is there."""
-NO_TAGS = b"\x00"
+NO_TAGGED_FIELDS = b"\x00"
 
 Stored: TypeAlias = (
     GroupEpochStored | ConsumerMemberStored | TargetEpochStored | TargetStored | CurrentStored | RegexStored
@@ -63,7 +63,7 @@ Stored: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ConsumerRecordKind:
     """One key type: whether a member or a regular expression follows the group, and how to read the rest."""
 
     second: bool
@@ -75,29 +75,29 @@ def encode_consumer(record: ConsumerRecord) -> KeyValue:
     """Raises ValueError for a string that Kafka's format cannot hold."""
     match record:
         case GroupEpochStored() | GroupEpochDeleted():
-            key = key_of(GROUP_EPOCH, record.group_id)
+            key = consumer_key(GROUP_EPOCH, record.group_id)
         case TargetEpochStored() | TargetEpochDeleted():
-            key = key_of(TARGET_EPOCH, record.group_id)
+            key = consumer_key(TARGET_EPOCH, record.group_id)
         case ConsumerMemberStored() | ConsumerMemberDeleted():
-            key = key_of(MEMBER, record.group_id, record.member_id)
+            key = consumer_key(MEMBER, record.group_id, record.member_id)
         case TargetStored() | TargetDeleted():
-            key = key_of(TARGET, record.group_id, record.member_id)
+            key = consumer_key(TARGET, record.group_id, record.member_id)
         case CurrentStored() | CurrentDeleted():
-            key = key_of(CURRENT, record.group_id, record.member_id)
+            key = consumer_key(CURRENT, record.group_id, record.member_id)
         case RegexStored() | RegexDeleted():
-            key = key_of(REGEX, record.group_id, record.regex)
+            key = consumer_key(REGEX, record.group_id, record.regex)
         case _:
             assert_never(record)
     if isinstance(record, Stored):
-        return KeyValue(key, INT16.pack(VERSION) + value_of(record))
+        return KeyValue(key, INT16.pack(VERSION) + consumer_value(record))
     return KeyValue(key, None)
 
 
-def key_of(kind: int, *names: str) -> bytes:
+def consumer_key(kind: int, *names: str) -> bytes:
     return INT16.pack(kind) + b"".join(plain_string(name) for name in names)
 
 
-def value_of(record: Stored) -> bytes:
+def consumer_value(record: Stored) -> bytes:
     match record:
         case GroupEpochStored():
             tags = {HASH_TAG: INT64.pack(record.metadata_hash)} if record.metadata_hash else {}
@@ -108,13 +108,16 @@ def value_of(record: Stored) -> bytes:
         case ConsumerMemberStored():
             return member_value(record)
         case TargetStored():
-            return compact_array([share_of(topic, record.partitions[topic]) for topic in record.partitions]) + NO_TAGS
+            return (
+                compact_array([topic_share(topic, record.partitions[topic]) for topic in record.partitions])
+                + NO_TAGGED_FIELDS
+            )
         case CurrentStored():
             head = INT32.pack(record.epoch) + INT32.pack(record.previous_epoch) + INT8.pack(record.state)
-            return head + epochs_of(record.assigned) + epochs_of(record.revoking) + NO_TAGS
+            return head + topic_epochs(record.assigned) + topic_epochs(record.revoking) + NO_TAGGED_FIELDS
         case RegexStored():
             topics = compact_array([compact_string(topic) for topic in record.topics])
-            return topics + INT64.pack(record.version) + INT64.pack(record.timestamp_ms) + NO_TAGS
+            return topics + INT64.pack(record.version) + INT64.pack(record.timestamp_ms) + NO_TAGGED_FIELDS
         case _:
             assert_never(record)
 
@@ -136,24 +139,24 @@ def member_value(record: ConsumerMemberStored) -> bytes:
 
 
 def classic_side(classic: ClassicSide) -> bytes:
-    protocols = [compact_string(p.name) + compact_bytes(p.metadata) + NO_TAGS for p in classic.protocols]
-    return INT32.pack(classic.session_timeout_ms) + compact_array(protocols) + NO_TAGS
+    protocols = [compact_string(p.name) + compact_bytes(p.metadata) + NO_TAGGED_FIELDS for p in classic.protocols]
+    return INT32.pack(classic.session_timeout_ms) + compact_array(protocols) + NO_TAGGED_FIELDS
 
 
-def share_of(topic: TopicId, partitions: Iterable[int]) -> bytes:
-    return topic + numbers(sorted(partitions)) + NO_TAGS
+def topic_share(topic: TopicId, partitions: Iterable[int]) -> bytes:
+    return topic + partition_numbers(sorted(partitions)) + NO_TAGGED_FIELDS
 
 
-def epochs_of(epochs: Epochs) -> bytes:
+def topic_epochs(epochs: Epochs) -> bytes:
     """Each topic with its partitions, and beside them the epochs at which they were assigned (KIP-1251)."""
     rows = []
     for topic, partitions in epochs.items():
-        assigned_at = numbers(partitions[partition] for partition in sorted(partitions))
-        rows.append(topic + numbers(sorted(partitions)) + tagged({EPOCHS_TAG: assigned_at}))
+        assigned_at = partition_numbers(partitions[partition] for partition in sorted(partitions))
+        rows.append(topic + partition_numbers(sorted(partitions)) + tagged({EPOCHS_TAG: assigned_at}))
     return compact_array(rows)
 
 
-def numbers(values: Iterable[int]) -> bytes:
+def partition_numbers(values: Iterable[int]) -> bytes:
     return compact_array([INT32.pack(value) for value in values])
 
 
@@ -194,7 +197,7 @@ def tagged_int64(tags: dict[int, bytes], tag: int) -> int:
     return number
 
 
-def read_member(group_id: str, member_id: str, value: FieldReader) -> ConsumerMemberStored:
+def read_consumer_member(group_id: str, member_id: str, value: FieldReader) -> ConsumerMemberStored:
     return ConsumerMemberStored(
         group_id=group_id,
         member_id=member_id,
@@ -279,10 +282,10 @@ def read_regex(group_id: str, regex: str, value: FieldReader) -> RegexStored:
 
 
 CONSUMER_KINDS = {
-    GROUP_EPOCH: Kind(False, lambda group_id, _: GroupEpochDeleted(group_id), read_group_epoch),
-    MEMBER: Kind(True, ConsumerMemberDeleted, read_member),
-    TARGET_EPOCH: Kind(False, lambda group_id, _: TargetEpochDeleted(group_id), read_target_epoch),
-    TARGET: Kind(True, TargetDeleted, read_target),
-    CURRENT: Kind(True, CurrentDeleted, read_current),
-    REGEX: Kind(True, RegexDeleted, read_regex),
+    GROUP_EPOCH: ConsumerRecordKind(False, lambda group_id, _: GroupEpochDeleted(group_id), read_group_epoch),
+    MEMBER: ConsumerRecordKind(True, ConsumerMemberDeleted, read_consumer_member),
+    TARGET_EPOCH: ConsumerRecordKind(False, lambda group_id, _: TargetEpochDeleted(group_id), read_target_epoch),
+    TARGET: ConsumerRecordKind(True, TargetDeleted, read_target),
+    CURRENT: ConsumerRecordKind(True, CurrentDeleted, read_current),
+    REGEX: ConsumerRecordKind(True, RegexDeleted, read_regex),
 }

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceRecord, FenceStored
 from muster.coordinator.runtime.codec.fields import INT16, INT32, FieldReader, MalformedRecord, plain_string
-from muster.coordinator.runtime.codec.ledger import VERSION, compact_json, first_complaint
+from muster.coordinator.runtime.codec.ledger import VERSION, compact_json, first_validation_error
 from muster.coordinator.runtime.ports import KeyValue
 
 FENCE_KEY = 32_008
@@ -54,7 +54,7 @@ def decode_fence(key: FieldReader, value: bytes | None) -> FenceRecord:
     try:
         read = FenceValue.model_validate_json(value)
     except ValidationError as error:
-        raise MalformedRecord(first_complaint(error)) from error
+        raise MalformedRecord(first_validation_error(error)) from error
     return FenceStored(
         *place, read.id, read.epoch, tuple(read.former), read.member, read.generation, read.claimed_at_ms
     )

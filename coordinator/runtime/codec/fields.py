@@ -23,7 +23,7 @@ class MalformedRecord(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class SkippedRecord:
     """A record of a kind that this node does not keep; `kind` names it."""
 
     kind: str

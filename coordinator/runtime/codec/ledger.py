@@ -37,7 +37,7 @@ from muster.coordinator.core.records import (
     TakeoverNoted,
 )
 from muster.coordinator.core.types import RebalanceEntry, Score, Settlement, Stall, Takeover
-from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
 from muster.coordinator.runtime.ports import KeyValue
 
 VERSION = 1
@@ -119,7 +119,7 @@ def central_json(record: CentralStored) -> bytes:
     return b'{"version":%d,"central":%b}' % (VERSION, CENTRAL.dump_json(record))
 
 
-def moved_tombstones(record: CentralDeleted | DelayForgotten) -> list[KeyValue]:
+def tombstones_of_moved_records(record: CentralDeleted | DelayForgotten) -> list[KeyValue]:
     """An older data directory may hold the fact here: it must not come back from there."""
     kind = "central" if isinstance(record, CentralDeleted) else "delay"
     return [KeyValue(ledger_key(record.group_id, 0, kind), None)]
@@ -154,7 +154,7 @@ def encode_ledger(record: LedgerRecord) -> list[KeyValue]:
             return [KeyValue(ledger_key("", 0, "passed"), compact_json({"version": VERSION, "passed": number}))]
 
 
-def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
+def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | SkippedRecord:
     """The fact behind one record of `__rebalances`. Raises MalformedRecord.
 
     A settlement's tombstone is skipped: the tombstone of its entry, which follows, says it all.
@@ -187,10 +187,10 @@ def decode_ledger(stored: KeyValue) -> LedgerRecord | OwnRecord | Skipped:
                 return RebalanceForgotten(key.group, key.number)
             return RebalanceDecided(key.group, DecidedValue.model_validate_json(stored.value).entry)
         if stored.value is None:
-            return Skipped("settlement tombstone")
+            return SkippedRecord("settlement tombstone")
         return RebalanceSettled(key.group, SettledValue.model_validate_json(stored.value).settlement)
     except ValidationError as error:
-        raise MalformedRecord(first_complaint(error)) from error
+        raise MalformedRecord(first_validation_error(error)) from error
 
 
 def takeover_key(shard: int, epoch: int) -> bytes:
@@ -218,7 +218,7 @@ def compact_json(value: dict[str, Any]) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
-def first_complaint(error: ValidationError) -> str:
+def first_validation_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the whole value"
     return f"{place}: {first['msg']}"

@@ -36,7 +36,7 @@ from muster.coordinator.runtime.codec.ledger import (
     DelayValue,
     central_json,
     compact_json,
-    first_complaint,
+    first_validation_error,
 )
 from muster.coordinator.runtime.ports import KeyValue
 
@@ -160,10 +160,10 @@ def decode_own(kind: int, key: FieldReader, value: bytes | None) -> OwnRecord | 
         kept = DelayValue.model_validate_json(value)
         return DelayStored(group_id, kept.leader_state, kept.until_ms, kept.delay_ms)
     except ValidationError as error:
-        raise MalformedRecord(first_complaint(error)) from error
+        raise MalformedRecord(first_validation_error(error)) from error
 
 
-def room_probe() -> KeyValue:
+def room_probe_record() -> KeyValue:
     """A record that says nothing: it is written to see whether there is room."""
     return KeyValue(own_key(PROBE_KEY, ""), bytes(PROBE_BYTES))
 

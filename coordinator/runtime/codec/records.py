@@ -42,12 +42,12 @@ from muster.coordinator.runtime.codec.fields import (
     INT64,
     FieldReader,
     MalformedRecord,
-    Skipped,
+    SkippedRecord,
     compact_string,
     plain_bytes,
     plain_string,
 )
-from muster.coordinator.runtime.codec.ledger import encode_ledger, moved_tombstones
+from muster.coordinator.runtime.codec.ledger import encode_ledger, tombstones_of_moved_records
 from muster.coordinator.runtime.codec.own import OWN_KINDS, PROBE_KEY, decode_own, encode_own
 from muster.coordinator.runtime.ports import Entry, KeyValue
 
@@ -75,16 +75,16 @@ made = tuple.__new__
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedTurn:
     """One turn's records of one shard, by topic."""
 
     groups: list[Entry] = field(default_factory=list)
     ledger: list[KeyValue] = field(default_factory=list)
 
 
-def encode(records: Iterable[Record]) -> Encoded:
+def encode(records: Iterable[Record]) -> EncodedTurn:
     """Raises ValueError for a string that Kafka's format cannot hold."""
-    out = Encoded()
+    out = EncodedTurn()
     heads = OffsetHeads()
     for record in records:
         match record:
@@ -107,7 +107,7 @@ def encode(records: Iterable[Record]) -> Encoded:
             case CentralStored() | CentralDeleted() | DelayStored() | DelayForgotten():
                 out.groups.append(encode_own(record))
                 if isinstance(record, CentralDeleted | DelayForgotten):
-                    out.ledger.extend(moved_tombstones(record))
+                    out.ledger.extend(tombstones_of_moved_records(record))
             case FenceStored() | FenceForgotten():
                 out.groups.append(encode_fence(record))
             case _ if isinstance(record, LedgerRecord):
@@ -117,7 +117,7 @@ def encode(records: Iterable[Record]) -> Encoded:
     return out
 
 
-def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
+def decode_group(stored: KeyValue) -> GroupRecord | SkippedRecord:
     """The fact behind one record of `__consumer_offsets`. Raises MalformedRecord."""
     key = FieldReader(stored.key)
     kind = key.int16()
@@ -138,8 +138,8 @@ def decode_group(stored: KeyValue) -> GroupRecord | Skipped:
     if kind == FENCE_KEY:
         return decode_fence(key, stored.value)
     if kind == PROBE_KEY:
-        return Skipped("room probe")
-    return Skipped(f"key type {kind}")
+        return SkippedRecord("room probe")
+    return SkippedRecord(f"key type {kind}")
 
 
 class PlainOffsets:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 
-class Authority(Protocol):
+class LeaseAuthority(Protocol):
     """Who decides, and knows what of a shard's log counts. Called by the engine's thread.
 
     It calls back (see `LedEngine`) from within `flushed`, and from none of the others.

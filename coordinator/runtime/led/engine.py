@@ -1,7 +1,7 @@
 """An engine that shares its shards with those of other nodes: it serves the ones it was given, as long as it may.
 
 A shard is UNLOADED until `load_shard`, and again after `leave`. A driver does with it what it does with any; whoever is
-its `Authority` also calls
+its `LeaseAuthority` also calls
 
     engine.committed(shard, position, now_ms)    the shard's first `position` appends count from now on
     engine.opened(shard, now_ms)                 its answers may leave, and its timers fire, after they might not
@@ -23,24 +23,24 @@ from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led.authority import Authority
-from muster.coordinator.runtime.led.stepper import LedStepper, OnOrphans
+from muster.coordinator.runtime.led.authority import LeaseAuthority
+from muster.coordinator.runtime.led.stepper import CatalogBeyondOrphans, LeasedStepper
 from muster.coordinator.runtime.led.warm import WarmJob, WarmShard
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.metrics import Metrics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
-from muster.coordinator.runtime.slot import ShardStatus, Slot
+from muster.coordinator.runtime.slot import ShardSlot, ShardStatus
 from muster.coordinator.runtime.stepper import Reports
 
 COMMIT_TIMEOUT_MS = 5_000
 """The default of `offsets.commit.timeout.ms`."""
 
 
-class LedEngine(Engine):
+class LeasedEngine(Engine):
     """See `Engine`; what it takes beside is named there."""
 
-    _stepper: LedStepper
-    steps: type[LedStepper] = LedStepper
+    _stepper: LeasedStepper
+    steps: type[LeasedStepper] = LeasedStepper
     """What makes its stepper."""
 
     def __init__(
@@ -49,9 +49,9 @@ class LedEngine(Engine):
         shards: int,
         limits: Limits,
         *args: Any,
-        authority: Authority,
+        authority: LeaseAuthority,
         commit_timeout_ms: int = COMMIT_TIMEOUT_MS,
-        on_orphans: OnOrphans | None = None,
+        on_orphans: CatalogBeyondOrphans | None = None,
         **kwargs: Any,
     ) -> None:
         """on_orphans: where a topic that is not in the catalog may be there nevertheless: asked for the catalog to go
@@ -67,8 +67,8 @@ class LedEngine(Engine):
             slot.status = ShardStatus.UNLOADED
 
     def _make_stepper(
-        self, log: GroupLog, slots: list[Slot], reports: Reports, metrics: Metrics, written_at_once: int
-    ) -> LedStepper:
+        self, log: GroupLog, slots: list[ShardSlot], reports: Reports, metrics: Metrics, written_at_once: int
+    ) -> LeasedStepper:
         return self.steps(
             log,
             slots,
@@ -178,5 +178,5 @@ class LedEngine(Engine):
         warm = self._warm.pop(shard, None)
         return super()._load_of(shard) if warm is None else WarmJob(shard, self.new_core(shard), self._log, warm=warm)
 
-    def _excuse(self, slot: Slot, kind: type[Event]) -> Reply:
+    def _excuse(self, slot: ShardSlot, kind: type[Event]) -> Reply:
         return self._stepper.answers.excuse(slot, kind)

@@ -21,21 +21,21 @@ from muster.coordinator.runtime.loading.loader import (
     LEDGER_TOPIC,
     TOMBSTONES,
     LoadReport,
-    offsets_together,
-    understood,
+    decode_records,
+    group_offsets,
 )
 from muster.coordinator.runtime.loading.loads import LoadJob
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
-from muster.coordinator.runtime.slot import Core
+from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
+from muster.coordinator.runtime.slot import ShardCore
 
 SLICE: Final = 400
 """Records of each topic between two pauses: some 5 ms of work."""
 
 
-class Tail(Protocol):
+class CommittedTail(Protocol):
     """One topic of a shard, read from its first record on. All of it from any thread, one at a time."""
 
-    def more(self, *, committed: bool) -> Iterator[KeyValue | Damage] | None:
+    def more(self, *, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
         """The records that follow what was given before, a portion of them; None: that was all, for now. With
         `committed`, no record above the high watermark. Raises LogFailed."""
 
@@ -48,14 +48,14 @@ class Tail(Protocol):
 
 
 class WarmLog(Protocol):
-    def tail(self, topic: str, shard: int) -> Tail:
+    def tail(self, topic: str, shard: int) -> CommittedTail:
         """Raises LogFailed where this node has no such log."""
 
     def flush(self, shards: Sequence[int]) -> None:
         """See `GroupLog`."""
 
 
-class Unfit(Exception):
+class UnfitForWarming(Exception):
     """What the log has cannot be taken in as it comes; the sentence says what it is."""
 
 
@@ -65,7 +65,7 @@ class WarmShard:
     def __init__(
         self,
         shard: int,
-        core: Core,
+        core: ShardCore,
         log: WarmLog,
         lock: AbstractContextManager[object],
         tell: Callable[[int, str], None],
@@ -82,7 +82,7 @@ class WarmShard:
         self._tell = tell
         self._groups = log.tail(GROUPS_TOPIC, shard)
         self._ledger = log.tail(LEDGER_TOPIC, shard)
-        self._coming: dict[Tail, Iterator[KeyValue | Damage]] = {}
+        self._coming: dict[CommittedTail, Iterator[KeyValue | LogDamage]] = {}
         self._more = False
         self._lock = lock
 
@@ -112,7 +112,7 @@ class WarmShard:
             return False
         try:
             return work()
-        except (Unfit, LogFailed) as error:
+        except (UnfitForWarming, LogFailed) as error:
             self.why = str(error)
         except Exception as error:
             self.why = f"a record cannot be applied: {error!r}"
@@ -139,27 +139,27 @@ class WarmShard:
         self._explain(ledger)
         return bool(groups or ledger)
 
-    def _next(self, tail: Tail, committed: bool) -> list[KeyValue]:
+    def _next(self, tail: CommittedTail, committed: bool) -> list[KeyValue]:
         """Some records that follow; none: that was all, for now."""
         while True:
             some = list(islice(self._coming.get(tail, iter(())), SLICE))
             if some:
-                return [sound(item) for item in some]
+                return [require_sound(item) for item in some]
             portion = tail.more(committed=committed)
             if portion is None:
                 return []
             self._coming[tail] = portion
 
     def _keep(self, items: list[KeyValue]) -> None:
-        for record in offsets_together(items, f"{GROUPS_TOPIC}-{self.shard}", self.report):
+        for record in group_offsets(items, f"{GROUPS_TOPIC}-{self.shard}", self.report):
             self.core.apply(record)
             self.report.tombstones += isinstance(record, TOMBSTONES)
         self._must_make_sense()
 
     def _explain(self, items: list[KeyValue]) -> None:
-        for record in understood(items, decode_ledger, f"{LEDGER_TOPIC}-{self.shard}", self.report):
+        for record in decode_records(items, decode_ledger, f"{LEDGER_TOPIC}-{self.shard}", self.report):
             if isinstance(record, CentralStored | DelayStored):
-                raise Unfit(f"{LEDGER_TOPIC}-{self.shard} has facts that an older version kept there")
+                raise UnfitForWarming(f"{LEDGER_TOPIC}-{self.shard} has facts that an older version kept there")
             self.report.ledger += 1
             if isinstance(record, OwnRecord):
                 continue  # it ends what is not there
@@ -169,12 +169,12 @@ class WarmShard:
 
     def _must_make_sense(self) -> None:
         if self.report.malformed:
-            raise Unfit(self.report.complaints[0])
+            raise UnfitForWarming(self.report.complaints[0])
 
 
-def sound(item: KeyValue | Damage) -> KeyValue:
-    if isinstance(item, Damage):
-        raise Unfit(f"offset {item.offset}: {item.sentence}")
+def require_sound(item: KeyValue | LogDamage) -> KeyValue:
+    if isinstance(item, LogDamage):
+        raise UnfitForWarming(f"offset {item.offset}: {item.sentence}")
     return item
 
 

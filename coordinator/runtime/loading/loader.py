@@ -31,9 +31,9 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import PlainOffsets, decode_group
-from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
 from muster.coordinator.runtime.codec.ledger import decode_ledger
-from muster.coordinator.runtime.ports import Damage, GroupLog, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import GroupLog, KeyValue, LogDamage, LogFailed
 
 GROUPS_TOPIC = "__consumer_offsets"
 LEDGER_TOPIC = "__rebalances"
@@ -45,7 +45,7 @@ MAX_COMPLAINTS = 20
 """Malformed records named one by one in a report; the rest are counted."""
 
 
-Item = TypeVar("Item")
+ReplayItem = TypeVar("ReplayItem")
 
 OWN_TOMBSTONES = DelayForgotten | CentralDeleted | SettingsUnset | HoldsEnded | CanaryForgotten | BalanceForgotten
 TOMBSTONES = GroupDeleted | OffsetDeleted | OWN_TOMBSTONES | FenceForgotten
@@ -105,7 +105,7 @@ class LoadReport:
         return text
 
 
-def replay(
+def replay_shard(
     log: GroupLog,
     shard: int,
     core: Replayable,
@@ -122,11 +122,13 @@ def replay(
     report = LoadReport() if report is None else report
     own: set[tuple[bool, str]] = set()
     place = f"{GROUPS_TOPIC}-{shard}"
-    losses, mended = list[Damage](), 0
-    wanted = newest(left(still_wanted(log.read_groups(shard), place, given_up), losses), report)
-    for record in offsets_together(still_wanted(wanted, place, given_up), place, report):
+    losses, mended = list[LogDamage](), 0
+    wanted = newest_of_each_key(
+        remaining_records(slices_while_wanted(log.read_groups(shard), place, given_up), losses), report
+    )
+    for record in group_offsets(slices_while_wanted(wanted, place, given_up), place, report):
         if isinstance(record, KEPT_ELSEWHERE):
-            own.add(own_place(record))
+            own.add(place_kept_elsewhere(record))
         if isinstance(record, LossMended):
             mended = record.until
         core.apply(record)
@@ -134,12 +136,14 @@ def replay(
     for loss in losses:
         if loss.next_offset > mended:
             report.lost_until = loss.next_offset
-            complain(report, f"{place} offset {loss.offset}: {loss.sentence}; groups may be as they were before")
+            add_complaint(report, f"{place} offset {loss.offset}: {loss.sentence}; groups may be as they were before")
     place, passed = f"{LEDGER_TOPIC}-{shard}", 0
-    wanted = newest(still_wanted(sound(log.read_ledger(shard), place, report), place, given_up), report)
-    for record in understood(still_wanted(wanted, place, given_up), decode_ledger, place, report):
+    wanted = newest_of_each_key(
+        slices_while_wanted(readable_records(log.read_ledger(shard), place, report), place, given_up), report
+    )
+    for record in decode_records(slices_while_wanted(wanted, place, given_up), decode_ledger, place, report):
         if isinstance(record, OwnRecord):
-            if own_place(record) in own:
+            if place_kept_elsewhere(record) in own:
                 continue  # it has been moved, or was written anew since
             if isinstance(record, CentralStored | DelayStored):
                 report.moved.append(record)
@@ -155,40 +159,42 @@ def replay(
     return report
 
 
-def own_place(record: OwnRecord) -> tuple[bool, str]:
+def place_kept_elsewhere(record: OwnRecord) -> tuple[bool, str]:
     """Of which kind a fact of our own is that older versions kept elsewhere, and of which group."""
     return isinstance(record, CentralStored | CentralDeleted), record.group_id
 
 
-def sound(stored: Iterator[KeyValue | Damage], place: str, report: LoadReport) -> Iterator[KeyValue]:
+def readable_records(stored: Iterator[KeyValue | LogDamage], place: str, report: LoadReport) -> Iterator[KeyValue]:
     """What can be read; what cannot is reported and passed over."""
     try:
         for item in stored:
-            if isinstance(item, Damage):
-                complain(report, f"{place} offset {item.offset}: {item.sentence}; explanations there are passed over")
+            if isinstance(item, LogDamage):
+                add_complaint(
+                    report, f"{place} offset {item.offset}: {item.sentence}; explanations there are passed over"
+                )
                 report.unread_until = max(report.unread_until, item.next_offset)
             else:
                 yield item
     except LogFailed as error:
-        complain(report, f"{error}; the rest of the explanations is passed over")
+        add_complaint(report, f"{error}; the rest of the explanations is passed over")
 
 
-def left(stored: Iterable[KeyValue | Damage], losses: list[Damage]) -> Iterator[KeyValue]:
+def remaining_records(stored: Iterable[KeyValue | LogDamage], losses: list[LogDamage]) -> Iterator[KeyValue]:
     """What is there; `losses` takes what was given up."""
     for item in stored:
-        if isinstance(item, Damage):
+        if isinstance(item, LogDamage):
             losses.append(item)
         else:
             yield item
 
 
-def complain(report: LoadReport, sentence: str) -> None:
+def add_complaint(report: LoadReport, sentence: str) -> None:
     report.malformed += 1
     if len(report.complaints) < MAX_COMPLAINTS:
         report.complaints.append(sentence)
 
 
-def still_wanted(items: Iterable[Item], place: str, given_up: Callable[[], bool]) -> Iterator[Item]:
+def slices_while_wanted(items: Iterable[ReplayItem], place: str, given_up: Callable[[], bool]) -> Iterator[ReplayItem]:
     """The items, a slice at a time, as long as somebody wants them."""
     each = iter(items)
     while some := list(islice(each, SLICE)):
@@ -197,7 +203,7 @@ def still_wanted(items: Iterable[Item], place: str, given_up: Callable[[], bool]
         yield from some
 
 
-def offsets_together(stored: Iterable[KeyValue], place: str, report: LoadReport) -> Iterator[Record]:
+def group_offsets(stored: Iterable[KeyValue], place: str, report: LoadReport) -> Iterator[Record]:
     """The facts in their order; positions of one group that follow each other are one fact, as they were when kept."""
     plain = PlainOffsets()
     group, offsets = "", dict[tuple[str, int], StoredOffset]()
@@ -217,16 +223,16 @@ def offsets_together(stored: Iterable[KeyValue], place: str, report: LoadReport)
             report.groups += 1
             continue
         group, offsets = "", {}
-        for record in understood([item], decode_group, place, report):
+        for record in decode_records([item], decode_group, place, report):
             report.groups += 1
             yield record
     if offsets:
         yield OffsetsStored(group, offsets)
 
 
-def understood(
+def decode_records(
     stored: Iterable[KeyValue],
-    decode: Callable[[KeyValue], Record | Skipped],
+    decode: Callable[[KeyValue], Record | SkippedRecord],
     place: str,
     report: LoadReport,
 ) -> Iterator[Record]:
@@ -234,19 +240,19 @@ def understood(
         try:
             record = decode(item)
         except MalformedRecord as error:
-            complain(report, f"{place} offset {item.offset}: {error}; the record is passed over")
+            add_complaint(report, f"{place} offset {item.offset}: {error}; the record is passed over")
             if decode is decode_ledger:
                 report.unread_until = max(report.unread_until, item.offset + 1)
-            elif tombstone := missed(item):
+            elif tombstone := tombstone_of_unreadable(item):
                 report.damaged.append(tombstone)
             continue
-        if isinstance(record, Skipped):
+        if isinstance(record, SkippedRecord):
             report.skipped[f"{place.rsplit('-', 1)[0]} {record.kind}"] += 1
         else:
             yield record
 
 
-def missed(item: KeyValue) -> ConsumerRecord | OfOperators | None:
+def tombstone_of_unreadable(item: KeyValue) -> ConsumerRecord | OfOperators | None:
     """The tombstone of a record that others of its group do not fit without: one of the several that make a KIP-848
     group, what is set of who plans, or what is held. None for any other, or an unknown key."""
     try:
@@ -256,7 +262,7 @@ def missed(item: KeyValue) -> ConsumerRecord | OfOperators | None:
     return tombstone if isinstance(tombstone, ConsumerRecord | OfOperators) else None
 
 
-def newest(stored: Iterable[KeyValue], report: LoadReport) -> Iterable[KeyValue]:
+def newest_of_each_key(stored: Iterable[KeyValue], report: LoadReport) -> Iterable[KeyValue]:
     """The last record of each key, in the order in which they stand in the log."""
     latest: dict[bytes, KeyValue] = {}
     for item in stored:

@@ -3,10 +3,10 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.loading.loader import LoadReport, replay
+from muster.coordinator.runtime.loading.loader import LoadReport, replay_shard
 from muster.coordinator.runtime.ports import GroupLog
-from muster.coordinator.runtime.slot import Core, ShardStatus, Slot
-from muster.coordinator.runtime.timers import Pauses
+from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus
+from muster.coordinator.runtime.timers import RetryPauses
 
 
 @dataclass(eq=False, slots=True)
@@ -14,7 +14,7 @@ class LoadJob:
     """One shard's replay, into a core that nobody else has yet."""
 
     shard: int
-    core: Core
+    core: ShardCore
     log: GroupLog
     report: LoadReport = field(default_factory=LoadReport)
     given_up: bool = False
@@ -22,18 +22,18 @@ class LoadJob:
 
     def run(self) -> None:
         """Replay, in any thread. Raises LogFailed."""
-        replay(self.log, self.shard, self.core, self.report, lambda: self.given_up)
+        replay_shard(self.log, self.shard, self.core, self.report, lambda: self.given_up)
         self.report.committed_to = self.core.committed_to()
 
 
-class Loads:
+class ShardLoads:
     """At most one job a shard is wanted. A shard that fell is planned by the next turn, which knows the time."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, LoadJob] = {}
         self._queue: deque[LoadJob] = deque()  # those that the driver has not taken yet
-        self._pauses = Pauses()
-        self.fallen: list[Slot] = []
+        self._pauses = RetryPauses()
+        self.fallen: list[ShardSlot] = []
         """Dropped since the last turn, reload not yet planned."""
 
     @property

@@ -18,34 +18,34 @@ ALLOWED_BY: Final = {
 }
 """Which allowed operations allow these; any other is allowed by itself and by ALL."""
 
-MOST_KEPT: Final = 100_000
+MAX_KEPT_DECISIONS: Final = 100_000
 """Decisions that are kept; then all of them are forgotten."""
 
-MOST_CHARACTERS_KEPT: Final = 256
+MAX_KEPT_NAME_CHARS: Final = 256
 """Of a name that a decision is kept for: names are the client's, and those of topics and groups are shorter."""
 
-MOST_NAMES_KEPT: Final = 1_000
+MAX_KEPT_NAME_SETS: Final = 1_000
 """Of who asks about very many."""
 
-SOME_NAME: Final = "hardcode"
+UNUSED_NAME: Final = "hardcode"
 """Kafka's word for a name that nobody uses, by which whoever may do everything is known."""
 
-Asked: TypeAlias = tuple[Principal, str, int, str | None]
+DecisionKey: TypeAlias = tuple[Principal, str, int, str | None]
 """By whom, from where, operation and type of resource in one number (an Enum's hash costs a call), and its name."""
 
 
-MOST_CLEARED: Final = 1_000
+MAX_CLEARED_NAMES: Final = 1_000
 """Names that one identity is known to have a right to, for as long as no list changes."""
 
 
-def clear(who: Identity, right: object, name: str, moment: object) -> None:
+def remember_allowed(who: Identity, right: object, name: str, moment: object) -> None:
     """Keep that somebody was allowed this in a moment of the lists: a heartbeat feels every call that it takes to ask.
 
     It is found by the right's id, which costs less than its hash: rights are rows of a table.
     """
-    if len(name) > MOST_CHARACTERS_KEPT:
+    if len(name) > MAX_KEPT_NAME_CHARS:
         return
-    if len(who.cleared) >= MOST_CLEARED:
+    if len(who.cleared) >= MAX_CLEARED_NAMES:
         who.cleared.clear()
     who.cleared[id(right), name] = moment
 
@@ -70,37 +70,37 @@ class Authorizer(Protocol):
         """Whether everything is allowed."""
 
 
-Place: TypeAlias = tuple[object, ...]
+IndexKey: TypeAlias = tuple[object, ...]
 """By what entries are found: a table's word, the type of resource, and a name, or somebody's."""
 
-LITERAL, PREFIXED, OF_PRINCIPAL = "literal", "prefixed", "of principal"
+LITERAL, PREFIXED, BY_PRINCIPAL = "literal", "prefixed", "of principal"
 
 
-class Lists:
+class AclIndex:
     """The entries of one moment, and what was decided by them. Whoever still asks old ones keeps nothing for others."""
 
     __slots__ = ("_lengths", "_table", "kept", "names")
 
     def __init__(self) -> None:
-        self._table: dict[Place, list[Acl]] = {}
+        self._table: dict[IndexKey, list[Acl]] = {}
         self._lengths: dict[ResourceType, Counter[int]] = {}
         """How many prefixes there are of each length."""
-        self.kept: dict[Asked, bool] = {}
-        self.names: dict[Asked, tuple[Names, Names]] = {}
+        self.kept: dict[DecisionKey, bool] = {}
+        self.names: dict[DecisionKey, tuple[NameSet, NameSet]] = {}
 
-    def changed(self, gone: Iterable[Acl], come: Iterable[Acl]) -> "Lists":
+    def changed(self, gone: Iterable[Acl], come: Iterable[Acl]) -> "AclIndex":
         """Those of the next moment. It takes the time of a look at each list that changes, however many there are."""
-        after = Lists()
+        after = AclIndex()
         after._table = dict(self._table)
         after._lengths = {kind: Counter(lengths) for kind, lengths in self._lengths.items()}
-        left, new = by_place(gone), by_place(dict.fromkeys(come))
+        left, new = index_entries(gone), index_entries(dict.fromkeys(come))
         for place in {**left, **new}:
             touched = {*left.get(place, ()), *new.get(place, ())}
             before = self._table.get(place, ())
             after._put(place, [acl for acl in before if acl not in touched] + new.get(place, []))
         return after
 
-    def _put(self, place: Place, acls: list[Acl]) -> None:
+    def _put(self, place: IndexKey, acls: list[Acl]) -> None:
         table, kind, name = place
         if table == PREFIXED:
             assert isinstance(kind, ResourceType)
@@ -124,20 +124,20 @@ class Lists:
 
     def of_principals(self, kind: ResourceType, *principals: str) -> list[Acl]:
         """Every entry about the type of resource that names one of these."""
-        return [acl for who in principals for acl in self._table.get((OF_PRINCIPAL, kind, who), ())]
+        return [acl for who in principals for acl in self._table.get((BY_PRINCIPAL, kind, who), ())]
 
 
-def by_place(acls: Iterable[Acl]) -> dict[Place, list[Acl]]:
+def index_entries(acls: Iterable[Acl]) -> dict[IndexKey, list[Acl]]:
     """Each twice: by whom it is about, and by what."""
-    found: dict[Place, list[Acl]] = defaultdict(list)
+    found: dict[IndexKey, list[Acl]] = defaultdict(list)
     for acl in acls:
         table = PREFIXED if acl.pattern is PatternType.PREFIXED else LITERAL
         found[table, acl.resource_type, acl.name].append(acl)
-        found[OF_PRINCIPAL, acl.resource_type, acl.principal].append(acl)
+        found[BY_PRINCIPAL, acl.resource_type, acl.principal].append(acl)
     return found
 
 
-class Names:
+class NameSet:
     """All the names that some entries are about."""
 
     __slots__ = ("_beginnings", "_every", "_literal")
@@ -158,11 +158,11 @@ class AclAuthorizer:
     def __init__(self, super_users: Iterable[Principal] = (), *, allow_if_no_acl_found: bool = False) -> None:
         self._super_users = frozenset(super_users)
         self._allow_if_none = allow_if_no_acl_found
-        self._lists = self.moment = Lists()
+        self._lists = self.moment = AclIndex()
 
     def replace(self, acls: Iterable[Acl]) -> None:
         """These are all there are, from now on."""
-        self._lists = self.moment = Lists().changed((), acls)
+        self._lists = self.moment = AclIndex().changed((), acls)
 
     def change(self, gone: Iterable[Acl], come: Iterable[Acl]) -> None:
         """From now on those are no more, and these are, whether or not they were."""
@@ -175,8 +175,8 @@ class AclAuthorizer:
         kept = lists.kept.get(asked)
         if kept is None:
             kept = self._decide(lists, who, operation, kind, name)
-            if len(name) <= MOST_CHARACTERS_KEPT:
-                if len(lists.kept) >= MOST_KEPT:
+            if len(name) <= MAX_KEPT_NAME_CHARS:
+                if len(lists.kept) >= MAX_KEPT_DECISIONS:
                     lists.kept.clear()
                 lists.kept[asked] = kept
         return kept
@@ -187,7 +187,7 @@ class AclAuthorizer:
         asked = (who.principal, who.host, operation << 8 | kind, None)
         kept = lists.kept.get(asked)
         if kept is None:
-            kept = lists.kept[asked] = self._decide(lists, who, operation, kind, SOME_NAME) or self._decide_any(
+            kept = lists.kept[asked] = self._decide(lists, who, operation, kind, UNUSED_NAME) or self._decide_any(
                 lists, who, operation, kind
             )
         return kept
@@ -202,41 +202,41 @@ class AclAuthorizer:
         asked = (who.principal, who.host, operation << 8 | kind, None)
         names = lists.names.get(asked)
         if names is None:
-            if len(lists.names) >= MOST_NAMES_KEPT:
+            if len(lists.names) >= MAX_KEPT_NAME_SETS:
                 lists.names.clear()
             names = lists.names[asked] = self._names(lists, who, operation, kind)
         allow, deny = names
         return lambda name: name in allow and name not in deny
 
     @staticmethod
-    def _names(lists: Lists, who: Identity, operation: Operation, kind: ResourceType) -> tuple[Names, Names]:
+    def _names(lists: AclIndex, who: Identity, operation: Operation, kind: ResourceType) -> tuple[NameSet, NameSet]:
         """Those that are allowed, and those that are denied."""
-        mine = [acl for acl in lists.of_principals(kind, *{str(who.principal), str(ANYONE)}) if concerns(acl, who)]
+        mine = [acl for acl in lists.of_principals(kind, *{str(who.principal), str(ANYONE)}) if applies_to(acl, who)]
         by = ALLOWED_BY.get(operation, frozenset({operation, Operation.ALL}))
-        allow = Names(acl for acl in mine if acl.permission is Permission.ALLOW and acl.operation in by)
+        allow = NameSet(acl for acl in mine if acl.permission is Permission.ALLOW and acl.operation in by)
         taken = frozenset({operation, Operation.ALL})
-        deny = Names(acl for acl in mine if acl.permission is Permission.DENY and acl.operation in taken)
+        deny = NameSet(acl for acl in mine if acl.permission is Permission.DENY and acl.operation in taken)
         return allow, deny
 
     def is_super(self, who: Identity) -> bool:
         return who.principal in self._super_users
 
-    def _decide_any(self, lists: Lists, who: Identity, operation: Operation, kind: ResourceType) -> bool:
+    def _decide_any(self, lists: AclIndex, who: Identity, operation: Operation, kind: ResourceType) -> bool:
         entries = lists.of_principals(kind, *{str(who.principal), str(ANYONE)})
-        mine = [acl for acl in entries if concerns(acl, who) and acl.operation in (operation, Operation.ALL)]
+        mine = [acl for acl in entries if applies_to(acl, who) and acl.operation in (operation, Operation.ALL)]
         denied = {acl[:3] for acl in mine if acl.permission is Permission.DENY}
         if (kind, PatternType.LITERAL, WILDCARD) in denied:
             return False
-        return any(acl.permission is Permission.ALLOW and not covered(acl, denied) for acl in mine)
+        return any(acl.permission is Permission.ALLOW and not is_denied(acl, denied) for acl in mine)
 
-    def _decide(self, lists: Lists, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
+    def _decide(self, lists: AclIndex, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         if self.is_super(who):
             return True
         allowed = found = False
         by = ALLOWED_BY.get(operation, frozenset({operation, Operation.ALL}))
         for acl in lists.naming(kind, name):
             found = True
-            if not concerns(acl, who):
+            if not applies_to(acl, who):
                 continue
             if acl.permission is Permission.DENY:
                 if acl.operation in (operation, Operation.ALL):
@@ -246,11 +246,11 @@ class AclAuthorizer:
         return allowed or (self._allow_if_none and not found)
 
 
-def concerns(acl: Acl, who: Identity) -> bool:
+def applies_to(acl: Acl, who: Identity) -> bool:
     return acl.principal in (str(who.principal), str(ANYONE)) and acl.host in (WILDCARD, who.host)
 
 
-def covered(acl: Acl, denied: Set[tuple[object, ...]]) -> bool:
+def is_denied(acl: Acl, denied: Set[tuple[object, ...]]) -> bool:
     """Whether a denial takes all that this entry allows."""
     kind, pattern, name = acl[:3]
     if (kind, pattern, name) in denied:

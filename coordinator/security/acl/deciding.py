@@ -2,24 +2,24 @@
 
 from collections.abc import Sequence
 
-from muster.coordinator.security.acl.authorizer import ALLOWED_BY, concerns
+from muster.coordinator.security.acl.authorizer import ALLOWED_BY, applies_to
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.identity import Identity
 
 
-def deciding(
+def find_deciding_entry(
     about: Sequence[Acl], who: Identity, operation: Operation, *, allow_if_none: bool = False
 ) -> tuple[Acl | None, str]:
     """`about` are all entries for the resource; the one that decides, and why, in one sentence."""
-    mine = [acl for acl in about if concerns(acl, who)]
+    mine = [acl for acl in about if applies_to(acl, who)]
     for acl in mine:
         if acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL):
-            return acl, f"no: {described(acl)}, and what is denied is denied"
+            return acl, f"no: {describe_entry(acl)}, and what is denied is denied"
     by = ALLOWED_BY.get(operation, frozenset({operation, Operation.ALL}))
     for acl in mine:
         if acl.permission is Permission.ALLOW and acl.operation in by:
             implied = f", which allows {operation.name}" if acl.operation is not operation else ""
-            return acl, f"yes: {described(acl)}{implied}"
+            return acl, f"yes: {describe_entry(acl)}{implied}"
     if not about and allow_if_none:
         return None, "yes: no entry names it, and allow.everyone.if.no.acl.found is true"
     if not about:
@@ -30,10 +30,10 @@ def deciding(
     )
 
 
-def described(acl: Acl) -> str:
+def describe_entry(acl: Acl) -> str:
     """
     >>> about = ResourceType.TOPIC, PatternType.PREFIXED, "or"
-    >>> described(Acl(*about, "User:bob", "*", Operation.READ, Permission.ALLOW))
+    >>> describe_entry(Acl(*about, "User:bob", "*", Operation.READ, Permission.ALLOW))
     "User:bob is allowed READ on TOPIC 'or...' from anywhere"
     """
     what = "allowed" if acl.permission is Permission.ALLOW else "denied"

@@ -56,7 +56,7 @@ class AclFilter(NamedTuple):
         )
 
 
-def found(acls: Collection[Acl], wanted: AclFilter) -> list[Acl]:
+def find_entries(acls: Collection[Acl], wanted: AclFilter) -> list[Acl]:
     """Those that are meant, in order."""
     one = wanted.exact()
     if one is not None:
@@ -64,7 +64,7 @@ def found(acls: Collection[Acl], wanted: AclFilter) -> list[Acl]:
     return sorted(filter(wanted.matches, acls))
 
 
-def filter_of(
+def parse_acl_filter(
     resource_type: int,
     pattern: int,
     name: str | None,

@@ -16,7 +16,7 @@ TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLU
 TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
 
 
-class Lacking(Enum):
+class WithoutRight(Enum):
     """What becomes of what the caller has no right to."""
 
     REFUSED = "refused"
@@ -25,101 +25,106 @@ class Lacking(Enum):
     """The answer reads as if it were not there."""
 
 
-class Right(NamedTuple):
+class RequiredRight(NamedTuple):
     operation: Operation
     resource_type: ResourceType
     of: str = ""
     """Whose: fields of the request, from the outside inwards; of the answer, if it begins with `->`. Empty: the
     cluster's."""
-    lacking: Lacking = Lacking.REFUSED
-    instead: "Right | None" = None
+    lacking: WithoutRight = WithoutRight.REFUSED
+    instead: "RequiredRight | None" = None
     """Who has this one needs not the other."""
     when: str = ""
     """Empty: always."""
 
 
-Rights: TypeAlias = tuple[Right, ...]
+RequiredRights: TypeAlias = tuple[RequiredRight, ...]
 """All that a request needs. Empty: everybody may."""
 
 REFUSALS: Final = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
 """Kafka's codes for who has no right to a resource of the type."""
 
 
-def left_out(operation: Operation, kind: ResourceType, of: str, instead: Right | None = None) -> Right:
-    return Right(operation, kind, of, Lacking.LEFT_OUT, instead)
+def left_out(operation: Operation, kind: ResourceType, of: str, instead: RequiredRight | None = None) -> RequiredRight:
+    return RequiredRight(operation, kind, of, WithoutRight.LEFT_OUT, instead)
 
 
-def on_cluster(operation: Operation) -> Right:
-    return Right(operation, CLUSTER)
+def on_cluster(operation: Operation) -> RequiredRight:
+    return RequiredRight(operation, CLUSTER)
 
 
-MEMBER: Final = (Right(READ, GROUP, "group_id"),)
+MEMBER: Final = (RequiredRight(READ, GROUP, "group_id"),)
 CONFIGS_OF_A_NODE: Final = "a broker"
 CONFIG_ROWS_READ: Final = (
-    Right(DESCRIBE_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
-    Right(DESCRIBE_CONFIGS, GROUP, "resources.resource_name", when="a group"),
-    Right(DESCRIBE_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
+    RequiredRight(DESCRIBE_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
+    RequiredRight(DESCRIBE_CONFIGS, GROUP, "resources.resource_name", when="a group"),
+    RequiredRight(DESCRIBE_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
 )
 CONFIG_ROWS_CHANGED: Final = (
-    Right(ALTER_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
-    Right(ALTER_CONFIGS, GROUP, "resources.resource_name", when="a group"),
-    Right(ALTER_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
+    RequiredRight(ALTER_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
+    RequiredRight(ALTER_CONFIGS, GROUP, "resources.resource_name", when="a group"),
+    RequiredRight(ALTER_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
 )
 ANY_TOPIC: Final = "any one at all"
 SAME: Final = "the same"
 NEW_TOPIC: Final = "one that is missing and would be made"
 
-API_RIGHTS: Final[Mapping[str, Rights]] = {
+API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
     "Produce": (
-        Right(WRITE, TOPIC, "topic_data.name"),
-        Right(WRITE, TRANSACTIONAL_ID, "transactional_id", when="records of a transaction"),
+        RequiredRight(WRITE, TOPIC, "topic_data.name"),
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="records of a transaction"),
     ),
-    "Fetch": (Right(READ, TOPIC, "topics.topic"),),
-    "ListOffsets": (Right(DESCRIBE, TOPIC, "topics.name"),),
-    "OffsetForLeaderEpoch": (Right(DESCRIBE, TOPIC, "topics.topic", instead=on_cluster(Operation.CLUSTER_ACTION)),),
+    "Fetch": (RequiredRight(READ, TOPIC, "topics.topic"),),
+    "ListOffsets": (RequiredRight(DESCRIBE, TOPIC, "topics.name"),),
+    "OffsetForLeaderEpoch": (
+        RequiredRight(DESCRIBE, TOPIC, "topics.topic", instead=on_cluster(Operation.CLUSTER_ACTION)),
+    ),
     "Metadata": (
-        Right(DESCRIBE, TOPIC, "topics.name"),
-        Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE), when=NEW_TOPIC),
+        RequiredRight(DESCRIBE, TOPIC, "topics.name"),
+        RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE), when=NEW_TOPIC),
         left_out(DESCRIBE, TOPIC, "-> topics.name"),
     ),
-    "OffsetCommit": (Right(READ, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    "OffsetCommit": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
     "OffsetFetch": (
-        Right(DESCRIBE, GROUP, "groups.group_id"),
-        Right(DESCRIBE, TOPIC, "groups.topics.name"),
+        RequiredRight(DESCRIBE, GROUP, "groups.group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "groups.topics.name"),
         left_out(DESCRIBE, TOPIC, "-> groups.topics.name"),
     ),
     "FindCoordinator": (
-        Right(DESCRIBE, GROUP, "coordinator_keys", when="of groups"),
-        Right(DESCRIBE, TRANSACTIONAL_ID, "coordinator_keys", when="of transactions"),
+        RequiredRight(DESCRIBE, GROUP, "coordinator_keys", when="of groups"),
+        RequiredRight(DESCRIBE, TRANSACTIONAL_ID, "coordinator_keys", when="of transactions"),
     ),
     "JoinGroup": MEMBER,
     "Heartbeat": MEMBER,
     "LeaveGroup": MEMBER,
     "SyncGroup": MEMBER,
-    "DescribeGroups": (Right(DESCRIBE, GROUP, "groups"),),
+    "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"),),
     "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
     "SaslHandshake": (),
     "ApiVersions": (),
     "CreateTopics": (
-        Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),
+        RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),
         left_out(DESCRIBE_CONFIGS, TOPIC, "-> topics.configs"),
     ),
-    "DeleteTopics": (Right(DELETE, TOPIC, "topics.name"),),
-    "DeleteRecords": (Right(DELETE, TOPIC, "topics.name"),),
+    "DeleteTopics": (RequiredRight(DELETE, TOPIC, "topics.name"),),
+    "DeleteRecords": (RequiredRight(DELETE, TOPIC, "topics.name"),),
     "InitProducerId": (
-        Right(
+        RequiredRight(
             Operation.IDEMPOTENT_WRITE,
             CLUSTER,
-            instead=Right(WRITE, TOPIC, ANY_TOPIC),
+            instead=RequiredRight(WRITE, TOPIC, ANY_TOPIC),
             when="without a transactional id",
         ),
-        Right(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
     ),
-    "AddOffsetsToTxn": (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"), Right(READ, GROUP, "group_id")),
+    "AddOffsetsToTxn": (
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+        RequiredRight(READ, GROUP, "group_id"),
+    ),
     "TxnOffsetCommit": (
-        Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),
-        Right(READ, GROUP, "group_id"),
-        Right(READ, TOPIC, "topics.name"),
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+        RequiredRight(READ, GROUP, "group_id"),
+        RequiredRight(READ, TOPIC, "topics.name"),
     ),
     "DescribeAcls": (on_cluster(DESCRIBE),),
     "CreateAcls": (on_cluster(ALTER),),
@@ -127,10 +132,10 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
     "DescribeConfigs": CONFIG_ROWS_READ,
     "AlterConfigs": CONFIG_ROWS_CHANGED,
     "SaslAuthenticate": (),
-    "CreatePartitions": (Right(ALTER, TOPIC, "topics.name"),),
-    "DeleteGroups": (Right(DELETE, GROUP, "groups_names"),),
+    "CreatePartitions": (RequiredRight(ALTER, TOPIC, "topics.name"),),
+    "DeleteGroups": (RequiredRight(DELETE, GROUP, "groups_names"),),
     "IncrementalAlterConfigs": CONFIG_ROWS_CHANGED,
-    "OffsetDelete": (Right(DELETE, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    "OffsetDelete": (RequiredRight(DELETE, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
     "DescribeClientQuotas": (on_cluster(DESCRIBE_CONFIGS),),
     "AlterClientQuotas": (on_cluster(ALTER_CONFIGS),),
     "DescribeUserScramCredentials": (on_cluster(DESCRIBE),),
@@ -138,20 +143,22 @@ API_RIGHTS: Final[Mapping[str, Rights]] = {
     "ElectLeaders": (on_cluster(ALTER),),
     "AlterPartitionReassignments": (on_cluster(ALTER),),
     "ListPartitionReassignments": (on_cluster(DESCRIBE),),
-    "DescribeCluster": (Right(DESCRIBE, CLUSTER, lacking=Lacking.LEFT_OUT, when="what the caller may do there"),),
+    "DescribeCluster": (
+        RequiredRight(DESCRIBE, CLUSTER, lacking=WithoutRight.LEFT_OUT, when="what the caller may do there"),
+    ),
     "ConsumerGroupHeartbeat": (
-        Right(READ, GROUP, "group_id"),
-        Right(DESCRIBE, TOPIC, "subscribed_topic_names"),
+        RequiredRight(READ, GROUP, "group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "subscribed_topic_names"),
         left_out(DESCRIBE, TOPIC, "topics that subscribed_topic_regex matches"),
     ),
     "ConsumerGroupDescribe": (
-        Right(DESCRIBE, GROUP, "group_ids"),
-        Right(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
+        RequiredRight(DESCRIBE, GROUP, "group_ids"),
+        RequiredRight(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
     ),
     "ListConfigResources": (
         on_cluster(DESCRIBE_CONFIGS),
-        left_out(DESCRIBE, TOPIC, "-> config_resources.resource_name", Right(DESCRIBE_CONFIGS, TOPIC, SAME)),
-        left_out(DESCRIBE, GROUP, "-> config_resources.resource_name", Right(DESCRIBE_CONFIGS, GROUP, SAME)),
+        left_out(DESCRIBE, TOPIC, "-> config_resources.resource_name", RequiredRight(DESCRIBE_CONFIGS, TOPIC, SAME)),
+        left_out(DESCRIBE, GROUP, "-> config_resources.resource_name", RequiredRight(DESCRIBE_CONFIGS, GROUP, SAME)),
     ),
 }
 """By an API's name. Those that no node serves yet have the row that they will need."""
@@ -168,52 +175,52 @@ STAGING: Final = "/storage.rpc.v1.Staging/"
 SCALER: Final = "/externalscaler.ExternalScaler/"
 HEALTH: Final = "/grpc.health.v1.Health/"
 
-LOOK: Final = (Right(DESCRIBE, GROUP, "group_id"),)
-SET: Final = (Right(ALTER_CONFIGS, GROUP, "group_id"),)
+LOOK: Final = (RequiredRight(DESCRIBE, GROUP, "group_id"),)
+SET: Final = (RequiredRight(ALTER_CONFIGS, GROUP, "group_id"),)
 PATTERN: Final = left_out(DESCRIBE, TOPIC, "topics that the pattern matches")
 SESSION: Final = (
-    Right(READ, GROUP, "hello.group_id, register_consumer.group_id"),
-    Right(DESCRIBE, TOPIC, "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names"),
+    RequiredRight(READ, GROUP, "hello.group_id, register_consumer.group_id"),
+    RequiredRight(DESCRIBE, TOPIC, "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names"),
     PATTERN,
 )
 OF_ENTRIES: Final = left_out(DESCRIBE, TOPIC, "-> topics of its entries")
 SCALED: Final = (
-    Right(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),
-    Right(DESCRIBE, TOPIC, "scalerMetadata[topic]"),
+    RequiredRight(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),
+    RequiredRight(DESCRIBE, TOPIC, "scalerMetadata[topic]"),
 )
 
-RPC_RIGHTS: Final[Mapping[str, Rights]] = {
-    GROUPS + "FindCoordinator": (Right(DESCRIBE, GROUP, "key"),),
+RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
+    GROUPS + "FindCoordinator": (RequiredRight(DESCRIBE, GROUP, "key"),),
     GROUPS + "JoinGroup": MEMBER,
     GROUPS + "SyncGroup": MEMBER,
     GROUPS + "Heartbeat": MEMBER,
     GROUPS + "ConsumerGroupHeartbeat": (
-        Right(READ, GROUP, "group_id"),
-        Right(DESCRIBE, TOPIC, "subscribed_topic_names.names"),
+        RequiredRight(READ, GROUP, "group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "subscribed_topic_names.names"),
         PATTERN,
     ),
     GROUPS + "ConsumerGroupDescribe": (
-        Right(DESCRIBE, GROUP, "group_ids"),
-        Right(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
+        RequiredRight(DESCRIBE, GROUP, "group_ids"),
+        RequiredRight(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
     ),
     GROUPS + "LeaveGroup": MEMBER,
-    GROUPS + "OffsetCommit": (Right(READ, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    GROUPS + "OffsetCommit": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
     GROUPS + "OffsetFetch": (
-        Right(DESCRIBE, GROUP, "group_id"),
-        Right(DESCRIBE, TOPIC, "topics.name"),
+        RequiredRight(DESCRIBE, GROUP, "group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "topics.name"),
         left_out(DESCRIBE, TOPIC, "-> topics.name"),
     ),
-    GROUPS + "OffsetDelete": (Right(DELETE, GROUP, "group_id"), Right(READ, TOPIC, "topics.name")),
+    GROUPS + "OffsetDelete": (RequiredRight(DELETE, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
     GROUPS + "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
-    GROUPS + "DescribeGroups": (Right(DESCRIBE, GROUP, "groups"),),
-    GROUPS + "DeleteGroups": (Right(DELETE, GROUP, "groups_names"),),
+    GROUPS + "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"),),
+    GROUPS + "DeleteGroups": (RequiredRight(DELETE, GROUP, "groups_names"),),
     GROUPS + "RemoveMembers": MEMBER,
-    GROUPS + "DescribeGroupSettings": (Right(DESCRIBE_CONFIGS, GROUP, "group_id"),),
+    GROUPS + "DescribeGroupSettings": (RequiredRight(DESCRIBE_CONFIGS, GROUP, "group_id"),),
     GROUPS + "AlterGroupSettings": SET,
     GROUPS + "ExplainGroup": (*LOOK, OF_ENTRIES),
     GROUPS + "SimulateAssignment": (
-        Right(DESCRIBE, GROUP, "group_id", when="of a group"),
-        Right(DESCRIBE, TOPIC, "-> topics of the plan"),
+        RequiredRight(DESCRIBE, GROUP, "group_id", when="of a group"),
+        RequiredRight(DESCRIBE, TOPIC, "-> topics of the plan"),
     ),
     GROUPS + "DescribeNode": (on_cluster(DESCRIBE),),
     GROUPS + "WatchGroup": (*LOOK, OF_ENTRIES),
@@ -225,7 +232,7 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     CONTROL + "StartCanary": SET,
     CONTROL + "EndCanary": SET,
     CONTROL + "DescribeCanary": LOOK,
-    FENCING + "ClaimFence": (Right(READ, GROUP, "group_id"), Right(WRITE, TOPIC, "logs.topic")),
+    FENCING + "ClaimFence": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(WRITE, TOPIC, "logs.topic")),
     SECURITY + "DescribeUsers": (on_cluster(DESCRIBE),),
     SECURITY + "AlterUsers": (on_cluster(ALTER),),
     SECURITY + "DescribeTokens": (on_cluster(DESCRIBE),),
@@ -243,30 +250,30 @@ RPC_RIGHTS: Final[Mapping[str, Rights]] = {
     NODES + "ListPartitionReassignments": (on_cluster(DESCRIBE),),
     NODES + "DrainNode": (on_cluster(ALTER),),
     NODES + "ExplainElections": (on_cluster(DESCRIBE),),
-    BROKER + "Metadata": (Right(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
-    BROKER + "CreateTopics": (Right(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
-    BROKER + "DeleteTopics": (Right(DELETE, TOPIC, "topic_names"),),
-    BROKER + "CreatePartitions": (Right(ALTER, TOPIC, "topics.name"),),
+    BROKER + "Metadata": (RequiredRight(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
+    BROKER + "CreateTopics": (RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
+    BROKER + "DeleteTopics": (RequiredRight(DELETE, TOPIC, "topic_names"),),
+    BROKER + "CreatePartitions": (RequiredRight(ALTER, TOPIC, "topics.name"),),
     BROKER + "DescribeConfigs": (
-        Right(DESCRIBE_CONFIGS, TOPIC, "topics"),
-        Right(DESCRIBE_CONFIGS, CLUSTER, when="without topics: the node's"),
+        RequiredRight(DESCRIBE_CONFIGS, TOPIC, "topics"),
+        RequiredRight(DESCRIBE_CONFIGS, CLUSTER, when="without topics: the node's"),
     ),
-    BROKER + "AlterConfigs": (Right(ALTER_CONFIGS, TOPIC, "topics.topic"),),
-    BROKER + "Produce": (Right(WRITE, TOPIC, "topic_data.name"),),
-    BROKER + "Fetch": (Right(READ, TOPIC, "topics.topic"),),
-    BROKER + "MultiFetch": (Right(READ, TOPIC, "fetches.topic"),),
+    BROKER + "AlterConfigs": (RequiredRight(ALTER_CONFIGS, TOPIC, "topics.topic"),),
+    BROKER + "Produce": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
+    BROKER + "Fetch": (RequiredRight(READ, TOPIC, "topics.topic"),),
+    BROKER + "MultiFetch": (RequiredRight(READ, TOPIC, "fetches.topic"),),
     BROKER + "InitProducerId": API_RIGHTS["InitProducerId"],
-    BROKER + "ListOffsets": (Right(DESCRIBE, TOPIC, "topics.name"),),
-    BROKER + "DeleteRecords": (Right(DELETE, TOPIC, "topics.name"),),
-    STAGING + "StageRecords": (Right(WRITE, TOPIC, "topic_data.name"),),
-    STAGING + "CommitStaged": (Right(WRITE, TOPIC, "topics of what was staged"),),
-    STAGING + "AbortStaged": (Right(WRITE, TOPIC, "topics of what was staged"),),
+    BROKER + "ListOffsets": (RequiredRight(DESCRIBE, TOPIC, "topics.name"),),
+    BROKER + "DeleteRecords": (RequiredRight(DELETE, TOPIC, "topics.name"),),
+    STAGING + "StageRecords": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
+    STAGING + "CommitStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),
+    STAGING + "AbortStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),
     SCALER + "IsActive": SCALED,
     SCALER + "StreamIsActive": SCALED,
     SCALER + "GetMetricSpec": SCALED,
     SCALER + "GetMetrics": (
-        Right(DESCRIBE, GROUP, "scaledObjectRef.scalerMetadata[consumerGroup]"),
-        Right(DESCRIBE, TOPIC, "scaledObjectRef.scalerMetadata[topic]"),
+        RequiredRight(DESCRIBE, GROUP, "scaledObjectRef.scalerMetadata[consumerGroup]"),
+        RequiredRight(DESCRIBE, TOPIC, "scaledObjectRef.scalerMetadata[topic]"),
     ),
     HEALTH + "Check": (),
     HEALTH + "List": (),

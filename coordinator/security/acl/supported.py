@@ -5,7 +5,7 @@ from typing import Final
 
 from muster.coordinator.security.acl.model import Operation, ResourceType
 
-SUPPORTED: Final[Mapping[ResourceType, frozenset[Operation]]] = {
+SUPPORTED_OPERATIONS: Final[Mapping[ResourceType, frozenset[Operation]]] = {
     ResourceType.TOPIC: frozenset(
         {
             Operation.READ,

@@ -12,7 +12,7 @@ from muster.coordinator.security.acl.model import (
     Permission,
     ResourceType,
 )
-from muster.coordinator.security.acl.supported import SUPPORTED
+from muster.coordinator.security.acl.supported import SUPPORTED_OPERATIONS
 from muster.coordinator.security.identity import check_principal
 
 MOST_ACLS: Final = 100_000
@@ -22,16 +22,16 @@ MOST_CHARACTERS: Final = 4_096
 """Of a name, or a principal."""
 
 
-def checked(
+def check_entry(
     resource_type: int, pattern: int, name: str, principal: str, host: str, operation: int, permission: int
 ) -> Acl:
     """The entry that Kafka's numbers and words mean. Raises ValueError: which value is wrong, and what was expected."""
-    kind = kind_of(resource_type)
+    kind = parse_resource_type(resource_type)
     if pattern not in (PatternType.LITERAL, PatternType.PREFIXED):
         raise ValueError(f"pattern type {pattern}; expected {PatternType.LITERAL:d} (LITERAL) or 4 (PREFIXED)")
     if permission not in (Permission.ALLOW, Permission.DENY):
         raise ValueError(f"permission {permission}; expected 3 (ALLOW) or 2 (DENY)")
-    check_name(kind, PatternType(pattern), name)
+    check_resource_name(kind, PatternType(pattern), name)
     if len(principal) > MOST_CHARACTERS:
         raise ValueError(f"the principal has {len(principal)} characters; expected at most {MOST_CHARACTERS}")
     check_principal(principal)
@@ -40,20 +40,20 @@ def checked(
         PatternType(pattern),
         name,
         principal,
-        address_of(host),
-        operation_on(kind, operation),
+        normalize_address(host),
+        parse_operation(kind, operation),
         Permission(permission),
     )
 
 
-def kind_of(number: int) -> ResourceType:
-    if number not in SUPPORTED:
-        kinds = ", ".join(f"{kind:d} ({kind.name})" for kind in SUPPORTED)
+def parse_resource_type(number: int) -> ResourceType:
+    if number not in SUPPORTED_OPERATIONS:
+        kinds = ", ".join(f"{kind:d} ({kind.name})" for kind in SUPPORTED_OPERATIONS)
         raise ValueError(f"resource type {number}; expected one of {kinds}")
     return ResourceType(number)
 
 
-def check_name(kind: ResourceType, pattern: PatternType, name: str) -> None:
+def check_resource_name(kind: ResourceType, pattern: PatternType, name: str) -> None:
     if not name:
         raise ValueError("the resource has no name; expected one, or * for all")
     if len(name) > MOST_CHARACTERS:
@@ -62,15 +62,15 @@ def check_name(kind: ResourceType, pattern: PatternType, name: str) -> None:
         raise ValueError(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}, as LITERAL")
 
 
-def operation_on(kind: ResourceType, number: int) -> Operation:
-    if number != Operation.ALL and number not in SUPPORTED[kind]:
+def parse_operation(kind: ResourceType, number: int) -> Operation:
+    if number != Operation.ALL and number not in SUPPORTED_OPERATIONS[kind]:
         told = Operation(number).name if number in set(Operation) else str(number)
-        allowed = ", ".join(sorted(each.name for each in SUPPORTED[kind]))
+        allowed = ", ".join(sorted(each.name for each in SUPPORTED_OPERATIONS[kind]))
         raise ValueError(f"operation {told}; on {kind.name} there are ALL, {allowed}")
     return Operation(number)
 
 
-def address_of(host: str) -> str:
+def normalize_address(host: str) -> str:
     """As a connection's address is written, so that the two can be compared."""
     if host == WILDCARD:
         return host

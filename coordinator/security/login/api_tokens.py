@@ -7,31 +7,31 @@ import re
 from hashlib import sha256
 from typing import Final
 
-PREFIX: Final = "muster_"
-ID_BYTES: Final = 8
-SECRET_BYTES: Final = 32
-SHAPE: Final = re.compile(r"muster_([0-9a-f]{16})_([0-9a-f]{64})")
+TOKEN_PREFIX: Final = "muster_"
+TOKEN_ID_BYTES: Final = 8
+TOKEN_SECRET_BYTES: Final = 32
+TOKEN_PATTERN: Final = re.compile(r"muster_([0-9a-f]{16})_([0-9a-f]{64})")
 
 
-def token_of(id_: bytes, secret: bytes) -> str:
+def format_token(id_: bytes, secret: bytes) -> str:
     """
-    >>> token_of(bytes(8), bytes(32))[:30]
+    >>> format_token(bytes(8), bytes(32))[:30]
     'muster_0000000000000000_000000'
     """
-    assert (len(id_), len(secret)) == (ID_BYTES, SECRET_BYTES)
-    return f"{PREFIX}{id_.hex()}_{secret.hex()}"
+    assert (len(id_), len(secret)) == (TOKEN_ID_BYTES, TOKEN_SECRET_BYTES)
+    return f"{TOKEN_PREFIX}{id_.hex()}_{secret.hex()}"
 
 
-def id_of(text: str) -> str:
+def token_id(text: str) -> str:
     """Empty where it is no API token.
 
-    >>> id_of(token_of(bytes(8), bytes(32))), id_of("muster_1_2")
+    >>> token_id(format_token(bytes(8), bytes(32))), token_id("muster_1_2")
     ('0000000000000000', '')
     """
-    found = SHAPE.fullmatch(text)
+    found = TOKEN_PATTERN.fullmatch(text)
     return found[1] if found else ""
 
 
-def hash_of(text: str) -> bytes:
+def hash_token(text: str) -> bytes:
     """All that is kept. A secret of 256 random bits cannot be guessed, so that one round is enough."""
     return sha256(text.encode()).digest()

@@ -11,14 +11,14 @@ class LoginFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Challenge:
+class SaslChallenge:
     """The client is to say more."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Success:
+class SaslSuccess:
     """The client has shown that it is `name`."""
 
     name: str
@@ -29,26 +29,26 @@ class Success:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class LoginWork:
     """What has to be computed first, and takes too long for an event loop. A pure function; raises LoginFailed."""
 
-    run: Callable[[], Success]
+    run: Callable[[], SaslSuccess]
 
 
-Step: TypeAlias = Challenge | Success | Work
+LoginStep: TypeAlias = SaslChallenge | SaslSuccess | LoginWork
 
 
-class Mechanism(Protocol):
+class SaslMechanism(Protocol):
     """One conversation, on the server's side."""
 
-    def evaluate(self, data: bytes) -> Step:
+    def evaluate(self, data: bytes) -> LoginStep:
         """What follows from the client's next words. Raises LoginFailed, for any bytes that are none of the mechanism.
 
         It is not asked again after that, or after a Success.
         """
 
 
-def text_of(data: bytes, most: int) -> str:
+def decode_text(data: bytes, most: int) -> str:
     """Words in UTF-8. Raises LoginFailed."""
     if len(data) > most:
         raise LoginFailed("malformed")
@@ -58,10 +58,10 @@ def text_of(data: bytes, most: int) -> str:
         raise LoginFailed("malformed") from None
 
 
-def unescaped(name: str) -> str:
+def unescape_saslname(name: str) -> str:
     """A name as it is, of what RFC 5801 calls a saslname. Raises LoginFailed.
 
-    >>> unescaped("a=2Cb=3Dc")
+    >>> unescape_saslname("a=2Cb=3Dc")
     'a,b=c'
     """
     pieces = name.split("=")

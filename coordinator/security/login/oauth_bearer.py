@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 from muster.coordinator.security.login.conversation import (
-    Challenge,
     LoginFailed,
-    Step,
-    Success,
-    Work,
-    text_of,
-    unescaped,
+    LoginStep,
+    LoginWork,
+    SaslChallenge,
+    SaslSuccess,
+    decode_text,
+    unescape_saslname,
 )
 from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
-from muster.coordinator.security.login.signed_tokens import Speaker, Unbelieved
+from muster.coordinator.security.login.signed_tokens import TokenRefused, TokenSubject
 
 PAIR: Final = re.compile(r"([A-Za-z]+)=([\x20-\x7e\t\r\n]*)")
 REFUSAL: Final = json.dumps({"status": "invalid_token"}).encode()
@@ -25,37 +25,37 @@ REFUSAL: Final = json.dumps({"status": "invalid_token"}).encode()
 class OauthBearerServer:
     """One conversation. `verify` says whom a token speaks of; raises Unbelieved. It is called off the loop."""
 
-    def __init__(self, verify: Callable[[str], Speaker]) -> None:
+    def __init__(self, verify: Callable[[str], TokenSubject]) -> None:
         self._verify = verify
         self._refused = ""
 
-    def evaluate(self, data: bytes) -> Step:
+    def evaluate(self, data: bytes) -> LoginStep:
         """See `Mechanism`."""
         if self._refused:
             raise LoginFailed(self._refused)
-        token, authzid = said(text_of(data, MOST_TOKEN_BYTES))
+        token, authzid = parse_bearer_message(decode_text(data, MOST_TOKEN_BYTES))
 
-        def check() -> Success:
+        def check() -> SaslSuccess:
             try:
                 speaker = self._verify(token)
-            except Unbelieved as error:
+            except TokenRefused as error:
                 raise LoginFailed(str(error)) from None
             if authzid and authzid != speaker.name:
                 raise LoginFailed("another's name")
-            return Success(speaker.name, until_s=speaker.until_s)
+            return SaslSuccess(speaker.name, until_s=speaker.until_s)
 
-        return Work(check)
+        return LoginWork(check)
 
-    def refused(self, why: str) -> Challenge:
+    def refused(self, why: str) -> SaslChallenge:
         """After its Work has failed: what the client is told first."""
         self._refused = why
-        return Challenge(REFUSAL)
+        return SaslChallenge(REFUSAL)
 
 
-def said(text: str) -> tuple[str, str]:
+def parse_bearer_message(text: str) -> tuple[str, str]:
     """The token, and the name that is asked for, of the client's message. Raises LoginFailed.
 
-    >>> said("n,a=me,\\x01auth=Bearer a.b.c\\x01host=x\\x01\\x01")
+    >>> parse_bearer_message("n,a=me,\\x01auth=Bearer a.b.c\\x01host=x\\x01\\x01")
     ('a.b.c', 'me')
     """
     header, *pairs = text.split("\x01")
@@ -74,4 +74,4 @@ def said(text: str) -> tuple[str, str]:
     kind, _, token = found.get("auth", "").partition(" ")
     if kind.lower() != "bearer" or not token.strip():
         raise LoginFailed("malformed")
-    return token.strip(), unescaped(authzid[2:]) if authzid else ""
+    return token.strip(), unescape_saslname(authzid[2:]) if authzid else ""

@@ -7,39 +7,41 @@ from hashlib import scrypt
 from typing import Final
 
 from muster.coordinator.security.facts import PasswordHash
-from muster.coordinator.security.login.conversation import LoginFailed, Success, Work, text_of
+from muster.coordinator.security.login.conversation import LoginFailed, LoginWork, SaslSuccess, decode_text
 from muster.coordinator.security.login.limits import MOST_PASSWORD_BYTES, MOST_USER_NAME_CHARS
 
-N: Final = 1 << 14
-R: Final = 8
-P: Final = 1
+SCRYPT_N: Final = 1 << 14
+SCRYPT_R: Final = 8
+SCRYPT_P: Final = 1
 """16 MiB, and some 30 ms."""
-MOST_MEMORY: Final = 64 << 20
+SCRYPT_MAX_MEMORY: Final = 64 << 20
 SALT_BYTES: Final = 16
 HASH_BYTES: Final = 32
 
 
 class PlainServer:
-    """One conversation, of one message. `hash_of` and `stand_in` as of SCRAM."""
+    """One conversation, of one message. `hash_of` and `plain_stand_in` as of SCRAM."""
 
     def __init__(self, hash_of: Callable[[str], PasswordHash | None], stand_in: Callable[[str], PasswordHash]) -> None:
         self._hash_of = hash_of
         self._stand_in = stand_in
 
-    def evaluate(self, data: bytes) -> Work:
+    def evaluate(self, data: bytes) -> LoginWork:
         """See `Mechanism`."""
-        name, password = said(data)
+        name, password = parse_plain_message(data)
         known, stand_in = self._hash_of(name), self._stand_in(name)
-        return Work(partial(checked, name, password, stand_in if known is None else known, known is not None))
+        return LoginWork(
+            partial(check_plain_password, name, password, stand_in if known is None else known, known is not None)
+        )
 
 
-def said(data: bytes) -> tuple[str, str]:
+def parse_plain_message(data: bytes) -> tuple[str, str]:
     """The name and the password of the client's message. Raises LoginFailed.
 
-    >>> said(b"\\0alice\\0secret")
+    >>> parse_plain_message(b"\\0alice\\0secret")
     ('alice', 'secret')
     """
-    text = text_of(data, 2 * 4 * MOST_USER_NAME_CHARS + MOST_PASSWORD_BYTES + 2)
+    text = decode_text(data, 2 * 4 * MOST_USER_NAME_CHARS + MOST_PASSWORD_BYTES + 2)
     parts = text.split("\0")
     if len(parts) != 3:
         raise LoginFailed("malformed")
@@ -53,23 +55,25 @@ def said(data: bytes) -> tuple[str, str]:
     return name, password
 
 
-def checked(name: str, password: str, kept: PasswordHash, known: bool) -> Success:
-    right = hmac.compare_digest(hashed(password, kept.salt, kept.n, kept.r, kept.p), kept.hash)
+def check_plain_password(name: str, password: str, kept: PasswordHash, known: bool) -> SaslSuccess:
+    right = hmac.compare_digest(scrypt_password(password, kept.salt, kept.n, kept.r, kept.p), kept.hash)
     if not (right and known):
         raise LoginFailed("credentials")
-    return Success(name)
+    return SaslSuccess(name)
 
 
-def hashed(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
-    return scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=MOST_MEMORY, dklen=HASH_BYTES)
+def scrypt_password(password: str, salt: bytes, n: int, r: int, p: int) -> bytes:
+    return scrypt(password.encode(), salt=salt, n=n, r=r, p=p, maxmem=SCRYPT_MAX_MEMORY, dklen=HASH_BYTES)
 
 
-def password_hash(password: str, salt: bytes) -> PasswordHash:
+def make_password_hash(password: str, salt: bytes) -> PasswordHash:
     """What is kept of a password. Takes some 30 ms."""
-    return PasswordHash(salt, hashed(password, salt, N, R, P), N, R, P)
+    return PasswordHash(
+        salt, scrypt_password(password, salt, SCRYPT_N, SCRYPT_R, SCRYPT_P), SCRYPT_N, SCRYPT_R, SCRYPT_P
+    )
 
 
-def stand_in(secret: bytes, name: str) -> PasswordHash:
+def plain_stand_in(secret: bytes, name: str) -> PasswordHash:
     """Of a name that nobody has: no password fits it."""
     seed = hmac.digest(secret, f"PLAIN:{name}".encode(), "sha512")
-    return PasswordHash(seed[:SALT_BYTES], seed[-HASH_BYTES:], N, R, P)
+    return PasswordHash(seed[:SALT_BYTES], seed[-HASH_BYTES:], SCRYPT_N, SCRYPT_R, SCRYPT_P)

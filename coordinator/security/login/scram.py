@@ -11,15 +11,21 @@ from hashlib import new, pbkdf2_hmac
 from typing import Final, NamedTuple
 
 from muster.coordinator.security.facts import ScramCredential
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Success, text_of, unescaped
+from muster.coordinator.security.login.conversation import (
+    LoginFailed,
+    SaslChallenge,
+    SaslSuccess,
+    decode_text,
+    unescape_saslname,
+)
 from muster.coordinator.security.login.limits import MOST_NONCE_CHARS, MOST_USER_NAME_CHARS
 
-HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-SIZES: Final = {"SCRAM-SHA-256": 32, "SCRAM-SHA-512": 64}
+SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+SCRAM_KEY_BYTES: Final = {"SCRAM-SHA-256": 32, "SCRAM-SHA-512": 64}
 """Bytes of a key."""
-NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+SCRAM_NUMBERS: Final = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Kafka's (KIP-554)."""
-MOST_BYTES: Final = 4_096
+MAX_SCRAM_MESSAGE_BYTES: Final = 4_096
 """Of one message of the client's."""
 DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -27,7 +33,7 @@ DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyz"
 class ScramServer:
     """One conversation. `nonce`: the server's half, printable, never used before.
 
-    `credential_of` gives what is kept of a user by name, `stand_in` the like of a name that nobody has.
+    `credential_of` gives what is kept of a user by name, `scram_stand_in` the like of a name that nobody has.
     """
 
     def __init__(
@@ -37,23 +43,23 @@ class ScramServer:
         credential_of: Callable[[str], ScramCredential | None],
         stand_in: Callable[[str], ScramCredential],
     ) -> None:
-        self._hash = HASHES[mechanism]
-        self._size = SIZES[mechanism]
+        self._hash = SCRAM_HASHES[mechanism]
+        self._size = SCRAM_KEY_BYTES[mechanism]
         self._own_nonce = nonce
         self._credential_of = credential_of
         self._stand_in = stand_in
         self._begun = False
 
-    def evaluate(self, data: bytes) -> Challenge | Success:
+    def evaluate(self, data: bytes) -> SaslChallenge | SaslSuccess:
         """See `Mechanism`."""
-        text = text_of(data, MOST_BYTES)
+        text = decode_text(data, MAX_SCRAM_MESSAGE_BYTES)
         if self._begun:
             return self._final(text)
         self._begun = True
         return self._first(text)
 
-    def _first(self, text: str) -> Challenge:
-        said = first_of(text)
+    def _first(self, text: str) -> SaslChallenge:
+        said = parse_client_first(text)
         self._name = said.name
         known, stand_in = self._credential_of(self._name), self._stand_in(self._name)
         self._known = known is not None
@@ -65,32 +71,32 @@ class ScramServer:
         salt = b64encode(self._credential.salt).decode()
         answer = f"r={self._nonce},s={salt},i={self._credential.iterations}"
         self._said = f"{said.bare},{answer}"
-        return Challenge(answer.encode())
+        return SaslChallenge(answer.encode())
 
-    def _final(self, text: str) -> Success:
+    def _final(self, text: str) -> SaslSuccess:
         """Such as `c=biws,r=NONCE,p=PROOF`."""
         plain, found, proof = text.rpartition(",p=")
         binding, *more = plain.split(",")
         if not found or binding[:2] != "c=" or not more or any(not is_attribute(each) for each in more):
             raise LoginFailed("malformed")
-        if raw(binding[2:]) != self._header.encode():
+        if decode_scram_base64(binding[2:]) != self._header.encode():
             raise LoginFailed("channel binding")
         if more[0][:2] != "r=" or more[0][2:] not in self._nonces:
             raise LoginFailed("nonce")
         said = f"{self._said},{plain}".encode()
-        given = raw(proof)
+        given = decode_scram_base64(proof)
         if len(given) != self._size:
             raise LoginFailed("malformed")
         signature = hmac.digest(self._credential.stored_key, said, self._hash)
         client_key = bytes(a ^ b for a, b in zip(given, signature, strict=True))
-        right = hmac.compare_digest(digest(client_key, self._hash), self._credential.stored_key)
+        right = hmac.compare_digest(hash_bytes(client_key, self._hash), self._credential.stored_key)
         answer = b64encode(hmac.digest(self._credential.server_key, said, self._hash))
         if not (right and self._known):
             raise LoginFailed("credentials")
-        return Success(self._name, b"v=" + answer)
+        return SaslSuccess(self._name, b"v=" + answer)
 
 
-class First(NamedTuple):
+class ClientFirstMessage(NamedTuple):
     """The client's first message: what binds the channel, what is signed, who it is, and its half of the nonce."""
 
     header: str
@@ -99,10 +105,10 @@ class First(NamedTuple):
     nonce: str
 
 
-def first_of(text: str) -> First:
+def parse_client_first(text: str) -> ClientFirstMessage:
     """Of such as `n,,n=alice,r=NONCE`. Raises LoginFailed.
 
-    >>> first_of("n,,n=al=2Cice,r=abc").name
+    >>> parse_client_first("n,,n=al=2Cice,r=abc").name
     'al,ice'
     """
     binding, comma, rest = text.partition(",")
@@ -116,12 +122,12 @@ def first_of(text: str) -> First:
         raise LoginFailed("malformed")
     if any(each.startswith("tokenauth=") and each != "tokenauth=false" for each in more[1:]):
         raise LoginFailed("delegation token")
-    name = unescaped(user[2:])
+    name = unescape_saslname(user[2:])
     if len(name) > MOST_USER_NAME_CHARS:
         raise LoginFailed("malformed")
-    if authzid and (authzid[:2] != "a=" or unescaped(authzid[2:]) != name):
+    if authzid and (authzid[:2] != "a=" or unescape_saslname(authzid[2:]) != name):
         raise LoginFailed("another's name")
-    return First(f"{binding},{authzid},", bare, name, more[0][2:])
+    return ClientFirstMessage(f"{binding},{authzid},", bare, name, more[0][2:])
 
 
 def is_attribute(text: str) -> bool:
@@ -134,7 +140,7 @@ def is_nonce(text: str) -> bool:
     return 0 < len(text) <= MOST_NONCE_CHARS and text.isascii() and text.isprintable() and " " not in text
 
 
-def raw(text: str) -> bytes:
+def decode_scram_base64(text: str) -> bytes:
     """Of Base64. Raises LoginFailed."""
     try:
         return b64decode(text, validate=True)
@@ -142,27 +148,27 @@ def raw(text: str) -> bytes:
         raise LoginFailed("malformed") from None
 
 
-def digest(data: bytes, name: str) -> bytes:
+def hash_bytes(data: bytes, name: str) -> bytes:
     return new(name, data).digest()
 
 
-def salted(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
+def salt_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:
     """SaltedPassword: what a client computes of a password, and Kafka's tools send. Takes milliseconds."""
-    return pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
+    return pbkdf2_hmac(SCRAM_HASHES[mechanism], password.encode(), salt, iterations)
 
 
-def credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+def make_scram_credential(mechanism: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
     """What is kept of it."""
-    name = HASHES[mechanism]
+    name = SCRAM_HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     server_key = hmac.digest(salted_password, b"Server Key", name)
-    return ScramCredential(salt, iterations, digest(client_key, name), server_key)
+    return ScramCredential(salt, iterations, hash_bytes(client_key, name), server_key)
 
 
-def salt_of(number: int) -> bytes:
+def format_salt(number: int) -> bytes:
     """A salt of 130 random bits as Kafka's tools make it, so that nobody sees by it which tool made a user.
 
-    >>> salt_of(35), salt_of(36)
+    >>> format_salt(35), format_salt(36)
     (b'z', b'10')
     """
     digits = ""
@@ -172,10 +178,10 @@ def salt_of(number: int) -> bytes:
     return digits.encode()
 
 
-def stand_in(secret: bytes, mechanism: str, iterations: int, name: str) -> ScramCredential:
+def scram_stand_in(secret: bytes, mechanism: str, iterations: int, name: str) -> ScramCredential:
     """Of a name that nobody has: the same whenever it is asked for. No proof fits it."""
     seed = hmac.digest(secret, f"{mechanism}:{name}".encode(), "sha512")
-    size = SIZES[mechanism]
-    salt = salt_of(int.from_bytes(seed[:17], "big") >> 6)
+    size = SCRAM_KEY_BYTES[mechanism]
+    salt = format_salt(int.from_bytes(seed[:17], "big") >> 6)
     keys = hmac.digest(seed, b"stored", "sha512"), hmac.digest(seed, b"server", "sha512")
     return ScramCredential(salt, iterations, keys[0][:size], keys[1][:size])

@@ -19,16 +19,16 @@ LEAST_RSA_BITS: Final = 2_048
 UNKNOWN_KEY: Final = "key"
 
 
-class Unbelieved(ValueError):
+class TokenRefused(ValueError):
     """The text is a word for the audit."""
 
 
-class UnknownKey(Unbelieved):
+class UnknownSigningKey(TokenRefused):
     """No key of the set fits: a newer one may have it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class TokenRequirements:
     """What a token has to say. Empty: anything."""
 
     issuer: str = ""
@@ -38,7 +38,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Speaker:
+class TokenSubject:
     """Whom a token speaks of; `until_s` by the wall clock: with what clocks may be wrong by."""
 
     name: str
@@ -46,7 +46,7 @@ class Speaker:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class SigningKeySet:
     """A set of keys: by algorithm and id, prepared; `passed_over` counts those that are of no use here."""
 
     found: Mapping[tuple[str, str], Any] = field(default_factory=dict)
@@ -56,15 +56,15 @@ class Keys:
         """Raises UnknownKey. A token without an id is believed where only one key can be meant."""
         if kid is not None:
             if (key := self.found.get((algorithm, kid))) is None:
-                raise UnknownKey(UNKNOWN_KEY)
+                raise UnknownSigningKey(UNKNOWN_KEY)
             return key
         fitting = [key for (each, _), key in self.found.items() if each == algorithm]
         if len(fitting) != 1:
-            raise UnknownKey(UNKNOWN_KEY)
+            raise UnknownSigningKey(UNKNOWN_KEY)
         return fitting[0]
 
 
-def keys_of(document: bytes) -> Keys:
+def parse_key_set(document: bytes) -> SigningKeySet:
     """The public keys of a JWKS. Raises ValueError for what is none, or has none that can be used."""
     from jwt import PyJWK, PyJWTError
 
@@ -78,7 +78,7 @@ def keys_of(document: bytes) -> Keys:
     found: dict[tuple[str, str], Any] = {}
     passed_over = 0
     for number, jwk in enumerate(listed):
-        usable = algorithms_of(jwk) if isinstance(jwk, dict) else ()
+        usable = key_algorithms(jwk) if isinstance(jwk, dict) else ()
         public = {name: value for name, value in jwk.items() if name not in ("d", "p", "q")} if usable else {}
         try:
             made = {name: PyJWK(public, name) for name in usable}
@@ -90,10 +90,10 @@ def keys_of(document: bytes) -> Keys:
         found |= {(name, str(jwk.get("kid", f"key {number}"))): key for name, key in made.items()}
     if not found:
         raise ValueError("it has no public key for RS*, PS*, ES* or EdDSA (RSA from 2048 bits)")
-    return Keys(found, passed_over)
+    return SigningKeySet(found, passed_over)
 
 
-def algorithms_of(jwk: Mapping[str, Any]) -> Sequence[str]:
+def key_algorithms(jwk: Mapping[str, Any]) -> Sequence[str]:
     """What a key may have signed with; nothing for a shared secret, or a key for something else."""
     if jwk.get("use", "sig") != "sig":
         return ()
@@ -109,7 +109,7 @@ def algorithms_of(jwk: Mapping[str, Any]) -> Sequence[str]:
     return [each for each in fitting if jwk.get("alg", each) == each]
 
 
-def believe(token: str, keys: Keys, expected: Expected, now_s: float) -> Speaker:
+def verify_token(token: str, keys: SigningKeySet, expected: TokenRequirements, now_s: float) -> TokenSubject:
     """Whom the token speaks of. Raises Unbelieved. Takes some 100 us for the signature.
 
     `now_s`: by the wall clock.
@@ -117,60 +117,60 @@ def believe(token: str, keys: Keys, expected: Expected, now_s: float) -> Speaker
     from jwt.api_jws import PyJWS
 
     if len(token) > MOST_TOKEN_BYTES or not token.isascii():
-        raise Unbelieved("malformed")
+        raise TokenRefused("malformed")
     jws = PyJWS()
     try:
         header = jws.get_unverified_header(token)
         algorithm, kid = header["alg"], header.get("kid")
         unfit = not isinstance(algorithm, str) or not (kid is None or isinstance(kid, str)) or "crit" in header
     except Exception:  # Whatever the library trips over in a stranger's bytes, they are no token.
-        raise Unbelieved("malformed") from None
+        raise TokenRefused("malformed") from None
     if unfit:
-        raise Unbelieved("malformed")
+        raise TokenRefused("malformed")
     key = keys.of(algorithm, kid)
     try:
         claims = json.loads(jws.decode(token, key, [algorithm]))
     except Exception:
-        raise Unbelieved("signature") from None
+        raise TokenRefused("signature") from None
     if not isinstance(claims, dict):
-        raise Unbelieved("malformed")
-    return speaker_of(claims, expected, now_s)
+        raise TokenRefused("malformed")
+    return verify_claims(claims, expected, now_s)
 
 
-def speaker_of(claims: Mapping[str, Any], expected: Expected, now_s: float) -> Speaker:
+def verify_claims(claims: Mapping[str, Any], expected: TokenRequirements, now_s: float) -> TokenSubject:
     """Of the claims of a token that is ours. Raises Unbelieved."""
-    until_s = time_of(claims, "exp")
+    until_s = read_time_claim(claims, "exp")
     if until_s is None:
-        raise Unbelieved("no end")
+        raise TokenRefused("no end")
     until_s += expected.skew_s
     if until_s <= now_s:
-        raise Unbelieved("ended")
+        raise TokenRefused("ended")
     for claim in ("nbf", "iat"):
-        since_s = time_of(claims, claim)
+        since_s = read_time_claim(claims, claim)
         if since_s is not None and since_s - expected.skew_s > now_s:
-            raise Unbelieved("not yet")
+            raise TokenRefused("not yet")
     if expected.issuer and claims.get("iss") != expected.issuer:
-        raise Unbelieved("issuer")
+        raise TokenRefused("issuer")
     audience = claims.get("aud", ())
-    meant = {audience} if isinstance(audience, str) else {each for each in listed(audience) if isinstance(each, str)}
+    meant = {audience} if isinstance(audience, str) else {each for each in as_list(audience) if isinstance(each, str)}
     if expected.audiences and not meant & expected.audiences:
-        raise Unbelieved("audience")
+        raise TokenRefused("audience")
     name = claims.get(expected.sub_claim)
     if not isinstance(name, str) or not name or name != name.strip():
-        raise Unbelieved("subject")
+        raise TokenRefused("subject")
     if len(name) > MOST_USER_NAME_CHARS or not name.isprintable():
-        raise Unbelieved("subject")
-    return Speaker(name, until_s)
+        raise TokenRefused("subject")
+    return TokenSubject(name, until_s)
 
 
-def listed(value: object) -> Sequence[object]:
+def as_list(value: object) -> Sequence[object]:
     return value if isinstance(value, list) else ()
 
 
-def time_of(claims: Mapping[str, Any], name: str) -> float | None:
+def read_time_claim(claims: Mapping[str, Any], name: str) -> float | None:
     value = claims.get(name)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e12 or not isfinite(value):
-        raise Unbelieved("malformed")
+        raise TokenRefused("malformed")
     return float(value)

@@ -11,13 +11,13 @@ from muster.coordinator.security.login.limits import (
     MOST_PASSWORD_BYTES,
     MOST_USER_NAME_CHARS,
 )
-from muster.coordinator.security.login.plain import SALT_BYTES, password_hash
+from muster.coordinator.security.login.plain import SALT_BYTES, make_password_hash
 
 LEAST_PASSWORD_BYTES: Final = 8
 SALT_BITS: Final = 130
 
 
-def check_name(name: str) -> str:
+def check_user_name(name: str) -> str:
     """The name of a user. Raises ValueError."""
     if not name or len(name) > MOST_USER_NAME_CHARS or not name.isprintable() or name != name.strip():
         raise ValueError(
@@ -44,25 +44,27 @@ def check_iterations(iterations: int) -> int:
     return iterations
 
 
-def user_of(name: str, password: str, numbers: Iterable[int], iterations: int = LEAST_ITERATIONS) -> User:
+def make_user(name: str, password: str, numbers: Iterable[int], iterations: int = LEAST_ITERATIONS) -> User:
     """What is kept of them: for SCRAM of both kinds, and for PLAIN. Takes some 50 ms. Raises ValueError.
 
     `numbers`: random ones of SALT_BITS bits, as many as are asked for.
     """
-    check_name(name)
+    check_user_name(name)
     check_password(password)
     check_iterations(iterations)
     drawn = iter(numbers)
     kept: Mapping[str, ScramCredential] = {
-        mechanism: scram_credential(mechanism, password, next(drawn), iterations) for mechanism in scram.HASHES
+        mechanism: hash_scram_password(mechanism, password, next(drawn), iterations) for mechanism in scram.SCRAM_HASHES
     }
-    return User(name, kept, plain_hash(password, next(drawn)))
+    return User(name, kept, hash_plain_password(password, next(drawn)))
 
 
-def scram_credential(mechanism: str, password: str, number: int, iterations: int) -> ScramCredential:
-    salt = scram.salt_of(number)
-    return scram.credential(mechanism, scram.salted(mechanism, password, salt, iterations), salt, iterations)
+def hash_scram_password(mechanism: str, password: str, number: int, iterations: int) -> ScramCredential:
+    salt = scram.format_salt(number)
+    return scram.make_scram_credential(
+        mechanism, scram.salt_password(mechanism, password, salt, iterations), salt, iterations
+    )
 
 
-def plain_hash(password: str, number: int) -> PasswordHash:
-    return password_hash(password, (number & ((1 << 8 * SALT_BYTES) - 1)).to_bytes(SALT_BYTES, "big"))
+def hash_plain_password(password: str, number: int) -> PasswordHash:
+    return make_password_hash(password, (number & ((1 << 8 * SALT_BYTES) - 1)).to_bytes(SALT_BYTES, "big"))

@@ -5,7 +5,7 @@ from typing import Final
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-TYPES: Final = (USER, CLIENT_ID, IP)
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
@@ -16,15 +16,15 @@ GROUP_COUNT: Final = "group_count"
 MEMBER_COUNT: Final = "member_count"
 TOPIC_COUNT: Final = "topic_count"
 
-COUNTS: Final = frozenset({GROUP_COUNT, MEMBER_COUNT, TOPIC_COUNT})
+COUNT_QUOTAS: Final = frozenset({GROUP_COUNT, MEMBER_COUNT, TOPIC_COUNT})
 """How much a principal may have at once. They go by user alone, and 0 is a limit as well."""
 
-WHOLE: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE}) | COUNTS
+WHOLE_NUMBERS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONNECTION_CREATION_RATE}) | COUNT_QUOTAS
 """Those that are whole numbers; the others may have a fraction."""
 
-OF_CLIENTS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
-OF_USERS: Final = OF_CLIENTS | COUNTS
-OF_ADDRESSES: Final = frozenset({CONNECTION_CREATION_RATE})
+CLIENT_QUOTAS: Final = frozenset({PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE})
+USER_QUOTAS: Final = CLIENT_QUOTAS | COUNT_QUOTAS
+IP_QUOTAS: Final = frozenset({CONNECTION_CREATION_RATE})
 
 MEANINGS: Final = {
     PRODUCER_BYTE_RATE: "bytes per second that may be produced",

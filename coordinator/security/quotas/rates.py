@@ -7,7 +7,7 @@ from collections import deque
 from typing import Protocol
 
 
-class Meter(Protocol):
+class RateMeter(Protocol):
     """`used` takes note; how long to wait before the next, in seconds, 0 within the quota."""
 
     last_s: float
@@ -15,7 +15,7 @@ class Meter(Protocol):
     def used(self, amount: float, quota: float, now_s: float) -> float: ...
 
 
-class Windowed:
+class WindowedRate:
     """A rate over the last `samples` windows of `window_s` each, the one that runs among them."""
 
     __slots__ = ("_samples", "_window_s", "_windows", "last_s")

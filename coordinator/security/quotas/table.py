@@ -9,21 +9,21 @@ from muster.coordinator.security.quotas.names import CLIENT_ID, IP, USER
 MAX_NAME_CHARS = 1_024
 """Of a client's id that can have a quota; one that is longer counts as what it begins with."""
 
-MAX_KNOWN = 10_000
+MAX_KEPT_LOOKUPS = 10_000
 """Answers that are kept: names of clients are theirs to choose."""
 
-Holder = tuple[str | None, str | None]
+QuotaHolder = tuple[str | None, str | None]
 """A user and a client id, of which either may be left out."""
 
 
-class Limit(NamedTuple):
+class AppliedQuota(NamedTuple):
     """A figure, and whose use counts against it: of a user's, all clients' together."""
 
     quota: float
-    shared_by: Holder
+    shared_by: QuotaHolder
 
 
-class Limits:
+class QuotaTable:
     """All that is set of one quota."""
 
     def __init__(self, name: str, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
@@ -31,18 +31,18 @@ class Limits:
         self._set: dict[QuotaEntity, float] = {
             entity: figures[name] for entity, figures in quotas.items() if name in figures
         }
-        self._known: dict[tuple[str, str], Limit | None] = {}
+        self._known: dict[tuple[str, str], AppliedQuota | None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._set)
 
-    def of(self, user: str, client: str) -> Limit | None:
+    def of(self, user: str, client: str) -> AppliedQuota | None:
         """None: there is none."""
         key = (user, client if len(client) <= MAX_NAME_CHARS else client[:MAX_NAME_CHARS])
         try:
             return self._known[key]
         except KeyError:
-            if len(self._known) >= MAX_KNOWN:
+            if len(self._known) >= MAX_KEPT_LOOKUPS:
                 self._known.clear()
             found = self._known[key] = self._looked_up(*key)
             return found
@@ -51,7 +51,7 @@ class Limits:
         own = self._set.get(((IP, ip),))
         return own if own is not None else self._set.get(((IP, None),))
 
-    def _looked_up(self, user: str, client: str) -> Limit | None:
+    def _looked_up(self, user: str, client: str) -> AppliedQuota | None:
         both = ((CLIENT_ID, client), (USER, user))
         for entity, shared_by in (
             (both, (user, client)),
@@ -65,5 +65,5 @@ class Limits:
         ):
             quota = self._set.get(entity)
             if quota is not None:
-                return Limit(quota, shared_by)
+                return AppliedQuota(quota, shared_by)
         return None

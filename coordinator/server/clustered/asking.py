@@ -12,9 +12,16 @@ from google.protobuf.message import Message
 from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.core.effects import SettingsReply
 from muster.coordinator.core.events import AlterSettings, DescribeSettings
-from muster.coordinator.edge.cluster import FORWARDED, GRPC, Answer, Cluster, NodeAt, at
-from muster.coordinator.errors import ErrorCode, NotNow, NotThere, code_of
-from muster.coordinator.replication.asks_ends import AsksByDoor
+from muster.coordinator.edge.cluster import (
+    FORWARDED_HEADER,
+    GRPC,
+    ClusterView,
+    ForwardedAnswer,
+    NodeAddress,
+    format_node_address,
+)
+from muster.coordinator.errors import ErrorCode, SubjectNotFound, TemporarilyUnknown, error_code_of
+from muster.coordinator.replication.asks_ends import LogEndsClient
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import (
     AlterGroupSettingsRequest,
     AlterGroupSettingsResponse,
@@ -28,7 +35,7 @@ OPTIONS: Final = (("grpc.enable_http_proxy", 0),)
 PATIENCE_S: Final = 2.0
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
 GROUPS: Final = "/coordinator.rpc.v1.GroupCoordinator/"
 
@@ -36,13 +43,13 @@ SettingsAnswer: TypeAlias = DescribeGroupSettingsResponse | AlterGroupSettingsRe
 Credentials = Callable[[], grpc.ChannelCredentials | None]
 
 
-class Channels:
+class PeerChannels:
     """To the gRPC doors of other nodes. `credentials`: for the next connection; None: in the clear."""
 
-    def __init__(self, cluster: Cluster, credentials: Credentials = lambda: None) -> None:
+    def __init__(self, cluster: ClusterView, credentials: Credentials = lambda: None) -> None:
         self._cluster = cluster
         self._credentials = credentials
-        self._channels: dict[int, tuple[NodeAt, grpc.aio.Channel]] = {}
+        self._channels: dict[int, tuple[NodeAddress, grpc.aio.Channel]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
@@ -66,9 +73,9 @@ class Channels:
             return None
         credentials = self._credentials()
         channel = (
-            grpc.aio.insecure_channel(at(where), OPTIONS)
+            grpc.aio.insecure_channel(format_node_address(where), OPTIONS)
             if credentials is None
-            else grpc.aio.secure_channel(at(where), credentials, OPTIONS)
+            else grpc.aio.secure_channel(format_node_address(where), credentials, OPTIONS)
         )
         self._channels[node] = where, channel
         return channel
@@ -81,10 +88,10 @@ class Channels:
         task.add_done_callback(self._closing.discard)
 
 
-class AsksElsewhere:
+class PeerGroupClient:
     """See `edge.cluster.Elsewhere`."""
 
-    def __init__(self, cluster: Cluster, channels: Channels, by_door: AsksByDoor | None) -> None:
+    def __init__(self, cluster: ClusterView, channels: PeerChannels, by_door: LogEndsClient | None) -> None:
         self._cluster = cluster
         self._channels = channels
         self._by_door = by_door
@@ -100,7 +107,7 @@ class AsksElsewhere:
             return SettingsReply(
                 ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody coordinates this group right now; try again"
             )
-        request, answer = asked(event)
+        request, answer = forwarded_call(event)
         call: Any = channel.unary_unary(
             f"{GROUPS}{request.DESCRIPTOR.name.removesuffix('Request')}",
             type(request).SerializeToString,
@@ -113,21 +120,23 @@ class AsksElsewhere:
             return SettingsReply(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         return settings_reply(said)
 
-    async def forwarded(self, node: int, method: str, request: Message, answer: type[Answer]) -> Answer:
+    async def forwarded(
+        self, node: int, method: str, request: Message, answer: type[ForwardedAnswer]
+    ) -> ForwardedAnswer:
         channel = self._channels.to(node)
         if channel is None:
-            raise NotNow(f"node {node}, which coordinates the group, is gone; ask again")
+            raise TemporarilyUnknown(f"node {node}, which coordinates the group, is gone; ask again")
         reads: Any = answer
         call: Any = channel.unary_unary(method, type(request).SerializeToString, reads.FromString)
         try:
-            said: Answer = await call(request, timeout=PATIENCE_S, metadata=((FORWARDED, "1"),))
+            said: ForwardedAnswer = await call(request, timeout=PATIENCE_S, metadata=((FORWARDED_HEADER, "1"),))
         except grpc.aio.AioRpcError as error:
-            refusal = NotThere if error.code() is grpc.StatusCode.NOT_FOUND else NotNow
+            refusal = SubjectNotFound if error.code() is grpc.StatusCode.NOT_FOUND else TemporarilyUnknown
             raise refusal(f"node {node}, which coordinates the group: {error.details()}") from error
         return said
 
 
-def asked(event: DescribeSettings | AlterSettings) -> tuple[Message, type[SettingsAnswer]]:
+def forwarded_call(event: DescribeSettings | AlterSettings) -> tuple[Message, type[SettingsAnswer]]:
     """The call that asks the same, and what answers it."""
     if isinstance(event, DescribeSettings):
         return DescribeGroupSettingsRequest(group_id=event.group_id), DescribeGroupSettingsResponse
@@ -143,7 +152,7 @@ def asked(event: DescribeSettings | AlterSettings) -> tuple[Message, type[Settin
 
 
 def settings_reply(answer: SettingsAnswer) -> SettingsReply:
-    code = code_of(int(answer.error_code))
+    code = error_code_of(int(answer.error_code))
     return SettingsReply(
         ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.NOT_COORDINATOR else code,
         answer.error_message,
@@ -154,7 +163,7 @@ def settings_reply(answer: SettingsAnswer) -> SettingsReply:
     )
 
 
-def credentials_of(certificates: "Certificates | None") -> Credentials:
+def peer_credentials(certificates: "NodeCertificates | None") -> Credentials:
     """What this node shows and believes at the gRPC doors of others, where they speak TLS as its own does: the same as
     at the door between nodes, if that has certificates, too."""
     own = None if certificates is None else certificates.of("grpc")

@@ -5,19 +5,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Protocol
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import Image
-from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.cluster.image import ClusterImage
+from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin.wording import why_not_elected, why_not_reassigned
-from muster.coordinator.replication.elections.records import Told
+from muster.coordinator.replication.admin.wording import explain_no_election, explain_no_reassignment
+from muster.coordinator.replication.elections.records import ElectionReport
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered import described
-from muster.coordinator.server.clustered.described import Standing
-from muster.coordinator.server.clustered.touch import Heard
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.messages.answers import error_code
+from muster.coordinator.server.clustered.described import ClusterStanding
+from muster.coordinator.server.clustered.touch import ControllerHeard
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.messages.answers import to_error_code
 from muster.coordinator.zookeeper.errors import ZooKeeperError
-from muster.storage.broker.in_turns import in_turns
+from muster.storage.broker.in_turns import map_in_turns
 from muster.storage.errors import StorageError
 
 CLUSTER_SERVICE: Final = pb.DESCRIPTOR.services_by_name["Cluster"]
@@ -35,7 +35,7 @@ ROW: Final = 5
 Places = Iterable[TopicPartition]
 
 
-class Administers(Protocol):
+class ClusterAdministration(Protocol):
     """What `ClusterAdmin` does."""
 
     async def elect(
@@ -53,18 +53,18 @@ class Administers(Protocol):
     async def drained(self) -> frozenset[int]: ...
 
 
-class Elections(Protocol):
+class ElectionHistory(Protocol):
     """What the ledger of elections answers."""
 
     @property
     def here(self) -> bool: ...
 
-    async def explain(self, limit: int, topic: str = ...) -> list[Told]:
+    async def explain(self, limit: int, topic: str = ...) -> list[ElectionReport]:
         """Raises StorageError."""
         ...
 
 
-class Shows(Protocol):
+class ImageWait(Protocol):
     """Waits until the image shows something."""
 
     async def until(self, shown: Callable[[], bool], deadline_s: float) -> bool: ...
@@ -80,14 +80,14 @@ class ClusterService:
     def __init__(
         self,
         cluster_id: str,
-        image: Image,
-        admin: Administers,
-        elections: Elections,
-        shows: Shows,
+        image: ClusterImage,
+        admin: ClusterAdministration,
+        elections: ElectionHistory,
+        shows: ImageWait,
         *,
         min_isr: int,
         applied: Callable[[], Mapping[int, int]] = dict,
-        touch: Callable[[], Heard] = Heard,
+        touch: Callable[[], ControllerHeard] = ControllerHeard,
     ) -> None:
         self._cluster_id = cluster_id
         self._image = image
@@ -98,7 +98,7 @@ class ClusterService:
         self._applied = applied
         self._touch = touch
 
-    async def describe_cluster(self, request: pb.DescribeClusterRequest, call: Call) -> pb.DescribeClusterResponse:
+    async def describe_cluster(self, request: pb.DescribeClusterRequest, call: RpcCall) -> pb.DescribeClusterResponse:
         drained = await self._drained()
         image, applied, heard = self._image.taken(), dict(self._applied()), self._touch()
         answer = pb.DescribeClusterResponse(
@@ -106,38 +106,38 @@ class ClusterService:
         )
 
         def told() -> pb.DescribeClusterResponse:
-            standing = Standing.of(image, self._min_isr, drained, applied)
-            return described.cluster(answer, standing, request.partitions, frozenset(request.topics))
+            standing = ClusterStanding.of(image, self._min_isr, drained, applied)
+            return described.describe_cluster(answer, standing, request.partitions, frozenset(request.topics))
 
-        return await here_or_off_the_loop(told, ROW * image.size)
+        return await run_off_loop_if_large(told, ROW * image.size)
 
-    async def elect_leaders(self, request: pb.ElectLeadersRequest, call: Call) -> pb.ElectLeadersResponse:
+    async def elect_leaders(self, request: pb.ElectLeadersRequest, call: RpcCall) -> pb.ElectLeadersResponse:
         unclean = request.election_type == pb.ELECTION_TYPE_UNCLEAN
         answer = pb.ElectLeadersResponse()
         if unclean and not request.partitions:
-            answer.error_code = error_code(ErrorCode.INVALID_REQUEST)
+            answer.error_code = to_error_code(ErrorCode.INVALID_REQUEST)
             answer.error_message = (
                 "an unclean election may lose records: expected one partition that is named, got none; name one"
             )
             return answer
-        places = [place_of(each) for each in request.partitions] or None
+        places = [partition_of_row(each) for each in request.partitions] or None
         found = await self._admin.elect(places, unclean, patience_ms(request.timeout_ms))
 
         def told(place: TopicPartition) -> None:
             code, view = found[place], self._image.partition(place)
             row = answer.results.add(
-                topic=place.topic, partition=place.partition, error_code=error_code(code), leader_id=-1
+                topic=place.topic, partition=place.partition, error_code=to_error_code(code), leader_id=-1
             )
             if code is not ErrorCode.NONE:
-                row.error_message = why_not_elected(self._image, place, code, unclean=unclean)
+                row.error_message = explain_no_election(self._image, place, code, unclean=unclean)
             if view is not None:
                 row.leader_id, row.leader_epoch = view.leader, view.leader_epoch
 
-        await in_turns(told, found)
+        await map_in_turns(told, found)
         return answer
 
     async def alter_partition_reassignments(
-        self, request: pb.AlterPartitionReassignmentsRequest, call: Call
+        self, request: pb.AlterPartitionReassignmentsRequest, call: RpcCall
     ) -> pb.AlterPartitionReassignmentsResponse:
         wanted = {
             TopicPartition(each.topic, each.partition): None if each.cancel else tuple(each.replicas)
@@ -149,33 +149,33 @@ class ClusterService:
         def told(each: pb.WantedReplicas) -> None:
             place = TopicPartition(each.topic, each.partition)
             code = found[place]
-            row = answer.results.add(topic=place.topic, partition=place.partition, error_code=error_code(code))
+            row = answer.results.add(topic=place.topic, partition=place.partition, error_code=to_error_code(code))
             if code is not ErrorCode.NONE:
-                row.error_message = why_not_reassigned(self._image, place, each.replicas, code)
+                row.error_message = explain_no_reassignment(self._image, place, each.replicas, code)
 
-        await in_turns(told, request.partitions)
+        await map_in_turns(told, request.partitions)
         return answer
 
     async def list_partition_reassignments(
-        self, request: pb.ListPartitionReassignmentsRequest, call: Call
+        self, request: pb.ListPartitionReassignmentsRequest, call: RpcCall
     ) -> pb.ListPartitionReassignmentsResponse:
-        places = [place_of(each) for each in request.partitions] or None
+        places = [partition_of_row(each) for each in request.partitions] or None
         under_way = sorted(self._admin.reassignments(places))
         image, answer = self._image.taken(), pb.ListPartitionReassignmentsResponse()
 
         def told() -> pb.ListPartitionReassignmentsResponse:
-            standing = Standing.of(image, self._min_isr)
+            standing = ClusterStanding.of(image, self._min_isr)
             known = {each.place: each for each in standing.partitions}
             answer.partitions.extend(standing.row(place, known[place]) for place in under_way if place in known)
             return answer
 
-        return await here_or_off_the_loop(told, ROW * image.size)
+        return await run_off_loop_if_large(told, ROW * image.size)
 
-    async def drain_node(self, request: pb.DrainNodeRequest, call: Call) -> pb.DrainNodeResponse:
+    async def drain_node(self, request: pb.DrainNodeRequest, call: RpcCall) -> pb.DrainNodeResponse:
         """Answered once the node leads nothing that another could lead."""
-        node, deadline_s = request.node_id, later(request.timeout_ms)
+        node, deadline_s = request.node_id, deadline_after(request.timeout_ms)
         code = await self._admin.drain(node, not request.undrain)
-        answer = pb.DrainNodeResponse(error_code=error_code(code))
+        answer = pb.DrainNodeResponse(error_code=to_error_code(code))
         if code is not ErrorCode.NONE:
             answer.error_message = (
                 f"node {node} is not known; expected one of {sorted(self._image.nodes)}"
@@ -184,16 +184,18 @@ class ClusterService:
             )
         elif not request.undrain:
             image = self._image
-            await self._shows.until(lambda: not any(described.may_move(image, node)), deadline_s)
-            for place in sorted(described.led_by(image, node)):
+            await self._shows.until(lambda: not any(described.movable_units(image, node)), deadline_s)
+            for place in sorted(described.units_led_by(image, node)):
                 answer.still_leads.add(topic=place.topic, partition=place.partition)
         return answer
 
-    async def explain_elections(self, request: pb.ExplainElectionsRequest, call: Call) -> pb.ExplainElectionsResponse:
+    async def explain_elections(
+        self, request: pb.ExplainElectionsRequest, call: RpcCall
+    ) -> pb.ExplainElectionsResponse:
         answer = pb.ExplainElectionsResponse()
         if not self._elections.here:
             copies = self._image.partition(described.ELECTIONS_PLACE)
-            answer.error_code = error_code(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            answer.error_code = to_error_code(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             answer.error_message = (
                 f"this node has no copy of the ledger of elections; ask one of the nodes {list(copies.replicas)}"
                 if copies is not None
@@ -204,9 +206,9 @@ class ClusterService:
         limit = min(request.limit if request.limit > 0 else ELECTIONS_TOLD, MOST_ELECTIONS)
         try:
             for told in await self._elections.explain(limit, request.topic):
-                described.election(answer.elections.add(), told)
+                described.describe_election(answer.elections.add(), told)
         except StorageError as error:
-            answer.error_code = error_code(ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer.error_code = to_error_code(ErrorCode.UNKNOWN_SERVER_ERROR)
             answer.error_message = (
                 f"this node's copy of the ledger of elections cannot be read: {error}; ask another node"
             )
@@ -221,7 +223,7 @@ class ClusterService:
             return frozenset()
 
 
-def place_of(row: pb.ClusterPartition) -> TopicPartition:
+def partition_of_row(row: pb.ClusterPartition) -> TopicPartition:
     return TopicPartition(row.topic, row.partition)
 
 
@@ -229,6 +231,6 @@ def patience_ms(asked_ms: int) -> int:
     return min(asked_ms if asked_ms > 0 else PATIENCE_MS, MOST_PATIENCE_MS)
 
 
-def later(timeout_ms: int) -> float:
+def deadline_after(timeout_ms: int) -> float:
     """By the loop's clock, in seconds."""
     return asyncio.get_running_loop().time() + patience_ms(timeout_ms) / 1000

@@ -4,22 +4,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from muster.coordinator.cluster.facts import ELECTIONS, NOBODY, TopicPartition, min_isr_in
-from muster.coordinator.cluster.image import Image, Known, NodeStatus, NodeView, PartitionView
-from muster.coordinator.replication.elections.records import Told
+from muster.coordinator.cluster.facts import ELECTIONS, NO_NODE_ID, TopicPartition, parse_min_isr
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ImageVersion, NodeView, PartitionView
+from muster.coordinator.replication.elections.records import ElectionReport
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.zookeeper.paths import GRPC
+from muster.coordinator.zookeeper.paths import GRPC_ENDPOINT
 
 ELECTIONS_PLACE: Final = TopicPartition(ELECTIONS, 0)
 
 STATES: Final = {
-    NodeStatus.LIVE: pb.NODE_STATE_LIVE,
-    NodeStatus.SHUTTING_DOWN: pb.NODE_STATE_SHUTTING_DOWN,
-    NodeStatus.GONE: pb.NODE_STATE_GONE,
+    ClusterNodeStatus.LIVE: pb.NODE_STATE_LIVE,
+    ClusterNodeStatus.SHUTTING_DOWN: pb.NODE_STATE_SHUTTING_DOWN,
+    ClusterNodeStatus.GONE: pb.NODE_STATE_GONE,
 }
 
 
-class Partition(NamedTuple):
+class ImagePartition(NamedTuple):
     """A partition of the image, and how many of it have to be in sync for acks=all."""
 
     place: TopicPartition
@@ -28,7 +28,7 @@ class Partition(NamedTuple):
 
     @property
     def offline(self) -> bool:
-        return self.view.leader == NOBODY
+        return self.view.leader == NO_NODE_ID
 
     @property
     def under_min_isr(self) -> bool:
@@ -42,39 +42,39 @@ class Partition(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ClusterStanding:
     """How the cluster stands at one moment: the image changes, this does not."""
 
     controller: int
-    known: Known
+    known: ImageVersion
     nodes: Mapping[int, NodeView]
-    partitions: tuple[Partition, ...]
+    partitions: tuple[ImagePartition, ...]
     drained: frozenset[int]
     applied: Mapping[int, int]
 
     @classmethod
     def of(
         cls,
-        image: Image,
+        image: ClusterImage,
         min_isr: int,
         drained: frozenset[int] = frozenset(),
         applied: Mapping[int, int] | None = None,
-    ) -> "Standing":
+    ) -> "ClusterStanding":
         """min_isr: of topics that say nothing themselves. Where there are many partitions, of an image that was
         `taken`, in a thread."""
         partitions = tuple(
-            partition_of(topic.name, number, view, least)
+            describe_partition(topic.name, number, view, least)
             for topic in image.topics.values()
-            for least in (min_isr_in(topic.configs, min_isr),)
+            for least in (parse_min_isr(topic.configs, min_isr),)
             for number, view in topic.partitions.items()
         )
         return cls(image.controller, image.known, dict(image.nodes), partitions, drained, dict(applied or {}))
 
     def lives(self, node_id: int) -> bool:
         node = self.nodes.get(node_id)
-        return node is not None and node.status is not NodeStatus.GONE
+        return node is not None and node.status is not ClusterNodeStatus.GONE
 
-    def row(self, place: TopicPartition, each: Partition) -> pb.ClusterPartitionState:
+    def row(self, place: TopicPartition, each: ImagePartition) -> pb.ClusterPartitionState:
         view = each.view
         return pb.ClusterPartitionState(
             topic=place.topic,
@@ -91,34 +91,34 @@ class Standing:
         )
 
 
-def partition_of(topic: str, number: int, view: PartitionView, least: int) -> Partition:
+def describe_partition(topic: str, number: int, view: PartitionView, least: int) -> ImagePartition:
     """least: min.insync.replicas of the topic."""
-    return Partition(TopicPartition(topic, number), view, min(least, len(view.replicas) - len(view.adding) or 1))
+    return ImagePartition(TopicPartition(topic, number), view, min(least, len(view.replicas) - len(view.adding) or 1))
 
 
-def wanting(image: Image, me: int, min_isr: int) -> tuple[int, int, int]:
+def count_deficient_partitions(image: ClusterImage, me: int, min_isr: int) -> tuple[int, int, int]:
     """How many partitions that this node leads are under-replicated, and under their least; and how many of all nobody
     leads. On the loop: nothing is made for those that are whole."""
     under_replicated = under_min_isr = offline = 0
     for topic in image.topics.values():
-        least = min_isr_in(topic.configs, min_isr)
+        least = parse_min_isr(topic.configs, min_isr)
         for number, view in topic.partitions.items():
             if view.leader == me and view.isr != view.replicas:
-                each = partition_of(topic.name, number, view, least)
+                each = describe_partition(topic.name, number, view, least)
                 under_replicated += each.under_replicated
                 under_min_isr += each.under_min_isr
-            elif view.leader == NOBODY:
+            elif view.leader == NO_NODE_ID:
                 offline += 1
     return under_replicated, under_min_isr, offline
 
 
-def cluster(
-    answer: pb.DescribeClusterResponse, standing: Standing, wanted: "pb.PartitionFilter", topics: frozenset[str]
+def describe_cluster(
+    answer: pb.DescribeClusterResponse, standing: ClusterStanding, wanted: "pb.PartitionFilter", topics: frozenset[str]
 ) -> pb.DescribeClusterResponse:
     """topics: whose partitions are told; none: those of all."""
-    answer.controller_id = standing.controller if standing.lives(standing.controller) else NOBODY
+    answer.controller_id = standing.controller if standing.lives(standing.controller) else NO_NODE_ID
     answer.controller_epoch, answer.sequence = standing.known
-    answer.nodes.extend(nodes(standing))
+    answer.nodes.extend(describe_nodes(standing))
     answer.partition_count = len(standing.partitions)
     answer.offline_count = sum(each.offline for each in standing.partitions)
     answer.under_min_isr_count = sum(each.under_min_isr for each in standing.partitions)
@@ -130,7 +130,7 @@ def cluster(
     return answer
 
 
-def is_wanted(each: Partition, wanted: "pb.PartitionFilter") -> bool:
+def is_wanted(each: ImagePartition, wanted: "pb.PartitionFilter") -> bool:
     if wanted == pb.PARTITION_FILTER_UNDER_REPLICATED:
         return each.under_replicated
     if wanted == pb.PARTITION_FILTER_UNDER_MIN_ISR:
@@ -140,7 +140,7 @@ def is_wanted(each: Partition, wanted: "pb.PartitionFilter") -> bool:
     return wanted == pb.PARTITION_FILTER_ALL
 
 
-def nodes(standing: Standing) -> Iterator[pb.ClusterNode]:
+def describe_nodes(standing: ClusterStanding) -> Iterator[pb.ClusterNode]:
     """By id; those that have copies and are not known, too."""
     assigned = {node for each in standing.partitions for node in each.view.replicas}
     found = {node_id: node_row(standing, node_id) for node_id in sorted(assigned | standing.nodes.keys())}
@@ -153,32 +153,32 @@ def nodes(standing: Standing) -> Iterator[pb.ClusterNode]:
     yield from found.values()
 
 
-def node_row(standing: Standing, node_id: int) -> pb.ClusterNode:
+def node_row(standing: ClusterStanding, node_id: int) -> pb.ClusterNode:
     view = standing.nodes.get(node_id)
     row = pb.ClusterNode(node_id=node_id, state=pb.NODE_STATE_GONE, known_sequence=standing.applied.get(node_id, -1))
     if view is None:
         return row
     row.state, row.node_epoch, row.rack = STATES[view.status], view.epoch, view.rack or ""
-    if node_id in standing.drained and view.status is NodeStatus.LIVE:
+    if node_id in standing.drained and view.status is ClusterNodeStatus.LIVE:
         row.state = pb.NODE_STATE_DRAINED
     for each in view.endpoints:
         row.endpoints.add(listener=each.listener, host=each.host, port=each.port)
-        if each.listener == GRPC:
+        if each.listener == GRPC_ENDPOINT:
             row.host, row.port = each.host, each.port
     return row
 
 
-def led_by(image: Image, node: int) -> Iterator[TopicPartition]:
+def units_led_by(image: ClusterImage, node: int) -> Iterator[TopicPartition]:
     return (place for place, view in image.partitions() if view.leader == node)
 
 
-def may_move(image: Image, node: int) -> Iterator[TopicPartition]:
+def movable_units(image: ClusterImage, node: int) -> Iterator[TopicPartition]:
     """What a node leads, and another that lives and is in sync could."""
-    live = {each.id for each in image.live() if each.status is NodeStatus.LIVE} - {node}
+    live = {each.id for each in image.live() if each.status is ClusterNodeStatus.LIVE} - {node}
     return (place for place, view in image.partitions() if view.leader == node and live & set(view.isr))
 
 
-def election(row: pb.Election, told: Told) -> None:
+def describe_election(row: pb.Election, told: ElectionReport) -> None:
     one = told.election
     row.topic, _, number = one.unit.rpartition("-")
     row.partition = int(number) if number.isdecimal() else -1

@@ -2,22 +2,22 @@
 
 from collections.abc import Callable, Sequence
 
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition, unit_of
-from muster.coordinator.cluster.image import NOTHING, Changes, Image, Known
-from muster.coordinator.cluster.replicas.replicas import Replicas
-from muster.coordinator.metrics.cluster import ClusterFigures, Led
-from muster.coordinator.replication.elections.ledger import Counted
-from muster.coordinator.server.clustered.described import wanting
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition, unit_of
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ImageChanges, ImageVersion
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
+from muster.coordinator.metrics.cluster import ClusterFigures, LedPartitionFigures
+from muster.coordinator.replication.elections.ledger import ElectionCounts
+from muster.coordinator.server.clustered.described import count_deficient_partitions
 
 
-class Figures:
+class ClusterMetricsSource:
     """See `ClusterSight`. min_isr: of topics that say nothing themselves."""
 
     def __init__(
         self,
-        image: Image,
-        replicas: Replicas,
-        counted: Counted,
+        image: ClusterImage,
+        replicas: NodeReplicas,
+        counted: ElectionCounts,
         is_controller: Callable[[], bool],
         min_isr: int,
     ) -> None:
@@ -27,9 +27,9 @@ class Figures:
         self._is_controller = is_controller
         self._min_isr = min_isr
         self._shrinks = self._expands = 0
-        self._seen: tuple[Known, tuple[int, int, int]] = NOTHING, (0, 0, 0)
+        self._seen: tuple[ImageVersion, tuple[int, int, int]] = NO_VERSION, (0, 0, 0)
 
-    def learned(self, changes: Changes) -> None:
+    def learned(self, changes: ImageChanges) -> None:
         """The image has changed: as Kafka, a shrink or an expansion is counted by the partition's leader."""
         me = self._replicas.me
         for _, before, after in changes.partitions:
@@ -55,18 +55,20 @@ class Figures:
             undone=counted.undone,
         )
 
-    def led(self, topic: str, partitions: range) -> Sequence[Led | None]:
+    def led(self, topic: str, partitions: range) -> Sequence[LedPartitionFigures | None]:
         return [self._led(TopicPartition(topic, number)) for number in partitions]
 
-    def _led(self, place: TopicPartition) -> Led | None:
+    def _led(self, place: TopicPartition) -> LedPartitionFigures | None:
         view = self._image.partition(place)
         if view is None or unit_of(place) not in self._replicas.leaders:
             return None
-        return Led(view.leader == next(iter(view.replicas), NOBODY), len(view.replicas), len(view.isr))
+        return LedPartitionFigures(
+            view.leader == next(iter(view.replicas), NO_NODE_ID), len(view.replicas), len(view.isr)
+        )
 
     def _wanting(self) -> tuple[int, int, int]:
         """Counted anew only where the image has changed."""
         known = self._image.known
-        if self._seen[0] != known or known == NOTHING:
-            self._seen = known, wanting(self._image, self._replicas.me, self._min_isr)
+        if self._seen[0] != known or known == NO_VERSION:
+            self._seen = known, count_deficient_partitions(self._image, self._replicas.me, self._min_isr)
         return self._seen[1]

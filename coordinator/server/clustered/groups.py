@@ -3,17 +3,17 @@
 from typing import Any, Protocol
 
 from muster.coordinator.core import effects, events
-from muster.coordinator.edge.cluster import Cluster, leads
-from muster.coordinator.errors import Draining, ErrorCode, Overloaded
+from muster.coordinator.edge.cluster import ClusterView, coordinates_shard
+from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.replication.wire.words import GroupsWithSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.clustered.metadata import CUT_OFF
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.service.of_many import GroupsOfMany
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.service.of_many import RoutedGroupCoordinator
 
 
-class Ends(Protocol):
+class ClusterEnds(Protocol):
     """See `replication.ends.EndsElsewhere`."""
 
     @property
@@ -22,17 +22,17 @@ class Ends(Protocol):
     async def known(self) -> None: ...
 
 
-class ClusterGroupCoordinator(GroupsOfMany):
+class ClusterGroupCoordinator(RoutedGroupCoordinator):
     """As its base, whose shards go with the partitions that nodes lead.
 
     `ends` knows where logs end of which there is no copy here.
     """
 
-    def __init__(self, cluster: Cluster, *args: Any, ends: Ends | None = None, **given: Any) -> None:
+    def __init__(self, cluster: ClusterView, *args: Any, ends: ClusterEnds | None = None, **given: Any) -> None:
         super().__init__(cluster, *args, cut_off=CUT_OFF, **given)
         self._ends = ends
 
-    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
+    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: RpcCall) -> pb.OffsetFetchResponse:
         """Where an end is asked for that nobody has asked for of late, its leader is waited for, once."""
         answer = await super().offset_fetch(request, call)
         if not request.include_log_offsets or self._ends is None or not self._ends.untried:
@@ -41,13 +41,13 @@ class ClusterGroupCoordinator(GroupsOfMany):
         return await super().offset_fetch(request, call)
 
 
-async def groups_with_settings(driver: Driver, cluster: Cluster, shards: int) -> GroupsWithSettings:
+async def groups_with_settings(driver: EngineDriver, cluster: ClusterView, shards: int) -> GroupsWithSettings:
     """Of the groups that this node coordinates; a code where one of their shards cannot tell."""
-    here = [shard for shard in range(shards) if leads(cluster, shard)]
+    here = [shard for shard in range(shards) if coordinates_shard(cluster, shard)]
     questions = [(shard, events.ListSettings(driver.next_id())) for shard in here]
     try:
         replies = await driver.ask_all(questions, effects.ListSettingsReply)
-    except (Draining, Overloaded):
+    except (NodeShuttingDown, Overloaded):
         return GroupsWithSettings(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     refused = next((reply.code for reply in replies if reply.code is not ErrorCode.NONE), ErrorCode.NONE)
     return GroupsWithSettings(refused, tuple(group for reply in replies for group in reply.group_ids))

@@ -8,24 +8,24 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.cluster.controller.nodes import is_reckoned_with
-from muster.coordinator.cluster.facts import Node
-from muster.coordinator.cluster.image import Changes
-from muster.coordinator.replication.side import ClusterSide
+from muster.coordinator.cluster.controller.nodes import is_power_loss_settled
+from muster.coordinator.cluster.facts import ClusterNode
+from muster.coordinator.cluster.image import ImageChanges
+from muster.coordinator.replication.side import ReplicaManager
 from muster.storage.broker.broker import Broker
 
-log: Final = structlog.get_logger("muster.cluster")
+power_loss_log: Final = structlog.get_logger("muster.cluster")
 
 
-class LostPower:
+class PowerLossMark:
     """node: as it registers; its epoch is not looked at. is_loose: whether a topic is flushed loosely, by what it
     sets."""
 
     def __init__(
         self,
         broker: Broker,
-        side: ClusterSide,
-        node: Callable[[], Node],
+        side: ReplicaManager,
+        node: Callable[[], ClusterNode],
         is_loose: Callable[[Mapping[str, str]], bool],
     ) -> None:
         self._broker = broker
@@ -33,11 +33,11 @@ class LostPower:
         self._node = node
         self._is_loose = is_loose
 
-    def look(self, changes: Changes) -> None:
+    def look(self, changes: ImageChanges) -> None:
         """The image is another. Once it shows that, it is written down, in a small file, on the loop."""
         node = replace(self._node(), epoch=self._side.replicas.node_epoch)
-        if node.unclean and is_reckoned_with(node, self._side.image, self._is_loose):
+        if node.unclean and is_power_loss_settled(node, self._side.image, self._is_loose):
             self._broker.forget_unclean()
-            log.info(
+            power_loss_log.info(
                 "the cluster reckons with what this node lost with its machine's power; it counts as any other now"
             )

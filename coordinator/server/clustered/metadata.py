@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from muster.coordinator.edge.cluster import GRPC, NOBODY, Cluster, shown, shown_topic
-from muster.coordinator.edge.positions import here_or_off_the_loop
-from muster.coordinator.errors import ErrorCode, NotNow
-from muster.storage.broker.in_turns import in_turns
+from muster.coordinator.edge.cluster import GRPC, NO_NODE, ClusterView, visible_topic, visible_topics
+from muster.coordinator.edge.positions import run_off_loop_if_large
+from muster.coordinator.errors import ErrorCode, TemporarilyUnknown
+from muster.storage.broker.in_turns import map_in_turns
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import UnknownTopicOrPartition
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.broker import ROOM, BrokerService
-from muster.storage.service.shape import bounded
+from muster.storage.service.shape import check_entry_count
 
 if TYPE_CHECKING:
     from muster.coordinator.cluster.image import PartitionView, TopicView
@@ -32,7 +32,7 @@ class ClusterBrokerService(BrokerService):
     def __init__(
         self,
         requests: LogRequests,
-        cluster: Cluster,
+        cluster: ClusterView,
         *,
         advertised: Callable[[], tuple[str, int]],
         room: Callable[[Any], int] = lambda call: ROOM,
@@ -41,12 +41,12 @@ class ClusterBrokerService(BrokerService):
         self._cluster = cluster
 
     async def metadata(self, request: pb.MetadataRequest, call: object) -> pb.MetadataResponse:
-        bounded("topics", len(request.topics))
+        check_entry_count("topics", len(request.topics))
         if self._cluster.cut_off:
-            raise NotNow(CUT_OFF)
+            raise TemporarilyUnknown(CUT_OFF)
         names = list(dict.fromkeys(request.topics))  # one of many partitions, named very often, has no room anywhere
         if request.all_topics:
-            known = shown(self._cluster).items()
+            known = visible_topics(self._cluster).items()
             names = [name for name, topic in known if request.include_internal or not topic.internal]
         nodes = self._cluster.nodes(GRPC)
         reachable = {node.node_id for node in nodes}
@@ -55,22 +55,22 @@ class ClusterBrokerService(BrokerService):
             cluster_id=self._broker.cluster_id,
             controller_id=self._cluster.controller,
         )
-        topics = await in_turns(lambda name: (name, shown_topic(self._cluster, name)), names)
+        topics = await map_in_turns(lambda name: (name, visible_topic(self._cluster, name)), names)
 
         def told() -> pb.MetadataResponse:
             answer.topics.extend(self._told(name, topic, reachable) for name, topic in topics)
             return answer
 
         partitions = sum(len(topic.partitions) for _, topic in topics if topic is not None)
-        return await here_or_off_the_loop(told, ROW * (partitions + len(topics)))
+        return await run_off_loop_if_large(told, ROW * (partitions + len(topics)))
 
     def _told(self, name: str, topic: "TopicView | None", reachable: set[int]) -> pb.TopicMetadata:
         """What is known of a topic is made anew where it changes, and never changed."""
         if topic is None:
-            return unknown(name)
+            return unknown_topic(name)
         if not topic.partitions:
             why = f"topic '{name}' was made just now: nobody leads its partitions yet; ask again"
-            return pb.TopicMetadata(name=name, error_code=code(ErrorCode.LEADER_NOT_AVAILABLE), error_message=why)
+            return pb.TopicMetadata(name=name, error_code=error_code(ErrorCode.LEADER_NOT_AVAILABLE), error_message=why)
         return self._described(topic, reachable)
 
     def _described(self, topic: "TopicView", reachable: set[int]) -> pb.TopicMetadata:
@@ -88,20 +88,20 @@ class ClusterBrokerService(BrokerService):
         """Of a leader that just died nobody is told: whoever asked it would ask in vain."""
         return pb.PartitionMetadata(
             partition_index=number,
-            leader_id=view.leader if led else NOBODY,
+            leader_id=view.leader if led else NO_NODE,
             leader_epoch=view.leader_epoch,
             replica_nodes=view.replicas,
             isr_nodes=view.isr,
             offline_replicas=self._cluster.offline(view),
-            error_code=code(ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE),
+            error_code=error_code(ErrorCode.NONE if led else ErrorCode.LEADER_NOT_AVAILABLE),
         )
 
 
-def unknown(name: str) -> pb.TopicMetadata:
+def unknown_topic(name: str) -> pb.TopicMetadata:
     why = UnknownTopicOrPartition(f"There is no topic '{name}'. Create it first, or check its spelling.")
-    return pb.TopicMetadata(name=name, error_code=code(ErrorCode(why.code)), error_message=str(why))
+    return pb.TopicMetadata(name=name, error_code=error_code(ErrorCode(why.code)), error_message=str(why))
 
 
-def code(number: ErrorCode) -> Any:
+def error_code(number: ErrorCode) -> Any:
     """Kafka's number; the generated enum is open, though its type says otherwise."""
     return int(number)

@@ -9,8 +9,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from muster.coordinator.security.facts import Change
-from muster.coordinator.security.records import Unreadable, decode, encode, raw, text
+from muster.coordinator.security.facts import SecurityRecord
+from muster.coordinator.security.records import (
+    UnreadableSecurityRecord,
+    decode_security_record,
+    encode_security_record,
+    from_base64,
+    to_base64,
+)
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.disk.files import LockHeld, RealFiles, read_file, replace_file
@@ -20,21 +26,24 @@ from muster.storage.topics.data_dir import LOCK, PENDING_SECURITY
 DIRECTORY_MODE: Final = 0o700
 
 
-def pending(data_dir: Path) -> list[Change]:
+def read_pending(data_dir: Path) -> list[SecurityRecord]:
     """In their order. Raises StorageError."""
     path = data_dir / PENDING_SECURITY
     try:
         rows = [json.loads(line) for line in read_file(RealFiles(), str(path)).splitlines()]
-        return [decode(raw(key), None if value is None else raw(value)) for key, value in rows]
+        return [
+            decode_security_record(from_base64(key), None if value is None else from_base64(value))
+            for key, value in rows
+        ]
     except FileNotFoundError:
         return []
-    except (OSError, Unreadable, ValueError, TypeError) as error:
+    except (OSError, UnreadableSecurityRecord, ValueError, TypeError) as error:
         raise StorageError(
             f"{path} cannot be read: {error}; what was to be changed is not; remove it, and make the users anew"
         ) from error
 
 
-def brought(data_dir: Path) -> None:
+def remove_pending(data_dir: Path) -> None:
     """They are in force. Raises OSError."""
     with suppress(FileNotFoundError):
         (data_dir / PENDING_SECURITY).unlink()
@@ -64,21 +73,21 @@ class PendingStore(SecurityStore):
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
-        self._changes: list[Change] = []
+        self._changes: list[SecurityRecord] = []
         self.state = SecurityState()
 
     def load(self) -> None:
         """Raises StorageError."""
-        self._changes = pending(self._data_dir)
+        self._changes = read_pending(self._data_dir)
         self.state.apply(self._changes)
 
-    async def write(self, changes: Sequence[Change]) -> None:
+    async def write(self, changes: Sequence[SecurityRecord]) -> None:
         """Durable on return. Raises StorageError."""
         after = [*self._changes, *changes]
         lines = []
         for change in after:
-            key, value = encode(change)
-            lines.append(json.dumps([text(key), None if value is None else text(value)]))
+            key, value = encode_security_record(change)
+            lines.append(json.dumps([to_base64(key), None if value is None else to_base64(value)]))
         path = f"{self._data_dir}/{PENDING_SECURITY}"
         try:
             replace_file(RealFiles(), path, "".join(f"{line}\n" for line in lines).encode())
@@ -87,9 +96,9 @@ class PendingStore(SecurityStore):
         self._changes = after
         self.state.apply(changes)
 
-    async def write_all(self, changes: Sequence[Change]) -> None:
+    async def write_all(self, changes: Sequence[SecurityRecord]) -> None:
         await self.write(changes)
 
     def reset(self) -> None:
         """Nothing waits any more."""
-        brought(self._data_dir)
+        remove_pending(self._data_dir)

@@ -6,12 +6,12 @@ from muster.coordinator.cluster.controller import settings as rules
 from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, SECURITY
 from muster.coordinator.config import Settings
 
-ELECTIONS_KEPT_MS = 30 * 24 * 60 * 60 * 1000
+ELECTIONS_RETENTION_MS = 30 * 24 * 60 * 60 * 1000
 
 
-def rules_of(settings: Settings) -> rules.Settings:
+def controller_settings_of(settings: Settings) -> rules.ControllerSettings:
     """What the controller goes by."""
-    return rules.Settings(
+    return rules.ControllerSettings(
         min_isr=settings.min_insync_replicas,
         unclean_election=settings.unclean_leader_election_enable,
         loose=settings.for_topic({}).flush_messages != 1,
@@ -36,4 +36,4 @@ def internal_configs(settings: Settings, name: str) -> Mapping[str, str]:
         size = str(settings.offsets_topic_segment_bytes)
         # A turn's batch is as large as it is; only a segment bounds it.
         return {"cleanup.policy": "compact", "segment.bytes": size, "max.message.bytes": size}
-    return {"retention.ms": str(ELECTIONS_KEPT_MS)} if name == ELECTIONS else {}
+    return {"retention.ms": str(ELECTIONS_RETENTION_MS)} if name == ELECTIONS else {}

@@ -9,13 +9,13 @@ from typing import Final
 import structlog
 
 from muster.coordinator.cluster.facts import OFFSETS
-from muster.coordinator.cluster.image import Changes
-from muster.coordinator.replication.side import ClusterSide
-from muster.coordinator.replication.tasks import Failed, Tasks
+from muster.coordinator.cluster.image import ImageChanges
+from muster.coordinator.replication.side import ReplicaManager
+from muster.coordinator.replication.tasks import SupervisedTasks, TaskFailed
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 
 RETRY_S: Final = 0.1
@@ -26,10 +26,10 @@ log = structlog.get_logger("muster.cluster")
 class ShardCount:
     """setting: `offsets.topic.num.partitions`, which counts until somebody has made the topic (CL-C12)."""
 
-    def __init__(self, session: Session, setting: int, failed: Failed) -> None:
+    def __init__(self, session: ZooKeeperSession, setting: int, failed: TaskFailed) -> None:
         self._session = session
         self._failed = failed
-        self._tasks = Tasks(failed)
+        self._tasks = SupervisedTasks(failed)
         self.count = setting
 
     async def take(self) -> int:
@@ -37,7 +37,7 @@ class ShardCount:
         self.count = await self._made() or self.count
         return self.count
 
-    def watch(self, side: ClusterSide) -> None:
+    def watch(self, side: ReplicaManager) -> None:
         """From now on see to it that the cluster's is what was taken; `failed` hears of a PartitionCountConflict."""
         side.on_learned(self._learned)
         if OFFSETS in side.image.topics:  # it may have been made while it was asked for
@@ -46,7 +46,7 @@ class ShardCount:
     def stop(self) -> None:
         self._tasks.stop()
 
-    def _learned(self, changes: Changes) -> None:
+    def _learned(self, changes: ImageChanges) -> None:
         if OFFSETS in changes.configs:
             self._tasks.start(self._check())
 
@@ -76,6 +76,6 @@ class ShardCount:
                 await asyncio.sleep(RETRY_S)
 
     async def _made(self) -> int:
-        path = paths.topic(OFFSETS)
+        path = paths.topic_path(OFFSETS)
         found = await self._session.get(path)
         return 0 if found is None else len(layout.read_topic(path, found.data).partitions)

@@ -12,23 +12,23 @@ from typing import Final
 import structlog
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.secured.following import RETRY_S, Following
+from muster.coordinator.replication.secured.following import RETRY_S, SecurityFollower
 from muster.coordinator.replication.wire.reaching import LinkError
-from muster.coordinator.replication.wire.words import SecurityChange, SecurityWritten
-from muster.coordinator.security.facts import Change, SecretKey
-from muster.coordinator.security.records import Unreadable, encode
-from muster.coordinator.security.state import SecurityState, between
-from muster.coordinator.server.clustered.pending import brought, pending
+from muster.coordinator.replication.wire.words import SecurityChange, SecurityUpdateResult
+from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.security.records import UnreadableSecurityRecord, encode_security_record
+from muster.coordinator.security.state import SecurityState, diff_states
+from muster.coordinator.server.clustered.pending import read_pending, remove_pending
 from muster.coordinator.server.security.store import (
     SECURITY_TOPIC,
-    Done,
-    NotInTime,
-    Overtaken,
+    ConcurrentSecurityChange,
     Record,
     SecurityDamaged,
+    SecurityRead,
     SecurityStore,
-    Seen,
-    Unavailable,
+    SecurityUnavailable,
+    SecurityWriteTimedOut,
+    SettledResult,
 )
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -53,12 +53,12 @@ MAYBE_DONE: Final = frozenset(
 log = structlog.get_logger("muster.security")
 
 
-class SharedStore(SecurityStore):
+class SharedSecurityStore(SecurityStore):
     """`load` before the node joins its cluster, then `know`; `stop`."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(broker)
-        self._following: Following | None = None
+        self._following: SecurityFollower | None = None
         self._fresh: SecurityState | None = None
         self._own: SecurityState | StorageError | None = None
         self._task: asyncio.Task[None] | None = None
@@ -80,7 +80,7 @@ class SharedStore(SecurityStore):
         else:
             self._own = alone.state
 
-    async def know(self, following: Following, failed: Callable[[BaseException], None], *, there: bool) -> None:
+    async def know(self, following: SecurityFollower, failed: Callable[[BaseException], None], *, there: bool) -> None:
         """Returns once all that is committed now is in force here, however long that takes: nobody may be answered
         before. there: whether the cluster has anything of it; one that is new has not, and nobody is known in it.
         failed: told what the node may not go on with. Raises SecurityDamaged, StorageError."""
@@ -98,7 +98,9 @@ class SharedStore(SecurityStore):
             if task.done():
                 task.result()
             await self._bring()
-        task.add_done_callback(lambda task: None if task.cancelled() else failed(task.exception() or Ended()))
+        task.add_done_callback(
+            lambda task: None if task.cancelled() else failed(task.exception() or SecurityFollowingEnded())
+        )
 
     async def known(self) -> None:
         await self._known.wait()
@@ -115,7 +117,7 @@ class SharedStore(SecurityStore):
     def begin(self) -> None:
         self._fresh = SecurityState()
 
-    def take(self, changes: Sequence[Change]) -> None:
+    def take(self, changes: Sequence[SecurityRecord]) -> None:
         if self._fresh is not None:
             self._fresh.apply(changes)
         else:
@@ -124,14 +126,14 @@ class SharedStore(SecurityStore):
     def complete(self) -> None:
         fresh, self._fresh = self._fresh, None
         assert fresh is not None, "it has begun"
-        if changes := between(self.state, fresh):
+        if changes := diff_states(self.state, fresh):
             self._in_force(changes)
         self._known.set()
 
-    async def _follow(self, following: Following) -> None:
+    async def _follow(self, following: SecurityFollower) -> None:
         try:
             await following.run(self)
-        except Unreadable as error:
+        except UnreadableSecurityRecord as error:
             raise SecurityDamaged(
                 f"{SECURITY_TOPIC}: {error}; a node does not go on without knowing who may do what; is a node of "
                 "another version among those of this cluster?"
@@ -139,14 +141,14 @@ class SharedStore(SecurityStore):
 
     # What goes there.
 
-    async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
         for _ in range(MOST_TRIES):
             await self._latest()
             try:
                 return await change()
-            except Overtaken:
+            except ConcurrentSecurityChange:
                 continue
-        raise Unavailable("others change the same again and again; try again")
+        raise SecurityUnavailable("others change the same again and again; try again")
 
     async def _latest(self) -> None:
         """Raises Unavailable."""
@@ -161,29 +163,29 @@ class SharedStore(SecurityStore):
                         why = str(error)
                     await asyncio.sleep(RETRY_S)
         except TimeoutError as error:
-            raise Unavailable(f"{SECURITY_TOPIC} was not changed: {why}") from error
+            raise SecurityUnavailable(f"{SECURITY_TOPIC} was not changed: {why}") from error
 
     @property
-    def _leader(self) -> Following:
+    def _leader(self) -> SecurityFollower:
         assert self._following is not None, "it is known"
         return self._following
 
-    def _seen(self, changes: Sequence[Change]) -> Seen:
+    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
         return {change.key: self.state.value(change.key) for change in changes}
 
-    async def _write(self, records: Sequence[Record], changes: Sequence[Change], seen: Seen) -> None:
+    async def _write(self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
         """Raises Overtaken, Unavailable, StorageError."""
         async with self._writing:
-            told = _Told()
+            told = _WriteProgress()
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     await self._until_written(records, changes, seen, told)
             except TimeoutError as error:
-                kind = NotInTime if told.maybe_done else Unavailable
+                kind = SecurityWriteTimedOut if told.maybe_done else SecurityUnavailable
                 raise kind(f"{SECURITY_TOPIC} was not changed within {DEADLINE_S:g} s: {told.why}") from error
 
     async def _until_written(
-        self, records: Sequence[Record], changes: Sequence[Change], seen: Seen, told: "_Told"
+        self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead, told: "_WriteProgress"
     ) -> None:
         wanted = {change.key: change.value for change in changes}
         while True:
@@ -191,7 +193,7 @@ class SharedStore(SecurityStore):
             if told.maybe_done and now == wanted:
                 return
             if any(now[key] != seen[key] for key in wanted):
-                raise Overtaken
+                raise ConcurrentSecurityChange
             try:
                 written = await self._leader.write(
                     [SecurityChange(key, value) for key, value, _ in self._marked(records)]
@@ -205,7 +207,7 @@ class SharedStore(SecurityStore):
                 await self._refused(written, told)
             await asyncio.sleep(RETRY_S)
 
-    async def _refused(self, written: SecurityWritten, told: "_Told") -> None:
+    async def _refused(self, written: SecurityUpdateResult, told: "_WriteProgress") -> None:
         told.why = f"its leader answers {written.error.name}"
         if written.error is ErrorCode.INVALID_UPDATE_VERSION:
             await self._leader.reaches(written.end)
@@ -218,7 +220,7 @@ class SharedStore(SecurityStore):
         """With the first change that is somebody's."""
         if not self._marks or BEGUN in self.state.secrets or all(is_of_the_node(key) for key, _, _ in records):
             return records
-        return [*records, (*encode(Change(SecretKey(BEGUN), b"1")), None)]
+        return [*records, (*encode_security_record(SecurityRecord(SecretKey(BEGUN), b"1")), None)]
 
     # What the node had before.
 
@@ -229,7 +231,7 @@ class SharedStore(SecurityStore):
             try:
                 await self._bring_own()
                 await self._bring_pending()
-            except Unavailable as error:
+            except SecurityUnavailable as error:
                 log.warning("users that wait in the data directory are not known yet", why=str(error))
                 await asyncio.sleep(RETRY_S)
             else:
@@ -254,21 +256,21 @@ class SharedStore(SecurityStore):
         else:
             # Whole or not at all: a node that is killed on the way begins again.
             self._marks = False
-            await self.settled(lambda: self.write_all(between(self.state, own, only_come=True)))
+            await self.settled(lambda: self.write_all(diff_states(self.state, own, only_come=True)))
             self._marks = True
-            await self.settled(lambda: self.write([Change(SecretKey(BEGUN), b"1")]))
+            await self.settled(lambda: self.write([SecurityRecord(SecretKey(BEGUN), b"1")]))
             log.info("users and lists that this node had for itself are its cluster's from now on")
         self._own = None
 
     async def _bring_pending(self) -> None:
         """Raises StorageError."""
         directory = Path(self._broker.data_dir)
-        changes = await asyncio.to_thread(pending, directory)
+        changes = await asyncio.to_thread(read_pending, directory)
         if not changes:
             return
         await self.settled(lambda: self.write_all(changes))
         try:
-            await asyncio.to_thread(brought, directory)
+            await asyncio.to_thread(remove_pending, directory)
         except OSError as error:
             raise StorageError(
                 f"{directory / PENDING_SECURITY} cannot be removed: {error.strerror or error}; what waited in it is "
@@ -280,17 +282,17 @@ class SharedStore(SecurityStore):
 def is_of_the_node(key: bytes) -> bool:
     """Whether it is nobody's, but what nodes made up.
 
-    >>> is_of_the_node(encode(Change(SecretKey("salts"), None))[0])
+    >>> is_of_the_node(encode_security_record(SecurityRecord(SecretKey("salts"), None))[0])
     True
     """
     return key.startswith(b'["secret",')
 
 
-class Ended(Exception):
+class SecurityFollowingEnded(Exception):
     """Of what never ends."""
 
 
-class _Told:
+class _WriteProgress:
     """What became of a write so far."""
 
     def __init__(self) -> None:

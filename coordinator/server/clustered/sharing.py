@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING
 
 from muster.coordinator.cluster.facts import SECURITY
 from muster.coordinator.edge.clock import monotonic_ms, wall_ms
-from muster.coordinator.replication.secured.following import Following
-from muster.coordinator.replication.secured.leading import PLACE, Leading
-from muster.coordinator.replication.secured.mending import Mending
-from muster.coordinator.replication.side import ClusterSide
-from muster.coordinator.replication.wire.links import Links, address_in
-from muster.coordinator.server.clustered.shared_store import SharedStore
+from muster.coordinator.replication.secured.following import SecurityFollower
+from muster.coordinator.replication.secured.leading import PLACE, SecurityLeader
+from muster.coordinator.replication.secured.mending import SecurityCopyRepair
+from muster.coordinator.replication.side import ReplicaManager
+from muster.coordinator.replication.wire.links import NodeLinks, address_in
+from muster.coordinator.server.clustered.shared_store import SharedSecurityStore
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.clustered.joined import Joined
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.clustered.joined import ClusterBackend
+    from muster.coordinator.server.security.security import NodeSecurity
 
 
-async def share(security: "Security | None", joined: "Joined", disk: Broker) -> None:
+async def follow_cluster_security(security: "NodeSecurity | None", joined: "ClusterBackend", disk: Broker) -> None:
     """Returns once it is known who may do what. disk: where this node's copies are.
 
     Raises SecurityDamaged, StorageError.
@@ -32,22 +32,22 @@ async def share(security: "Security | None", joined: "Joined", disk: Broker) -> 
             )
         return
     store = security.store
-    assert isinstance(store, SharedStore), "it was made for one of many"
+    assert isinstance(store, SharedSecurityStore), "it was made for one of many"
     side = joined.side
 
     def failed(why: BaseException) -> None:
         if not side.failure.done():
             side.failure.set_exception(why)
 
-    await store.know(following_of(side, disk), failed, there=SECURITY in side.image.topics)
+    await store.know(security_follower_of(side, disk), failed, there=SECURITY in side.image.topics)
     security.topics = joined.broker.topics
     await security.start()
 
 
-def following_of(side: ClusterSide, disk: Broker) -> Following:
+def security_follower_of(side: ReplicaManager, disk: Broker) -> SecurityFollower:
     """A node's part in `__security`, whether it leads that or not."""
-    leading = Leading(disk, side.replicas, appended=side.appended, wall_ms=wall_ms, happened=side.settle)
-    mending = Mending(PLACE, side.replicas, side.logs)
+    leading = SecurityLeader(disk, side.replicas, appended=side.appended, wall_ms=wall_ms, happened=side.settle)
+    mending = SecurityCopyRepair(PLACE, side.replicas, side.logs)
 
     def look() -> None:
         if mending.look(monotonic_ms()):
@@ -56,11 +56,11 @@ def following_of(side: ClusterSide, disk: Broker) -> Following:
     side.desk.security = leading
     side.on_moved(leading.moved)
     side.on_learned(lambda changes: leading.moved(PLACE))
-    return Following(
+    return SecurityFollower(
         side.replicas.me,
         side.image,
         leading,
-        lambda: Links(side.calling, lambda node: address_in(side.image, node)),
+        lambda: NodeLinks(side.calling, lambda node: address_in(side.image, node)),
         monotonic,
         look,
     )

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import structlog
 
-from muster.coordinator.cluster.image import Changes, Image
-from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
 
 log = structlog.get_logger("muster.cluster")
 
 
-class Heard(NamedTuple):
+class ControllerHeard(NamedTuple):
     """ms_ago: when the controller last said how the cluster stands. cut_off: why that is so long ago that others may
     count this node as gone, a sentence; "" while it is not."""
 
@@ -20,12 +20,12 @@ class Heard(NamedTuple):
     cut_off: str = ""
 
 
-class Touch:
+class ControllerContact:
     """now_ms: a monotonic clock. controller: its node id and where it is reached, as last seen; None: there is none."""
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         now_ms: Callable[[], int],
         controller: Callable[[], tuple[int, tuple[str, int]] | None],
     ) -> None:
@@ -38,11 +38,11 @@ class Touch:
         """The controller has answered a poll."""
         self._heard_ms = self._now_ms()
 
-    def look(self) -> Heard:
+    def look(self) -> ControllerHeard:
         ms_ago = max(0, self._now_ms() - self._heard_ms)
         if ms_ago < self._session.session_timeout_ms:
-            return Heard(ms_ago)
-        return Heard(
+            return ControllerHeard(ms_ago)
+        return ControllerHeard(
             ms_ago,
             f"this node is not in the cluster: it has heard nothing from the controller for {ms_ago / 1000:.0f} s, "
             f"{self._why()}; what it tells is as of then. Ask another node",
@@ -61,12 +61,12 @@ class Touch:
 class SessionLengths:
     """Told of each change of the image; the log has a line when the lengths differ, or differ otherwise than before."""
 
-    def __init__(self, image: Image, warn: Callable[..., object] = log.warning) -> None:
+    def __init__(self, image: ClusterImage, warn: Callable[..., object] = log.warning) -> None:
         self._image = image
         self._warn = warn
         self._told: dict[int, int] = {}
 
-    def learned(self, changes: Changes) -> None:
+    def learned(self, changes: ImageChanges) -> None:
         if not changes.nodes:
             return
         lengths = {node.id: node.session_ms for node in self._image.live() if node.session_ms}

@@ -16,38 +16,38 @@ import structlog
 from google.protobuf.message import Message
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.edge.cluster import GRPC, HTTP, at, leads
-from muster.coordinator.edge.gate import AsksWho
-from muster.coordinator.edge.transport.sockets import listening_socket
-from muster.coordinator.edge.transport.tls import Tls
-from muster.coordinator.errors import Denied, Draining, Overloaded
-from muster.coordinator.metrics.instruments import Meter
-from muster.coordinator.observe.changes import Changes
-from muster.coordinator.observe.history import History
+from muster.coordinator.edge.cluster import GRPC, HTTP, coordinates_shard, format_node_address
+from muster.coordinator.edge.gate import Authenticator
+from muster.coordinator.edge.transport.sockets import open_listening_socket
+from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.errors import CallDenied, NodeShuttingDown, Overloaded
+from muster.coordinator.metrics.instruments import RequestMeter
+from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observe.history import GroupHistory
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.security.identity import Identity
-from muster.coordinator.server.dispatch import Kind, Method
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
-from muster.coordinator.server.journal.lines import str_of
-from muster.coordinator.server.sight.measuring import Measuring
+from muster.coordinator.server.dispatch import MethodKind, ServiceMethod
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
+from muster.coordinator.server.journal.lines import format_optional_address
+from muster.coordinator.server.sight.measuring import NodeMetrics
 from muster.coordinator.web.asks import (
-    ASKING,
+    CURRENT_IDENTITY,
     NOBODY,
-    Caller,
+    CallNotOffered,
+    CoordinatingNode,
     Exposition,
+    HttpCaller,
+    HttpRefusal,
     NodeFacts,
     NodeHealth,
-    NotOffered,
-    Owner,
-    Refused,
 )
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
     from muster.coordinator.web.listener import HttpListener
 
 BACKLOG = 512
@@ -58,7 +58,7 @@ CALL_S = 30.0
 log = structlog.get_logger("muster.http")
 
 
-class HttpDoor:
+class NodeHttpListener:
     """Bound before the log is opened, served as soon as the other doors are, closed when the node stops."""
 
     def __init__(self, settings: Settings) -> None:
@@ -67,7 +67,7 @@ class HttpDoor:
         self._socket: socket.socket | None = None
         self._loading: asyncio.Future[tuple[ModuleType, ModuleType]] | None = None
         self._listener: HttpListener | None = None
-        self._inside: Inside | None = None
+        self._inside: NodeAccess | None = None
 
     @property
     def bound(self) -> Address | None:
@@ -85,14 +85,14 @@ class HttpDoor:
         """
         host, port = self._bound
         try:
-            self._socket = listening_socket(host, port, BACKLOG)
+            self._socket = open_listening_socket(host, port, BACKLOG)
         except OSError as error:
             if self._settings.http_by_default:
-                log.warning("no HTTP listener", host=host, port=port, why=cure_of(error, "http.listeners"))
+                log.warning("no HTTP listener", host=host, port=port, why=describe_remedy(error, "http.listeners"))
                 return False
-            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'http.listeners')}") from error
+            raise AddressTaken(f"cannot listen on {host}:{port}: {describe_remedy(error, 'http.listeners')}") from error
         self._bound = Address(host, self._socket.getsockname()[1])
-        self._loading = asyncio.get_running_loop().run_in_executor(None, web_room)
+        self._loading = asyncio.get_running_loop().run_in_executor(None, import_web)
         return True
 
     def give_back(self) -> None:
@@ -102,7 +102,9 @@ class HttpDoor:
         if self._socket is not None:
             self._socket.close()
 
-    async def start(self, inside: "Inside", gate: AsksWho | None = None, tls: Tls | None = None) -> None:
+    async def start(
+        self, inside: "NodeAccess", gate: Authenticator | None = None, tls: ListenerTls | None = None
+    ) -> None:
         """Answer requests, probes among them, whether or not the groups are loaded."""
         assert self._loading is not None, "bind() comes before start()"
         assert self._socket is not None, "it gave way: there is nothing to start"
@@ -123,31 +125,31 @@ class HttpDoor:
             await self._listener.close(grace_s)
 
 
-def web_room() -> tuple[ModuleType, ModuleType]:
+def import_web() -> tuple[ModuleType, ModuleType]:
     import_module("muster.coordinator.metrics.node")  # Prometheus' library: the first scrape is not to wait for it
     return import_module("muster.coordinator.web.app"), import_module("muster.coordinator.web.listener")
 
 
-class Logs(Protocol):
+class LogSizes(Protocol):
     """What is asked of the node's logs."""
 
     def sizes(self, places: Iterable[tuple[str, int]], /) -> list[int]: ...
 
 
-class Whole(Protocol):
+class RunningNode(Protocol):
     """What a node has once its log is open."""
 
     engine: Engine
-    measuring: Measuring | None
+    measuring: NodeMetrics | None
 
     @property
-    def broker(self) -> Logs: ...
+    def broker(self) -> LogSizes: ...
 
     @property
-    def changes(self) -> Changes | None: ...
+    def changes(self) -> GroupChanges | None: ...
 
     @property
-    def history(self) -> History | None: ...
+    def history(self) -> GroupHistory | None: ...
 
     @property
     def advertised(self) -> Address: ...
@@ -159,7 +161,7 @@ class Whole(Protocol):
     def http_bound(self) -> Address | None: ...
 
 
-class Sees(Protocol):
+class VisibilityRights(Protocol):
     """What somebody may know of, where anybody is asked."""
 
     def may_see_group(self, who: Identity, group: str, /) -> bool: ...
@@ -167,35 +169,35 @@ class Sees(Protocol):
     def may_see_node(self, who: Identity, /) -> bool: ...
 
 
-class InsideCall:
+class InternalCall:
     """A handler's view of a call that came by no transport."""
 
     metadata: Mapping[str, str] = {}
     door = "http"
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: HttpCaller) -> None:
         self.reason = caller.reason
         self.peer_host = caller.host
         self.client_software = caller.software
-        self.identity = ASKING.get() if caller is NOBODY else caller.identity
+        self.identity = CURRENT_IDENTITY.get() if caller is NOBODY else caller.identity
 
     def cancelled(self) -> bool:
         return False
 
 
-class Inside:
-    """The node, as `muster.coordinator.web.asks.Asks` has it."""
+class NodeAccess:
+    """The node, as `muster.coordinator.web.asks.NodePort` has it."""
 
     def __init__(
         self,
-        node: Whole,
+        node: RunningNode,
         settings: Settings,
-        table: Mapping[str, Method],
+        table: Mapping[str, ServiceMethod],
         malformed: tuple[type[Exception], ...],
         conditions: Conditions,
-        clock: Clock,
-        sees: Sees | None = None,
-        cluster: "Cluster | None" = None,
+        clock: NodeClock,
+        sees: VisibilityRights | None = None,
+        cluster: "ClusterView | None" = None,
     ) -> None:
         """`cluster` knows the other nodes where this one is one of many."""
         self._sees = sees
@@ -211,30 +213,30 @@ class Inside:
         self._conditions = conditions
         self._started_ms = clock.now_ms()
         self._loaded_once = False
-        self._methods = by_short_name(table)
+        self._methods = unary_methods_by_name(table)
 
-    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+    async def call(self, method: str, request: Message, by: HttpCaller = NOBODY) -> Message:
         """See `Asks.call`."""
         if self.draining:
-            raise Refused(503, "DRAINING", "the node is being stopped; ask again once it is back")
+            raise HttpRefusal(503, "DRAINING", "the node is being stopped; ask again once it is back")
         if method not in self._methods:
-            raise NotOffered(501, "NOT_OFFERED", f"this node does not offer {method}")
+            raise CallNotOffered(501, "NOT_OFFERED", f"this node does not offer {method}")
         handler = self._methods[method].handler
         try:
             async with asyncio.timeout(CALL_S):
-                answer = await handler(request, InsideCall(by))
+                answer = await handler(request, InternalCall(by))
         except TimeoutError:
             text = f"no answer within {CALL_S:g} s; the node may still do what was asked: look before asking again"
-            raise Refused(504, "TIMED_OUT", text) from None
-        except Draining as error:
-            raise Refused(503, "DRAINING", str(error)) from None
-        except Denied as error:
-            raise Refused(403, "DENIED", str(error)) from None
+            raise HttpRefusal(504, "TIMED_OUT", text) from None
+        except NodeShuttingDown as error:
+            raise HttpRefusal(503, "DRAINING", str(error)) from None
+        except CallDenied as error:
+            raise HttpRefusal(403, "DENIED", str(error)) from None
         except Overloaded as error:
             wait_s = str(-(-error.retry_after_ms // 1000))
-            raise Refused(503, "LIMIT_REACHED", str(error), headers={"retry-after": wait_s}) from None
+            raise HttpRefusal(503, "LIMIT_REACHED", str(error), headers={"retry-after": wait_s}) from None
         except self._malformed as error:
-            raise Refused(400, "MALFORMED_REQUEST", str(error), field=getattr(error, "field", "")) from None
+            raise HttpRefusal(400, "MALFORMED_REQUEST", str(error), field=getattr(error, "field", "")) from None
         if isinstance(answer, bytes):
             return self._methods[method].response_type.FromString(answer)
         return cast(Message, answer)
@@ -243,14 +245,14 @@ class Inside:
         """See `Asks.metrics`."""
         assert self._node.measuring is not None, "a node with a listener counts"
         if not self.sees_node():
-            raise Refused(403, "CLUSTER_AUTHORIZATION_FAILED", "metrics need DESCRIBE on the cluster")
+            raise HttpRefusal(403, "CLUSTER_AUTHORIZATION_FAILED", "metrics need DESCRIBE on the cluster")
         return await self._node.measuring.scrape(accept)
 
     def sees_group(self, group: str) -> bool:
         """See `Asks.sees_group`."""
-        return self._sees is None or self._sees.may_see_group(ASKING.get(), group)
+        return self._sees is None or self._sees.may_see_group(CURRENT_IDENTITY.get(), group)
 
-    def owner(self, group: str) -> Owner | None:
+    def owner(self, group: str) -> CoordinatingNode | None:
         """See `Asks.owner`."""
         cluster = self._cluster
         if cluster is None:
@@ -259,18 +261,24 @@ class Inside:
         node, door = (cluster.coordinator(shard, listener) for listener in (GRPC, HTTP))
         if node is None or node.node_id == cluster.me:
             return None
-        return Owner(node.node_id, at(node), "" if door is None else at(door))
+        return CoordinatingNode(
+            node.node_id, format_node_address(node), "" if door is None else format_node_address(door)
+        )
 
     def leads(self) -> frozenset[int] | None:
         """See `Asks.leads`."""
         cluster = self._cluster
-        return None if cluster is None else frozenset(filter(partial(leads, cluster), range(self._node.engine.shards)))
+        return (
+            None
+            if cluster is None
+            else frozenset(filter(partial(coordinates_shard, cluster), range(self._node.engine.shards)))
+        )
 
     def sees_node(self) -> bool:
         """See `Asks.sees_node`."""
-        return self._sees is None or self._sees.may_see_node(ASKING.get())
+        return self._sees is None or self._sees.may_see_node(CURRENT_IDENTITY.get())
 
-    def meter(self, endpoint: str) -> Meter:
+    def meter(self, endpoint: str) -> RequestMeter:
         """Where requests to this endpoint are counted."""
         assert self._node.measuring is not None, "a node with a listener counts"
         return self._node.measuring.instruments.meter("http", endpoint)
@@ -294,16 +302,16 @@ class Inside:
         return NodeFacts(
             node_id=self._settings.node_id,
             version=version("muster-groups"),
-            address=str_of(self._node.advertised),
-            kafka_address=str_of(self._node.kafka_bound),
-            http_address=str_of(self._node.http_bound),
+            address=format_optional_address(self._node.advertised),
+            kafka_address=format_optional_address(self._node.kafka_bound),
+            http_address=format_optional_address(self._node.http_bound),
             started_ms=self._started_ms,
             shards=self._node.engine.shards,
         )
 
 
-def by_short_name(table: Mapping[str, Method]) -> dict[str, Method]:
+def unary_methods_by_name(table: Mapping[str, ServiceMethod]) -> dict[str, ServiceMethod]:
     """The rows that have one answer, by the method's name alone; no two services share one."""
-    short = {name.rpartition("/")[2]: method for name, method in table.items() if method.kind is Kind.UNARY}
-    assert len(short) == sum(method.kind is Kind.UNARY for method in table.values()), "two methods of one name"
+    short = {name.rpartition("/")[2]: method for name, method in table.items() if method.kind is MethodKind.UNARY}
+    assert len(short) == sum(method.kind is MethodKind.UNARY for method in table.values()), "two methods of one name"
     return short

@@ -9,50 +9,50 @@ import structlog
 
 from muster.coordinator.config import Address, Settings
 from muster.coordinator.core.requests.streams import HeldBack
-from muster.coordinator.edge.audit import Tell
-from muster.coordinator.edge.rights import everything
-from muster.coordinator.edge.transport.tls import Tls
-from muster.coordinator.kafka.acls.disabled import NoAcls
+from muster.coordinator.edge.audit import ReportAction
+from muster.coordinator.edge.rights import UNRESTRICTED
+from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.kafka.acls.disabled import DisabledAclHandlers
 from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS
-from muster.coordinator.kafka.connections.connection import Connection
-from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
+from muster.coordinator.kafka.connections.connection import ServerConnection
+from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.dispatch import Dispatch, Guarding, Limits
-from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer, RequestLimiter
+from muster.coordinator.kafka.groups.asking import GroupRequests
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.handlers import LogHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.quotas.handlers import QuotaHandlers
 from muster.coordinator.kafka.scram_users import ScramHandlers
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
-from muster.coordinator.server.service.observed import ObservedGroups
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
+from muster.coordinator.server.service.observed import ZooKeeperGroups
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
-    from muster.coordinator.kafka.clustered.admin import Administers
-    from muster.coordinator.kafka.clustered.configs import SetsNodes
+    from muster.coordinator.edge.cluster import ClusterView
+    from muster.coordinator.kafka.clustered.admin import PartitionAdministrator
+    from muster.coordinator.kafka.clustered.configs import NodeConfigStore
     from muster.coordinator.metrics.instruments import Instruments
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.security import NodeSecurity
 
-    class Admin(Administers, SetsNodes, Protocol):
+    class Admin(PartitionAdministrator, NodeConfigStore, Protocol):
         """What is asked of a cluster by this door."""
 
 
 log = structlog.get_logger("muster.kafka")
 
 
-class KafkaDoor:
+class NodeKafkaListener:
     """Bound before the log is opened, served once the groups are there, drained when the node stops."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._listener = KafkaListener(listener_limits(settings))
+        self._listener = ConnectionListener(make_listener_limits(settings))
         self._bound = settings.kafka_address or Address("", 0)
 
     @property
@@ -84,33 +84,35 @@ class KafkaDoor:
         try:
             self._bound = Address(host, self._listener.bind(host, port))
         except OSError as error:
-            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'kafka.listeners')}") from error
+            raise AddressTaken(
+                f"cannot listen on {host}:{port}: {describe_remedy(error, 'kafka.listeners')}"
+            ) from error
 
     def give_back(self) -> None:
         self._listener.give_back()
 
     async def start(
         self,
-        driver: Driver,
+        driver: EngineDriver,
         requests: LogRequests,
         *,
         shards: int,
         partitions: Callable[[], Mapping[str, int]],
         instruments: "Instruments | None" = None,
-        observed: ObservedGroups | None,
+        observed: ZooKeeperGroups | None,
         elsewhere: Callable[[str], bool],
-        tls: Tls | None = None,
-        tell: Tell,
-        security: "Security | None" = None,
-        cluster: "Cluster | None" = None,
+        tls: ListenerTls | None = None,
+        tell: ReportAction,
+        security: "NodeSecurity | None" = None,
+        cluster: "ClusterView | None" = None,
         admin: "Admin | None" = None,
     ) -> None:
         """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
         do; `cluster` knows the others where this node is one of many, and `admin` says who is to lead there."""
         settings = self._settings
 
-        def endpoint() -> Endpoint:
-            return Endpoint(settings.node_id, *self.advertised)
+        def endpoint() -> AdvertisedEndpoint:
+            return AdvertisedEndpoint(settings.node_id, *self.advertised)
 
         def log_span(topic: str, partition: int) -> tuple[int, int]:
             return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
@@ -122,7 +124,7 @@ class KafkaDoor:
             partitions=partitions,
             log_span=log_span,
             elsewhere=observed,
-            rights_of=everything if security is None else security.topic_rights,
+            rights_of=UNRESTRICTED if security is None else security.topic_rights,
             cluster=cluster,
         )
         records = LogHandlers(
@@ -135,15 +137,25 @@ class KafkaDoor:
         )
         users = ScramHandlers(None if security is None else security.scram_users)
         quotas = QuotaHandlers(None if security is None else security.quota_book)
-        configs = configs_of(requests, settings.node_id, GroupConfigs(Groups(driver, shards), cluster), cluster, admin)
-        guard = guard_of(security, requests.broker, settings.auto_create_topics_enable)
-        limiting = limiting_of(security, partitions, settings)
+        configs = make_config_handlers(
+            requests, settings.node_id, GroupConfigs(GroupRequests(driver, shards), cluster), cluster, admin
+        )
+        guard = make_guard(security, requests.broker, settings.auto_create_topics_enable)
+        limiting = make_quota_limits(security, partitions, settings)
         if security is not None:
-            charge(self._listener, security, driver, shards)
-        handlers = (groups, records, configs, acls_of(security), quotas, users, *administering(admin, cluster))
+            charge_connections(self._listener, security, driver, shards)
+        handlers = (
+            groups,
+            records,
+            configs,
+            make_acl_handlers(security),
+            quotas,
+            users,
+            *make_admin_handlers(admin, cluster),
+        )
         apis = APIS if admin is None else CLUSTER_APIS
-        dispatch = Dispatch(handlers, instruments, tell, guard, limiting, apis)
-        await self._listener.start(dispatch, connections_of(settings, security), tls)
+        dispatch = Dispatcher(handlers, instruments, tell, guard, limiting, apis)
+        await self._listener.start(dispatch, make_connections(settings, security), tls)
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
     def drain(self) -> None:
@@ -154,16 +166,16 @@ class KafkaDoor:
         await self._listener.close(grace_s)
 
 
-def connections_of(settings: Settings, security: "Security | None") -> Callable[..., Connection] | None:
+def make_connections(settings: Settings, security: "NodeSecurity | None") -> Callable[..., ServerConnection] | None:
     """What makes the listener's connections, where its clients are asked to log in."""
-    if security is None or settings.kafka_door is None or not settings.kafka_door.asks_by_sasl:
+    if security is None or settings.kafka_listener is None or not settings.kafka_listener.asks_by_sasl:
         return None
-    from muster.coordinator.kafka.connections.asking import AskingConnection
+    from muster.coordinator.kafka.connections.asking import SaslConnection
 
-    return partial(AskingConnection, security.logins)
+    return partial(SaslConnection, security.logins)
 
 
-def listener_limits(settings: Settings) -> ListenerLimits:
+def make_listener_limits(settings: Settings) -> ListenerLimits:
     return ListenerLimits(
         settings.max_connections,
         settings.max_connections_per_ip,
@@ -179,20 +191,20 @@ def listener_limits(settings: Settings) -> ListenerLimits:
     )
 
 
-def acls_of(security: "Security | None") -> object:
+def make_acl_handlers(security: "NodeSecurity | None") -> object:
     """Who answers what is asked of access control lists."""
     if security is None:
-        return NoAcls()
+        return DisabledAclHandlers()
     from muster.coordinator.kafka.acls.handlers import AclHandlers
 
     return AclHandlers(security.acls)
 
 
-def configs_of(
+def make_config_handlers(
     requests: LogRequests,
     node_id: int,
     groups: GroupConfigs,
-    cluster: "Cluster | None",
+    cluster: "ClusterView | None",
     admin: "Admin | None",
 ) -> ConfigHandlers:
     if admin is None or cluster is None:
@@ -202,41 +214,45 @@ def configs_of(
     return ClusterConfigHandlers(requests, node_id, groups, cluster, admin)
 
 
-def administering(admin: "Admin | None", cluster: "Cluster | None") -> tuple[object, ...]:
+def make_admin_handlers(admin: "Admin | None", cluster: "ClusterView | None") -> tuple[object, ...]:
     """Who answers what is asked of a cluster's leaders and copies, where there is one."""
     if admin is None or cluster is None:
         return ()
-    from muster.coordinator.kafka.clustered.admin import AdminHandlers
+    from muster.coordinator.kafka.clustered.admin import PartitionAdminHandlers
 
-    return (AdminHandlers(admin, cluster),)
+    return (PartitionAdminHandlers(admin, cluster),)
 
 
-def limiting_of(
-    security: "Security | None", partitions: Callable[[], Mapping[str, int]], settings: Settings
-) -> Limits | None:
+def make_quota_limits(
+    security: "NodeSecurity | None", partitions: Callable[[], Mapping[str, int]], settings: Settings
+) -> RequestLimiter | None:
     if security is None:
         return None
-    from muster.coordinator.kafka.quotas.limiting import Limiting
+    from muster.coordinator.kafka.quotas.limiting import RequestQuotas
 
-    return Limiting(security.quotas, partitions, settings.num_partitions, security.counts, owners=security.topic_owners)
+    return RequestQuotas(
+        security.quotas, partitions, settings.num_partitions, security.counts, owners=security.topic_owners
+    )
 
 
-def charge(listener: KafkaListener, security: "Security", driver: Driver, shards: int) -> None:
+def charge_connections(
+    listener: ConnectionListener, security: "NodeSecurity", driver: EngineDriver, shards: int
+) -> None:
     """Charge connections by the quotas that are set, now and later."""
-    from muster.coordinator.kafka.quotas.charges import Charges
+    from muster.coordinator.kafka.quotas.charges import ConnectionCharges
 
     def held(group_id: str, member_id: str, for_ms: int) -> None:
         driver.tell(partition_for(group_id, shards), HeldBack(group_id, member_id, for_ms))
 
-    listener.charged_by(Charges(security.quotas, held, asyncio.get_running_loop()))
+    listener.charged_by(ConnectionCharges(security.quotas, held, asyncio.get_running_loop()))
     security.store.on_change(listener.charge)
 
 
-def guard_of(security: "Security | None", broker: Broker, auto_create: bool) -> Guarding | None:
+def make_guard(security: "NodeSecurity | None", broker: Broker, auto_create: bool) -> RequestAuthorizer | None:
     """None where nobody is asked what they may: the handlers are as they are."""
     if security is None:
         return None
     from muster.coordinator.kafka.rights.catalog import NodeTopics
-    from muster.coordinator.kafka.rights.guard import Guard
+    from muster.coordinator.kafka.rights.guard import HandlerGuard
 
-    return Guard(security.authorizer, NodeTopics(broker.topics, auto_create), security.audit.refused)
+    return HandlerGuard(security.authorizer, NodeTopics(broker.topics, auto_create), security.audit.refused)

@@ -9,52 +9,52 @@ from typing import TYPE_CHECKING, cast
 import structlog
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.edge.audit import Tell
-from muster.coordinator.edge.rights import everything
-from muster.coordinator.edge.transport.tls import Tls
-from muster.coordinator.engine.configured import proxy_reach_of
+from muster.coordinator.edge.audit import ReportAction
+from muster.coordinator.edge.rights import UNRESTRICTED
+from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.engine.configured import proxy_address_of
 from muster.coordinator.engine.proxy.answering import (
     READ_HERE,
     SETTINGS,
-    Coordinators,
-    NotHere,
-    NoTransactions,
-    served,
+    NotCoordinatedHere,
+    ProxyCoordinators,
+    TransactionsRefused,
+    served_apis,
 )
-from muster.coordinator.engine.proxy.leg import Traffic
-from muster.coordinator.engine.proxy.login.relaying import LoginRules
-from muster.coordinator.engine.proxy.names import whose
-from muster.coordinator.engine.proxy.ours import ours_by_name
-from muster.coordinator.engine.proxy.passage import Port
-from muster.coordinator.engine.proxy.places import Hosts, Places, Ports
+from muster.coordinator.engine.proxy.leg import ProxyTraffic
+from muster.coordinator.engine.proxy.login.relaying import RelayRules
+from muster.coordinator.engine.proxy.names import broker_of_name
+from muster.coordinator.engine.proxy.ours import groups_by_name
+from muster.coordinator.engine.proxy.passage import ProxyPort
+from muster.coordinator.engine.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
 from muster.coordinator.engine.proxy.ports import ProxyListener
-from muster.coordinator.engine.proxy.reaching import Reaching
+from muster.coordinator.engine.proxy.reaching import BrokerConnector
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.kafka.dispatch import Dispatch, Guarding
-from muster.coordinator.kafka.groups.asking import GroupDriver, Groups
+from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer
+from muster.coordinator.kafka.groups.asking import GroupDriver, GroupRequests
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
-from muster.coordinator.server.doors.kafka import charge, limiting_of, listener_limits
-from muster.coordinator.server.grpc.listener import AddressTaken, cure_of
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
+from muster.coordinator.server.doors.kafka import charge_connections, make_listener_limits, make_quota_limits
+from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
     from muster.coordinator.metrics.instruments import Instruments
-    from muster.coordinator.server.driver.drive import Driver
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.driver.drive import EngineDriver
+    from muster.coordinator.server.security.security import NodeSecurity
 
 log = structlog.get_logger("muster.kafka")
 
 
-class ProxyDoor:
+class NodeProxyListener:
     """Bound before the upstream is asked, served once it was, drained when the node stops."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._listener = ProxyListener(listener_limits(settings))
+        self._listener = ProxyListener(make_listener_limits(settings))
         self._bound = settings.kafka_address or Address("", 0)
-        self._reaching: Reaching | None = None
-        self.traffic = Traffic()
+        self._reaching: BrokerConnector | None = None
+        self.traffic = ProxyTraffic()
         """What passed, for metrics."""
 
     @property
@@ -86,13 +86,15 @@ class ProxyDoor:
         try:
             self._bound = Address(host, self._listener.bind(host, port))
         except OSError as error:
-            raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error, 'kafka.listeners')}") from error
+            raise AddressTaken(
+                f"cannot listen on {host}:{port}: {describe_remedy(error, 'kafka.listeners')}"
+            ) from error
         first = self._settings.engine_kafka_broker_id_first
         try:
             self._listener.bind_for(host, enumerate(self._settings.broker_ports, first))
         except OSError as error:
             self._listener.give_back()
-            cure = cure_of(error, "engine.kafka.broker.ports")
+            cure = describe_remedy(error, "engine.kafka.broker.ports")
             raise AddressTaken(f"cannot listen on {host}:{error.filename}: {cure}") from error
 
     def give_back(self) -> None:
@@ -106,15 +108,15 @@ class ProxyDoor:
         shards: int,
         partitions: Callable[[], Mapping[str, int]],
         log_span: Callable[[str, int], tuple[int, int]],
-        configs: Callable[[Places], object] | None = None,
-        tell: Tell,
+        configs: Callable[[ProxyAddresses], object] | None = None,
+        tell: ReportAction,
         ours: Callable[[str], bool] | None = None,
-        cluster: "Cluster | None" = None,
-        transactions: Callable[[Groups], object] | None = None,
+        cluster: "ClusterView | None" = None,
+        transactions: Callable[[GroupRequests], object] | None = None,
         topics_changed: Callable[[], None] = lambda: None,
         instruments: "Instruments | None" = None,
-        tls: Tls | None = None,
-        security: "Security | None" = None,
+        tls: ListenerTls | None = None,
+        security: "NodeSecurity | None" = None,
     ) -> None:
         """Answer clients. partitions, log_span: of the upstream's topics. configs: makes who answers for settings of
         groups and nodes. ours: which groups are Muster's, if not by their names alone. cluster: knows the other nodes
@@ -123,39 +125,39 @@ class ProxyDoor:
         topics."""
         settings = self._settings
         places = self._places(shards, cluster)
-        logged_in = proxy_reach_of(settings)
-        reaching = self._reaching = Reaching(upstream, logged_in)
-        is_ours = ours or ours_by_name(
+        logged_in = proxy_address_of(settings)
+        reaching = self._reaching = BrokerConnector(upstream, logged_in)
+        is_ours = ours or groups_by_name(
             settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
         )
 
-        login = None if security is None else logins_of(settings, security)
-        guard, limiting = guarding_of(security), limiting_of(security, partitions, settings)
+        login = None if security is None else make_login_relay(settings, security)
+        guard, limiting = make_guarding(security), make_quota_limits(security, partitions, settings)
         if security is not None:
-            charge(self._listener, security, cast("Driver", driver), shards)
+            charge_connections(self._listener, security, cast("EngineDriver", driver), shards)
 
-        def port_of(broker: int | None) -> Port:
+        def port_of(broker: int | None) -> ProxyPort:
             leg = reaching.to_any if broker is None else lambda: reaching.to(broker)
             given = self.traffic, instruments, topics_changed, login, logged_in is not None
-            return Port(broker, places, is_ours, leg, *given)
+            return ProxyPort(broker, places, is_ours, leg, *given)
 
-        def dispatch_of(groups: GroupDriver) -> Dispatch:
+        def dispatch_of(groups: GroupDriver) -> Dispatcher:
             handlers = GroupHandlers(
                 groups,
                 shards=shards,
-                endpoint=lambda: Endpoint(settings.node_id, *self.advertised),
+                endpoint=lambda: AdvertisedEndpoint(settings.node_id, *self.advertised),
                 partitions=partitions,
                 log_span=log_span,
-                rights_of=everything if security is None else security.topic_rights,
+                rights_of=UNRESTRICTED if security is None else security.topic_rights,
             )
-            txn = NoTransactions() if transactions is None else transactions(Groups(groups, shards))
-            parts = [Coordinators(places), txn, handlers]
+            txn = TransactionsRefused() if transactions is None else transactions(GroupRequests(groups, shards))
+            parts = [ProxyCoordinators(places), txn, handlers]
             if configs is not None:  # on all ports: Kafka's tools ask for a group's settings wherever they are
                 parts.append(configs(places))
-            apis = served() if configs is not None else served(READ_HERE - SETTINGS)
-            return Dispatch(parts, instruments, tell, guard, limiting, apis)
+            apis = served_apis() if configs is not None else served_apis(READ_HERE - SETTINGS)
+            return Dispatcher(parts, instruments, tell, guard, limiting, apis)
 
-        here, elsewhere = dispatch_of(driver), dispatch_of(NotHere())
+        here, elsewhere = dispatch_of(driver), dispatch_of(NotCoordinatedHere())
         await self._listener.serve(port_of(None), here, port_of, elsewhere, tls, self._whom(tls))
         log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
 
@@ -168,23 +170,23 @@ class ProxyDoor:
         if self._reaching is not None:
             self._reaching.close()
 
-    def _whom(self, tls: Tls | None) -> Callable[[str | None], int | None] | None:
+    def _whom(self, tls: ListenerTls | None) -> Callable[[str | None], int | None] | None:
         """Which broker a name stands for, where brokers are told apart by names."""
         hosts = self._hosts
         if tls is None or hosts is None:
             return None
         covers = tls.covers
-        return lambda name: whose(name, hosts, self.advertised.host, covers)
+        return lambda name: broker_of_name(name, hosts, self.advertised.host, covers)
 
     @property
-    def _hosts(self) -> Hosts | None:
+    def _hosts(self) -> BrokerHosts | None:
         pattern = self._settings.engine_kafka_broker_hosts
-        return Hosts(pattern, lambda: self.advertised.port) if pattern else None
+        return BrokerHosts(pattern, lambda: self.advertised.port) if pattern else None
 
-    def _places(self, shards: int, cluster: "Cluster | None") -> Places:
+    def _places(self, shards: int, cluster: "ClusterView | None") -> ProxyAddresses:
         settings = self._settings
-        ports = Ports(lambda: self.advertised.host, settings.broker_ports, settings.engine_kafka_broker_id_first)
-        return Places(
+        ports = BrokerPorts(lambda: self.advertised.host, settings.broker_ports, settings.engine_kafka_broker_id_first)
+        return ProxyAddresses(
             settings.node_id,
             settings.engine_kafka_node_id_base,
             lambda: self.advertised,
@@ -194,11 +196,11 @@ class ProxyDoor:
         )
 
 
-def logins_of(settings: Settings, security: "Security") -> LoginRules | None:
+def make_login_relay(settings: Settings, security: "NodeSecurity") -> RelayRules | None:
     """None where the listener asks nobody to log in."""
-    if settings.kafka_door is None or not settings.kafka_door.asks_by_sasl:
+    if settings.kafka_listener is None or not settings.kafka_listener.asks_by_sasl:
         return None
-    return LoginRules(
+    return RelayRules(
         settings.mechanisms,
         settings.oauthbearer_sub_claim,
         settings.sasl_server_max_receive_size,
@@ -208,11 +210,11 @@ def logins_of(settings: Settings, security: "Security") -> LoginRules | None:
     )
 
 
-def guarding_of(security: "Security | None") -> Guarding | None:
+def make_guarding(security: "NodeSecurity | None") -> RequestAuthorizer | None:
     """None where nobody is asked what they may."""
     if security is None:
         return None
     from muster.coordinator.kafka.rights.catalog import NodeTopics
-    from muster.coordinator.kafka.rights.guard import Guard
+    from muster.coordinator.kafka.rights.guard import HandlerGuard
 
-    return Guard(security.authorizer, NodeTopics(lambda: security.topics(), False), security.audit.refused)
+    return HandlerGuard(security.authorizer, NodeTopics(lambda: security.topics(), False), security.audit.refused)

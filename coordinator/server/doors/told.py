@@ -5,7 +5,7 @@ from typing import NamedTuple
 from muster.coordinator.config import Address
 
 
-class Doors(NamedTuple):
+class ClientAddresses(NamedTuple):
     """Where clients are told to go by gRPC and, if they can, by Kafka's protocol; and where HTTP listens."""
 
     grpc: Address

@@ -3,20 +3,20 @@
 import asyncio
 from collections.abc import Callable
 
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 
 READING_PASSES = 4
 """Passes of the loop between a deadline and the turn that fires it. A request that lies in a socket takes up to three:
 it is read, its call is begun, its handler runs."""
 
 
-class Alarm:
+class DeadlineAlarm:
     """Calls `ring` some passes of the loop after a deadline, and after as long again as the loop was late for it.
 
     gRPC hands over what it has read from another thread, hence the second.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, ring: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: NodeClock, ring: Callable[[], None]) -> None:
         self._loop = loop
         self._clock = clock
         self._ring = ring

@@ -7,7 +7,7 @@ SLICE_S = 0.001
 """How long one goes on before others have their turn; what is under way then comes on top."""
 
 
-class Breath:
+class LoopSlice:
     """Of one piece of work. It begins now."""
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 import time
 
 
-class Clock:
+class NodeClock:
     """Epoch milliseconds that never jump, so that a clock set back or forth expires nobody's session.
 
     Drift against wall time over the node's life only shows in stored timestamps.

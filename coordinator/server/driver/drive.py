@@ -4,7 +4,7 @@ One turn per loop iteration takes everything that waits; one worker thread flush
 methods belong to the loop's thread.
 
 Nobody is expired whom the node could not hear. When the loop stood still, all deadlines move by it before anything else
-is done (`Pulse`). When a deadline comes, the sockets are read before the turn that fires it (`Alarm`).
+is done (`LoopMonitor`). When a deadline comes, the sockets are read before the turn that fires it (`DeadlineAlarm`).
 """
 
 import asyncio
@@ -23,37 +23,39 @@ from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.types import RequestId
-from muster.coordinator.errors import Draining, Overloaded
-from muster.coordinator.runtime.answers import LoadWork, Work
+from muster.coordinator.errors import NodeShuttingDown, Overloaded
+from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.metrics import RefusedCommits
 from muster.coordinator.runtime.ports import LogFailed
-from muster.coordinator.server.driver.alarm import Alarm
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.alarm import DeadlineAlarm
+from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.flusher import JobThread
-from muster.coordinator.server.driver.measuring import Measure, nothing_measured, unmeasured
-from muster.coordinator.server.driver.pulse import Pulse, StallReport
-from muster.coordinator.server.driver.waiter import Waiter
-from muster.coordinator.server.driver.workers import Answer, Workers, failure
+from muster.coordinator.server.driver.measuring import MeasureGroupLoad, measure_nothing, refuse_measurement
+from muster.coordinator.server.driver.pulse import LoopMonitor, StallReport
+from muster.coordinator.server.driver.waiter import ReplyWaiter
+from muster.coordinator.server.driver.workers import Answer, AssignorWorkers, answer_failure
 
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments
 
-Wanted = TypeVar("Wanted")
-Seen = TypeVar("Seen")
+ReplyType = TypeVar("ReplyType")
+LookResult = TypeVar("LookResult")
 
 WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
 
 LONG_POLLS = (events.JoinGroup, events.SyncGroup)
 
-Unanswered: TypeAlias = events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
+UnansweredEvent: TypeAlias = (
+    events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
+)
 """Events that are no requests."""
 
 
-class Driver:
+class EngineDriver:
     """The engine's place on the event loop.
 
     `on_notice` gets what watchers may hear, `on_fatal` an exception of the engine itself, after which the driver
@@ -72,13 +74,13 @@ class Driver:
     def __init__(
         self,
         engine: Engine,
-        clock: Clock,
+        clock: NodeClock,
         *,
         max_parked: int,
         work_deadline_ms: int = WORK_DEADLINE_MS,
         isolation: Isolation | None = None,
-        complete: Callable[[Work], Work | Callable[[], Work]] = lambda work: work,
-        measure: Measure = nothing_measured,
+        complete: Callable[[ShardWork], ShardWork | Callable[[], ShardWork]] = lambda work: work,
+        measure: MeasureGroupLoad = measure_nothing,
         on_plan: Callable[[events.Planned], None] = lambda plan: None,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
@@ -97,19 +99,19 @@ class Driver:
         self._loop = asyncio.get_running_loop()
         self._flusher = JobThread[FlushJob]("muster-flush", self._loop, self._flushed)
         self._loader = JobThread[LoadJob]("muster-load", self._loop, self._loaded)
-        self._workers = Workers(work_deadline_ms, isolation=isolation)
+        self._workers = AssignorWorkers(work_deadline_ms, isolation=isolation)
         self._complete = complete
         self._measure = measure
         self._on_plan = on_plan
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
-        self._waiting: dict[RequestId, Waiter] = {}
+        self._waiting: dict[RequestId, ReplyWaiter] = {}
         self._parked: dict[RequestId, type[events.Event]] = {}
         self._turn_due = self._flushing = self._loading = False
         self._all_loaded = asyncio.Event()
-        self._alarm = Alarm(self._loop, clock, self.wake)
+        self._alarm = DeadlineAlarm(self._loop, clock, self.wake)
         self._on_stall = on_stall
-        self._pulse = Pulse(clock, self._stood_still)
+        self._pulse = LoopMonitor(clock, self._stood_still)
         self._idle = asyncio.Event()
         self._closed = False
         self.wake()  # what the replay left: timers, and records to be flushed once more
@@ -156,7 +158,7 @@ class Driver:
     def next_id(self) -> RequestId:
         return next(self._ids)
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Wanted]) -> Wanted:
+    async def ask(self, shard: int, event: events.Request, wanted: type[ReplyType]) -> ReplyType:
         """Return the reply to one request.
 
         Raises Overloaded when a limit is reached, Draining once the driver is closed. When the caller is cancelled
@@ -164,10 +166,10 @@ class Driver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
-    def begin(self, shard: int, event: events.Request, waiter: Waiter) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: ReplyWaiter) -> None:
         """Ask without waiting: `waiter` gets the reply. Raises Overloaded and Draining, as `ask` does."""
         if self._closed:
-            raise Draining
+            raise NodeShuttingDown
         parks = isinstance(event, LONG_POLLS)
         if parks and len(self._parked) >= self._max_parked:
             raise Overloaded(
@@ -196,8 +198,8 @@ class Driver:
         return not busy and self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms(), rights)
 
     async def ask_and_look(
-        self, shard: int, event: events.Request, wanted: type[Wanted], look: Callable[[], Seen]
-    ) -> tuple[Wanted, Seen]:
+        self, shard: int, event: events.Request, wanted: type[ReplyType], look: Callable[[], LookResult]
+    ) -> tuple[ReplyType, LookResult]:
         """Like `ask`, with what `look` sees at the moment of the decision: nothing happens in between."""
         future = self._submit(shard, event)
         self._turn()
@@ -208,7 +210,9 @@ class Driver:
             raise
         return await self._answered(shard, event, wanted, future), seen
 
-    async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Wanted]) -> list[Wanted]:
+    async def ask_all(
+        self, questions: Sequence[tuple[int, events.Request]], wanted: type[ReplyType]
+    ) -> list[ReplyType]:
         """Return the replies to several requests, in their order, asked in one turn."""
         asked: list[tuple[int, events.Request]] = []
         try:
@@ -221,11 +225,11 @@ class Driver:
             for shard, event in asked:
                 self.forget(shard, event)
             raise
-        typed: list[Wanted] = [reply for reply in replies if isinstance(reply, wanted)]
+        typed: list[ReplyType] = [reply for reply in replies if isinstance(reply, wanted)]
         assert len(typed) == len(replies), f"a reply is no {wanted.__name__}"
         return typed
 
-    def tell(self, shard: int, event: Unanswered) -> None:
+    def tell(self, shard: int, event: UnansweredEvent) -> None:
         """Give one shard an event that has no answer."""
         if not self._closed:
             self._engine.submit(shard, event)
@@ -265,15 +269,15 @@ class Driver:
         finally:
             for task in self._working:
                 task.cancel()
-            self._abandon(Draining())
+            self._abandon(NodeShuttingDown())
             self._alarm.cancel()
             self._pulse.stop()
             self._flusher.close()
             self._loader.close()
 
     async def _answered(
-        self, shard: int, event: events.Request, wanted: type[Wanted], future: asyncio.Future[Reply]
-    ) -> Wanted:
+        self, shard: int, event: events.Request, wanted: type[ReplyType], future: asyncio.Future[Reply]
+    ) -> ReplyType:
         try:
             reply = await future
         except asyncio.CancelledError:
@@ -329,7 +333,7 @@ class Driver:
         for load in released.loads:
             self._begin(self._measured(load))
 
-    def _begin_work(self, work: Work) -> None:
+    def _begin_work(self, work: ShardWork) -> None:
         try:
             self._begin(self._work(work, self._complete(work)))
         except Exception as error:
@@ -340,7 +344,7 @@ class Driver:
         self._working.add(task)
         task.add_done_callback(self._working.discard)
 
-    async def _measured(self, work: LoadWork) -> None:
+    async def _measured(self, work: LoadMeasurementWork) -> None:
         """Tell a shard how much a group has to do, piece by piece."""
         asked = work.request
         try:
@@ -351,19 +355,19 @@ class Driver:
                 self.wake()
         except Exception as error:
             self._on_bug(f"measuring the load of group {asked.group_id!r}", error)
-            self._engine.answer_work(work, unmeasured(asked, str(error) or repr(error)))
+            self._engine.answer_work(work, refuse_measurement(asked, str(error) or repr(error)))
             self.wake()
 
-    def _failed(self, work: Work, error: Exception) -> Answer:
+    def _failed(self, work: ShardWork, error: Exception) -> Answer:
         """What could not be computed is a failure of the group that asked, which may ask again."""
         if not isinstance(error, LogFailed):
             self._on_bug(f"work for group {work.request.group_id!r}", error)
-        return failure(work.request, str(error) or repr(error))
+        return answer_failure(work.request, str(error) or repr(error))
 
-    async def _work(self, work: Work, whole: Work | Callable[[], Work]) -> None:
+    async def _work(self, work: ShardWork, whole: ShardWork | Callable[[], ShardWork]) -> None:
         """Compute what a shard asked for, off the loop, and tell it."""
         try:
-            work = whole if isinstance(whole, Work) else await self._loop.run_in_executor(None, whole)
+            work = whole if isinstance(whole, ShardWork) else await self._loop.run_in_executor(None, whole)
         except Exception as error:
             self._engine.answer_work(work, self._failed(work, error))
             self.wake()

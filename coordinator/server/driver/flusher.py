@@ -7,11 +7,11 @@ from threading import Thread
 from typing import Generic, Protocol, TypeVar
 
 
-class Job(Protocol):
+class ThreadJob(Protocol):
     def run(self) -> None: ...
 
 
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=ThreadJob)
 
 
 class JobThread(Generic[AnyJob]):

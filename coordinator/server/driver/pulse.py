@@ -9,7 +9,7 @@ from collections.abc import Callable
 from time import thread_time
 from typing import TypeAlias
 
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 
 PACE_MS = 50
 """How often the loop is asked; a stall is known to within this."""
@@ -21,10 +21,10 @@ StallReport: TypeAlias = Callable[[int, int], None]
 """Gets for how many milliseconds the loop stood still, and how many of them it was computing."""
 
 
-class Pulse:
+class LoopMonitor:
     """Asks the loop that is running. `check` may be called at any time; it finds a stall before anything else does."""
 
-    def __init__(self, clock: Clock, on_stall: StallReport) -> None:
+    def __init__(self, clock: NodeClock, on_stall: StallReport) -> None:
         self._clock = clock
         self._on_stall = on_stall
         self._loop = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from typing import Protocol
 from muster.coordinator.core.effects import Reply
 
 
-class Waiter(Protocol):
+class ReplyWaiter(Protocol):
     """Whoever waits for a reply: a future, or somebody who takes it in the same breath."""
 
     def done(self) -> bool:

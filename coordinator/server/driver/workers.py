@@ -21,12 +21,12 @@ from muster.assignors.isolation.pool import Isolation
 from muster.assignors.isolation.process import START_DEADLINE_MS
 from muster.assignors.registry import BUILT_IN
 from muster.assignors.run import overran, run
-from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.consumer.regex import match_topics
 from muster.coordinator.core.control.trial.events import Shadowed
-from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, scored
+from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, score_candidates
 from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
-from muster.coordinator.core.plan import Plan, PlanRequest, planned
+from muster.coordinator.core.plan import Plan, PlanRequest, compute_plan
 from muster.coordinator.core.types import Score
 
 MAX_THREADS = 16
@@ -40,7 +40,7 @@ Answer: TypeAlias = Planned | RegexResolved | Shadowed
 Result = TypeVar("Result")
 
 
-def failure(request: Question, why: str) -> Answer:
+def answer_failure(request: Question, why: str) -> Answer:
     """The answer to what could not be computed."""
     match request:
         case PlanRequest():
@@ -53,7 +53,7 @@ def failure(request: Question, why: str) -> Answer:
             assert_never(request)
 
 
-class Workers:
+class AssignorWorkers:
     """Belongs to the event loop that makes it.
 
     `deadline_ms` counts from the moment a computation is asked for; for a plugin, from when its process begins with it.
@@ -91,8 +91,8 @@ class Workers:
         try:
             if self._isolation.by_process and request.assignor not in BUILT_IN:
                 # Whoever waits for a process waits no longer than it, the process and its deadline take.
-                return await self._in_thread(lambda: planned(request, self._decide), self._plugin_places), ""
-            return await self._run(lambda: planned(request)), ""
+                return await self._in_thread(lambda: compute_plan(request, self._decide), self._plugin_places), ""
+            return await self._run(lambda: compute_plan(request)), ""
         except AssignorError as error:
             return None, str(error)
         except TimeoutError:
@@ -116,7 +116,7 @@ class Workers:
         try:
             async with asyncio.timeout(patience_ms / 1000):
                 await self._none_wanted.wait()
-                job = partial(scored, request, monotonic_ms, self._beside)
+                job = partial(score_candidates, request, monotonic_ms, self._beside)
                 return await self._in_thread(job, self._shadow_place)
         except TimeoutError:
             return all_failed(request, f"was not done after {patience_ms} ms, with the wait for a place")
@@ -130,7 +130,7 @@ class Workers:
 
     async def _topics(self, request: ResolveRegex) -> tuple[tuple[str, ...], str]:
         try:
-            return await self._run(lambda: matching(request)), ""
+            return await self._run(lambda: match_topics(request)), ""
         except ValueError as error:
             return (), str(error)
         except TimeoutError:
@@ -158,9 +158,9 @@ class Workers:
         try:
             result = job()
         except Exception as error:  # it is told to whoever waits
-            self._report(partial(set_exception, future, error), places)
+            self._report(partial(set_future_exception, future, error), places)
         else:
-            self._report(partial(set_result, future, result), places)
+            self._report(partial(set_future_result, future, result), places)
 
     def _report(self, tell: Callable[[], None], places: asyncio.Semaphore) -> None:
         """Give the place back and the answer in, on the loop; a loop that has ended needs neither."""
@@ -175,12 +175,12 @@ def monotonic_ms() -> int:
     return monotonic_ns() // 1_000_000
 
 
-def set_result(future: asyncio.Future[Result], result: Result) -> None:
+def set_future_result(future: asyncio.Future[Result], result: Result) -> None:
     """An answer that comes after the deadline finds nobody."""
     if not future.done():
         future.set_result(result)
 
 
-def set_exception(future: asyncio.Future[Result], error: Exception) -> None:
+def set_future_exception(future: asyncio.Future[Result], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)

@@ -1,7 +1,7 @@
 """Settings of groups and of nodes, for Kafka's tools that pass a node (KB-X12); those of all else are the
 upstream's."""
 
-from muster.coordinator.engine.proxy.places import Places
+from muster.coordinator.engine.proxy.places import ProxyAddresses
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.storage.broker.requests import LogRequests
@@ -10,7 +10,7 @@ from muster.storage.broker.requests import LogRequests
 class ProxyConfigs(ConfigHandlers):
     """As its base, of a node that clients know by another id."""
 
-    def __init__(self, requests: LogRequests, groups: GroupConfigs, places: Places) -> None:
+    def __init__(self, requests: LogRequests, groups: GroupConfigs, places: ProxyAddresses) -> None:
         super().__init__(requests, places.node_id, groups)
         self._places = places
 

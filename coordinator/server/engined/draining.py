@@ -2,12 +2,12 @@
 
 from typing import Final, Protocol
 
-from muster.coordinator.edge.cluster import GRPC, Cluster
+from muster.coordinator.edge.cluster import GRPC, ClusterView
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.messages.answers import error_code
+from muster.coordinator.ownership.deal import ShardAssignment
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.messages.answers import to_error_code
 
 PATIENCE_MS: Final = 60_000
 MOST_PATIENCE_MS: Final = 600_000
@@ -15,10 +15,10 @@ CALLS: Final = frozenset({"DrainNode"})
 """Of the Cluster service, what a node offers that is one of many over a Kafka."""
 
 
-class Drains(Protocol):
+class CanDrain(Protocol):
     """`NodesGroup`, as far as it is asked here."""
 
-    deal: Deal
+    deal: ShardAssignment
 
     def drain(self) -> None: ...
 
@@ -27,50 +27,50 @@ class Drains(Protocol):
     async def drained(self, patience_s: float) -> frozenset[int]: ...
 
 
-class Draining:
+class DrainService:
     """Answered for the node itself; for another one with where that is."""
 
-    def __init__(self, nodes: Drains, cluster: Cluster, state_topic: str) -> None:
+    def __init__(self, nodes: CanDrain, cluster: ClusterView, state_topic: str) -> None:
         self._nodes = nodes
         self._cluster = cluster
         self._topic = state_topic
 
-    async def drain_node(self, request: pb.DrainNodeRequest, call: Call) -> pb.DrainNodeResponse:
+    async def drain_node(self, request: cluster_pb.DrainNodeRequest, call: RpcCall) -> cluster_pb.DrainNodeResponse:
         """Answered once others have what the node had."""
         refusal = self._refusal(request.node_id, undrain=request.undrain)
         if refusal is not None:
             return refusal
         if request.undrain:
             self._nodes.undrain()
-            return pb.DrainNodeResponse()
+            return cluster_pb.DrainNodeResponse()
         self._nodes.drain()
         patience_ms = request.timeout_ms if request.timeout_ms > 0 else PATIENCE_MS
         left = await self._nodes.drained(min(patience_ms, MOST_PATIENCE_MS) / 1_000)
-        answer = pb.DrainNodeResponse()
+        answer = cluster_pb.DrainNodeResponse()
         for shard in sorted(left):
             answer.still_leads.add(topic=self._topic, partition=shard)
         return answer
 
-    def _refusal(self, node: int, *, undrain: bool) -> pb.DrainNodeResponse | None:
+    def _refusal(self, node: int, *, undrain: bool) -> cluster_pb.DrainNodeResponse | None:
         if node != self._cluster.me:
             return self._of_another(node)
         takers = [each.node for each in self._nodes.deal.nodes.values() if each.node != node and not each.draining]
         if takers or undrain:
             return None
-        return pb.DrainNodeResponse(
-            error_code=error_code(ErrorCode.INVALID_REQUEST),
+        return cluster_pb.DrainNodeResponse(
+            error_code=to_error_code(ErrorCode.INVALID_REQUEST),
             error_message=f"node {node} is the only one that takes shards, and would keep them; start another "
             "node first",
         )
 
-    def _of_another(self, node: int) -> pb.DrainNodeResponse:
+    def _of_another(self, node: int) -> cluster_pb.DrainNodeResponse:
         known = {each.node_id: f"{each.host}:{each.port}" for each in self._cluster.nodes(GRPC)}
         if node in known:
-            return pb.DrainNodeResponse(
-                error_code=error_code(ErrorCode.NOT_COORDINATOR),
+            return cluster_pb.DrainNodeResponse(
+                error_code=to_error_code(ErrorCode.NOT_COORDINATOR),
                 error_message=f"node {node} drains itself; ask it, at {known[node]}",
             )
-        return pb.DrainNodeResponse(
-            error_code=error_code(ErrorCode.RESOURCE_NOT_FOUND),
+        return cluster_pb.DrainNodeResponse(
+            error_code=to_error_code(ErrorCode.RESOURCE_NOT_FOUND),
             error_message=f"node {node} is not known; expected one of {sorted(known)}",
         )

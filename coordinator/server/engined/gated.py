@@ -16,19 +16,19 @@ from muster.coordinator.core.refusals import refusal_reply
 from muster.coordinator.core.txn.events import TxnWriteOver
 from muster.coordinator.engine.groups.adopt import ADOPTED
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.writing import TooLarge
+from muster.coordinator.engine.writing import RecordTooLarge
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.led.answers import LedAnswers
-from muster.coordinator.runtime.led.authority import Authority
-from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.runtime.led.stepper import LedDeadlines, LedStepper
+from muster.coordinator.runtime.led.answers import LeasedAnswers
+from muster.coordinator.runtime.led.authority import LeaseAuthority
+from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.runtime.led.stepper import LeasedDeadlines, LeasedStepper
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.runtime.refusals import is_request
-from muster.coordinator.runtime.slot import Notices, Replies, ShardStatus, Slot
+from muster.coordinator.runtime.slot import Notices, Replies, ShardSlot, ShardStatus
 
-MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
-FULL: Final = (
+SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
+SHARD_FULL: Final = (
     "more waits for the upstream to acknowledge it than engine.kafka.max.unacked.bytes.per.shard; nothing was done, "
     "try again shortly"
 )
@@ -43,14 +43,14 @@ MOST_HELD: Final = 10_000
 """Requests of one group that wait until it is known."""
 
 
-class GatedAnswers(LedAnswers):
+class GatedAnswers(LeasedAnswers):
     """KB-A3: a heartbeat that says that all is as before is answered though the upstream has not acknowledged what
     others of its shard wrote; members would take the node for gone. It rests on what the member was told before, which
     is on record, and on the lease."""
 
-    def tell(self, slot: Slot, replies: Replies, notices: Notices) -> None:
+    def tell(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
         if slot.held or slot.position > slot.durable:
-            well = [told for told in replies if is_as_before(slot.unanswered.get(told[0]), told[1])]
+            well = [told for told in replies if is_unchanged_heartbeat(slot.unanswered.get(told[0]), told[1])]
             if well and self._authority.may_answer(slot.index):
                 self.release(slot, well, ())
                 replies = [told for told in replies if told not in well]
@@ -59,7 +59,7 @@ class GatedAnswers(LedAnswers):
         super().tell(slot, replies, notices)
 
 
-def is_as_before(request: Event | None, reply: Reply) -> bool:
+def is_unchanged_heartbeat(request: Event | None, reply: Reply) -> bool:
     """Whether it is a heartbeat's answer that has nothing new in it."""
     if isinstance(reply, ConsumerHeartbeatReply):
         same = isinstance(request, events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
@@ -67,16 +67,16 @@ def is_as_before(request: Event | None, reply: Reply) -> bool:
     return isinstance(reply, HeartbeatReply) and not reply.code
 
 
-class GatedDeadlines(LedDeadlines):
+class GatedDeadlines(LeasedDeadlines):
     """While nobody may be judged no timer fires: who is refused unread is not silent."""
 
     may_judge: Callable[[], bool]
 
-    def may_fire(self, slot: Slot) -> bool:
+    def may_fire(self, slot: ShardSlot) -> bool:
         return self.may_judge() and super().may_fire(slot)
 
 
-class GatedStepper(LedStepper):
+class GatedStepper(LeasedStepper):
     """Tells those whose group's record has no room in the log that it is theirs (KB-S3). The shard goes all the same:
     what was decided is in memory, and nowhere else."""
 
@@ -84,18 +84,18 @@ class GatedStepper(LedStepper):
     waits = GatedDeadlines
 
     def _keep(
-        self, slot: Slot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int
+        self, slot: ShardSlot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int
     ) -> None:
         try:
             if isinstance(self._log, StateLog):
                 self._log.check_room(slot.index, groups)
-        except TooLarge as error:
+        except RecordTooLarge as error:
             self._tell(slot, error)
         super()._keep(slot, records, groups, ledger, now_ms)
         if isinstance(self._log, StateLog) and self._log.on_positions is not None:
             self._log.on_positions(slot.index, {record.group_id for record in records if isinstance(record, POSITIONS)})
 
-    def _tell(self, slot: Slot, error: TooLarge) -> None:
+    def _tell(self, slot: ShardSlot, error: RecordTooLarge) -> None:
         for request_id, request in list(slot.unanswered.items()):
             if isinstance(request, MAY_BE_LARGE) and request.group_id in error.groups:
                 del slot.unanswered[request_id]
@@ -103,8 +103,8 @@ class GatedStepper(LedStepper):
                 self.answers.answer(type(request), request_id, refusal)
 
 
-class Gate(Authority, Protocol):
-    """An `Authority` that is asked before something is stepped, too."""
+class ShardGate(LeaseAuthority, Protocol):
+    """An `LeaseAuthority` that is asked before something is stepped, too."""
 
     def takes(self, shard: int) -> bool:
         """Whether new requests of the shard are this node's to decide."""
@@ -113,17 +113,17 @@ class Gate(Authority, Protocol):
         """Whether more may be decided for the shard by now."""
 
 
-class Said(NamedTuple):
+class AdoptionVerdict(NamedTuple):
     """What becomes of requests of a group that is not known here: NONE, it is served."""
 
     code: ErrorCode
     message: str = ""
 
 
-class Newcomers(Protocol):
+class UnknownGroups(Protocol):
     """Who knows of groups that are not known here (KB-M2)."""
 
-    def said_of(self, shard: int, group: str) -> Said | None:
+    def verdict_of(self, shard: int, group: str) -> AdoptionVerdict | None:
         """None: it has to be looked for."""
 
     def look(self, shard: int, group: str) -> None:
@@ -136,13 +136,13 @@ class Newcomers(Protocol):
         """Somebody takes it over by hand (KB-M1)."""
 
 
-class GatedEngine(LedEngine):
-    """See `LedEngine`. newcomers: is asked of groups that are not known, from when it is set. doubts: says why nobody
-    may be judged right now by the rights that are known here. on_read: hears which
+class GatedEngine(LeasedEngine):
+    """See `LeasedEngine`. newcomers: is asked of groups that are not known, from when it is set. doubts: says why
+    nobody may be judged right now by the rights that are known here. on_read: hears which
     topics members subscribe to by name (KB-T1)."""
 
-    _authority: Gate
-    newcomers: Newcomers | None = None
+    _authority: ShardGate
+    newcomers: UnknownGroups | None = None
     _held: dict[tuple[int, str], list[Any]]
     steps = GatedStepper
 
@@ -172,7 +172,7 @@ class GatedEngine(LedEngine):
 
     def submit(self, shard: int, event: Event) -> bool:
         slot = self._slots[shard]
-        if names := read_by(event):
+        if names := subscribed_topics(event):
             self._on_read(names)
         if is_request(event) and slot.status is ShardStatus.ACTIVE:
             refusal = self._refusal(slot, event)
@@ -191,13 +191,13 @@ class GatedEngine(LedEngine):
         for event in self._held.pop((shard, group), ()):
             self.submit(shard, event)
 
-    def _is_held(self, slot: Slot, event: Any, newcomers: Newcomers) -> bool:
+    def _is_held(self, slot: ShardSlot, event: Any, newcomers: UnknownGroups) -> bool:
         """Whether it waits until somebody has looked for its group."""
         if isinstance(event, events.DeleteGroup | events.OffsetDelete):
             newcomers.deleted(slot.index, event.group_id, event.operator)
         elif isinstance(event, events.OffsetCommit) and ADOPTED in event.operator:
             newcomers.adopted(slot.index, event.group_id)
-        if not is_first(event):
+        if not is_first_request(event):
             return False
         place = slot.index, event.group_id
         if place in self._held:
@@ -206,17 +206,17 @@ class GatedEngine(LedEngine):
             self._held[place].append(event)
             return True
         assert slot.core is not None, "it is active"
-        if slot.core.knows(event.group_id, None) or newcomers.said_of(*place) is not None:
+        if slot.core.knows(event.group_id, None) or newcomers.verdict_of(*place) is not None:
             return False
         self._held[place] = [event]
         newcomers.look(*place)
         return True
 
-    def _refusal_of_newcomer(self, slot: Slot, event: Any, newcomers: Newcomers) -> Reply | None:
+    def _refusal_of_newcomer(self, slot: ShardSlot, event: Any, newcomers: UnknownGroups) -> Reply | None:
         assert slot.core is not None, "it is active"
-        if not is_first(event) or slot.core.knows(event.group_id, None):
+        if not is_first_request(event) or slot.core.knows(event.group_id, None):
             return None
-        said = newcomers.said_of(slot.index, event.group_id) or BUSY
+        said = newcomers.verdict_of(slot.index, event.group_id) or BUSY
         return refusal_reply(event, said.code, said.message) if said.code else None
 
     def loaded(self, job: LoadJob, now_ms: int) -> None:
@@ -224,7 +224,7 @@ class GatedEngine(LedEngine):
         super().loaded(job, now_ms)
 
     def late(self, now_ms: int) -> bool:
-        """See `LedEngine.late`. It is looked whether rights are known, too."""
+        """See `LeasedEngine.late`. It is looked whether rights are known, too."""
         if self.doubts():
             self._doubted_ms = now_ms if self._doubted_ms is None else self._doubted_ms
         elif self._doubted_ms is not None:
@@ -251,28 +251,30 @@ class GatedEngine(LedEngine):
         """As its base; refused like all else while rights are not known."""
         return not self.doubts() and super().beat(*args, **given)
 
-    def _refusal(self, slot: Slot, event: Any) -> Reply | None:
+    def _refusal(self, slot: ShardSlot, event: Any) -> Reply | None:
         if (why := self.doubts()) and not isinstance(event, TxnWriteOver):  # which no client asks
             self._in_doubt()
             return refusal_reply(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         if not self._authority.takes(slot.index):
-            return refusal_reply(event, ErrorCode.NOT_COORDINATOR, MOVES)
+            return refusal_reply(event, ErrorCode.NOT_COORDINATOR, SHARD_MOVES)
         if self._authority.has_room(slot.index) or slot.core is None or slot.core.writes_nothing(event):
             return None
-        return refusal_reply(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, FULL)
+        return refusal_reply(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, SHARD_FULL)
 
 
-BUSY: Final = Said(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{MOST_HELD} requests of the group wait until it is known")
+BUSY: Final = AdoptionVerdict(
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{MOST_HELD} requests of the group wait until it is known"
+)
 
 
-def is_first(event: Any) -> bool:
+def is_first_request(event: Any) -> bool:
     """Whether a client begins with it what it does in a group: with its positions, or as a member."""
     if isinstance(event, events.ConsumerHeartbeat):
         return event.member_epoch == 0
     return isinstance(event, events.JoinGroup | events.OffsetFetch)
 
 
-def read_by(event: Event) -> Iterable[str]:
+def subscribed_topics(event: Event) -> Iterable[str]:
     """The topics that a member names as it joins, or changes what it reads."""
     if isinstance(event, events.ConsumerHeartbeat):
         return event.topic_names or ()

@@ -6,48 +6,48 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from muster.coordinator.config import Settings
-from muster.coordinator.edge.audit import Tell as TellAction
-from muster.coordinator.engine.dealt_view import DealtView
-from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.edge.audit import ReportAction as TellAction
+from muster.coordinator.engine.dealt_view import AssignedCluster
+from muster.coordinator.kafka.groups.asking import GroupRequests
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.doors.kafka import KafkaDoor
-from muster.coordinator.server.doors.proxy import ProxyDoor
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.doors.kafka import NodeKafkaListener
+from muster.coordinator.server.doors.proxy import NodeProxyListener
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.engined.configs import ProxyConfigs
-from muster.coordinator.server.engined.naming import NAMES, sentence_of_names
-from muster.coordinator.server.engined.oddities import tell
+from muster.coordinator.server.engined.naming import NAMES, broker_names_sentence
+from muster.coordinator.server.engined.oddities import set_condition
 from muster.coordinator.server.engined.refusing import RefusedFencing, RefusedStaging
-from muster.coordinator.server.engined.side import KafkaSide
+from muster.coordinator.server.engined.side import KafkaBackend
 from muster.coordinator.server.journal.reports import report_contained
 from muster.coordinator.server.node import secured_by
-from muster.coordinator.server.node.ground import Ground
-from muster.coordinator.server.node.lags import Span
+from muster.coordinator.server.node.ground import NodeBackend
+from muster.coordinator.server.node.lags import LogSpanOf
 from muster.coordinator.server.node.services import FENCE_SERVICE
-from muster.coordinator.server.node.upkeep import HasLosses
-from muster.coordinator.zookeeper.observer import Tell
+from muster.coordinator.server.node.upkeep import LossReporter
+from muster.coordinator.zookeeper.observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 
 if TYPE_CHECKING:
     from muster.coordinator.metrics.instruments import Instruments
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.security import NodeSecurity
     from muster.coordinator.server.security.store import SecurityStore
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
 TICK_S: Final = 1.0
 """How often it is looked what is wrong."""
 
 
-class KafkaGround(Ground):
+class KafkaNodeBackend(NodeBackend):
     """As its base, of another ground."""
 
-    joined: KafkaSide
+    joined: KafkaBackend
 
     @property
-    def cluster(self) -> DealtView:
+    def cluster(self) -> AssignedCluster:
         return self.joined.view
 
     @property
@@ -55,10 +55,10 @@ class KafkaGround(Ground):
         """It meets nobody there."""
         return None
 
-    def _join(self, certificates: "Certificates | None") -> KafkaSide:
-        return KafkaSide(self._settings, self._clock, self._doors, certificates)
+    def _join(self, certificates: "NodeCertificates | None") -> KafkaBackend:
+        return KafkaBackend(self._settings, self._clock, self._doors, certificates)
 
-    async def take(self, seen: Tell) -> None:
+    async def take(self, seen: ReportGroup) -> None:
         """Look at the upstream. Raises NoUpstream. There is no ZooKeeper in which anything could be seen."""
         await self.joined.meet()
         self.measured = self.joined.ends.measured
@@ -68,7 +68,7 @@ class KafkaGround(Ground):
     def rights_store(self) -> "SecurityStore | None":
         return None if self.joined.rights is None else self.joined.rights.store
 
-    async def register(self, security: "Security | None" = None) -> None:
+    async def register(self, security: "NodeSecurity | None" = None) -> None:
         """Know who may do what. Whose shards are whose is dealt once the engine is there."""
         if security is not None and self.joined.rights is not None:
             await self.joined.rights.share(security)
@@ -81,24 +81,24 @@ class KafkaGround(Ground):
 
     # -- what stands on it --------------------------------------------------------------------------------------------
 
-    def span_of(self, broker: Broker) -> Span:
+    def span_of(self, broker: Broker) -> LogSpanOf:
         return self.joined.ends.span
 
     async def serve_kafka(
         self,
-        door: KafkaDoor | ProxyDoor,
-        driver: Driver,
+        door: NodeKafkaListener | NodeProxyListener,
+        driver: EngineDriver,
         requests: LogRequests,
         *,
         partitions: Callable[[], Mapping[str, int]],
         instruments: "Instruments | None",
         tell: TellAction,
-        security: "Security | None",
+        security: "NodeSecurity | None",
     ) -> None:
-        assert isinstance(door, ProxyDoor), "such a node has one before its upstream"
+        assert isinstance(door, NodeProxyListener), "such a node has one before its upstream"
         side, broker = self.joined, self.joined.broker
         side.traffic = door
-        groups = GroupConfigs(Groups(driver, side.shards), self.cluster)
+        groups = GroupConfigs(GroupRequests(driver, side.shards), self.cluster)
         await side.met()
         await door.start(
             driver,
@@ -115,18 +115,18 @@ class KafkaGround(Ground):
             transactions=side.transactions_of(partitions),
             topics_changed=side.topics.look_soon,
             instruments=instruments,
-            tls=secured_by.tls_of(self._certificates, "kafka"),
+            tls=secured_by.listener_tls(self._certificates, "kafka"),
             security=security,
         )
 
     def staging(self, requests: LogRequests) -> RefusedStaging:
         return RefusedStaging(self._settings.engine)
 
-    def fences(self, driver: Driver, engine: Engine, requests: LogRequests) -> dict[str, Method]:
+    def fences(self, driver: EngineDriver, engine: Engine, requests: LogRequests) -> dict[str, ServiceMethod]:
         return methods_of(FENCE_SERVICE, RefusedFencing(self._settings.engine))
 
     def upkeep(
-        self, conditions: Conditions, group_log: HasLosses, engine: Engine, fail: Callable[[BaseException], None]
+        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
     ) -> "KafkaUpkeep":
         return KafkaUpkeep(self._settings, self.joined, conditions, self._certificates)
 
@@ -135,7 +135,7 @@ class KafkaUpkeep:
     """A task on the loop that makes it, from then on until `stop`."""
 
     def __init__(
-        self, settings: Settings, side: KafkaSide, conditions: Conditions, certificates: "Certificates | None"
+        self, settings: Settings, side: KafkaBackend, conditions: Conditions, certificates: "NodeCertificates | None"
     ) -> None:
         self._settings = settings
         self._side = side
@@ -174,4 +174,4 @@ class KafkaUpkeep:
         shown = None if self._certificates is None else self._certificates.of("kafka")
         if shown is not None:
             brokers = self._side.upstream.view.brokers
-            tell(self._conditions, NAMES, sentence_of_names(self._settings, brokers, shown.covers))
+            set_condition(self._conditions, NAMES, broker_names_sentence(self._settings, brokers, shown.covers))

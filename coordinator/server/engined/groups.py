@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from muster.coordinator.engine.ends import Ends
-from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.service.of_many import GroupsOfMany
+from muster.coordinator.engine.ends import UpstreamLogEnds
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as coordinator_pb
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.service.of_many import RoutedGroupCoordinator
 
 CUT_OFF: Final = (
     "this node has heard nothing of the nodes' group in the upstream for too long: which node coordinates a group may "
@@ -14,20 +14,24 @@ CUT_OFF: Final = (
 )
 
 
-class UpstreamGroups(GroupsOfMany):
+class UpstreamGroups(RoutedGroupCoordinator):
     """As its base; where logs end that nobody has asked about of late is asked of their leaders. met: returns once the
     node knows the others, or waits no longer; who asks for a coordinator before that waits with it."""
 
-    def __init__(self, *args: Any, ends: Ends, met: Callable[[], Awaitable[None]], **given: Any) -> None:
+    def __init__(self, *args: Any, ends: UpstreamLogEnds, met: Callable[[], Awaitable[None]], **given: Any) -> None:
         super().__init__(*args, cut_off=CUT_OFF, **given)
         self._ends = ends
         self._met = met
 
-    async def find_coordinator(self, request: pb.FindCoordinatorRequest, call: Call) -> pb.FindCoordinatorResponse:
+    async def find_coordinator(
+        self, request: coordinator_pb.FindCoordinatorRequest, call: RpcCall
+    ) -> coordinator_pb.FindCoordinatorResponse:
         await self._met()
         return await super().find_coordinator(request, call)
 
-    async def offset_fetch(self, request: pb.OffsetFetchRequest, call: Call) -> pb.OffsetFetchResponse:
+    async def offset_fetch(
+        self, request: coordinator_pb.OffsetFetchRequest, call: RpcCall
+    ) -> coordinator_pb.OffsetFetchResponse:
         answer = await super().offset_fetch(request, call)
         unknown = [
             (topic.name, part.partition_index)

@@ -5,19 +5,19 @@ from typing import Any, NoReturn
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.engine.ends import Ends
-from muster.coordinator.engine.topics import Topics
-from muster.coordinator.runtime.ports import LogFailed, NotYet
+from muster.coordinator.engine.ends import UpstreamLogEnds
+from muster.coordinator.engine.topics import UpstreamTopics
+from muster.coordinator.runtime.ports import LogFailed, LogNotReady
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import NotKnownYet, StorageError, UnknownTopicOrPartition
 from muster.storage.logs.log import Log
 from muster.storage.producers.state import OnRecord
-from muster.storage.troubles import Troubles
+from muster.storage.troubles import StorageTroubles
 from muster.storage.types import Topic
 from muster.storage.types import TopicPartition as Place
 
 
-class KeptInKafka(StorageError):
+class RecordsKeptInKafka(StorageError):
     """This node has no log to do it with."""
 
     code = 35
@@ -30,10 +30,10 @@ class UpstreamLogs(Broker):
     Not `Broker`'s constructor: there is no directory to open.
     """
 
-    def __init__(self, settings: Settings, cluster_id: str, topics: Topics, ends: Ends) -> None:
+    def __init__(self, settings: Settings, cluster_id: str, topics: UpstreamTopics, ends: UpstreamLogEnds) -> None:
         """cluster_id: the upstream's."""
         self.settings = settings
-        self.troubles = Troubles()
+        self.troubles = StorageTroubles()
         self._of_settings = settings
         self._cluster_id = cluster_id
         self._told = topics
@@ -83,7 +83,7 @@ class UpstreamLogs(Broker):
     # -- where logs end -----------------------------------------------------------------------------------------------
 
     def span(self, topic: str, partition: int) -> tuple[int, int]:
-        """See `Ends.span`. Raises NotYet and LogFailed."""
+        """See `UpstreamLogEnds.span`. Raises NotYet and LogFailed."""
         return self._ends.span(topic, partition)
 
     def start_offset(self, topic: str, partition: int) -> int:
@@ -97,7 +97,7 @@ class UpstreamLogs(Broker):
     def _span(self, topic: str, partition: int) -> tuple[int, int]:
         try:
             return self._ends.span(topic, partition)
-        except NotYet as error:
+        except LogNotReady as error:
             raise NotKnownYet(str(error), error.wait) from error
         except LogFailed as error:
             raise StorageError(str(error)) from error
@@ -118,9 +118,9 @@ class UpstreamLogs(Broker):
 
     # -- what is not here ---------------------------------------------------------------------------------------------
 
-    def refusal(self, what: str) -> KeptInKafka:
+    def refusal(self, what: str) -> RecordsKeptInKafka:
         """what: a sentence's beginning, such as "Topics are made"."""
-        return KeptInKafka(
+        return RecordsKeptInKafka(
             f"{what} in the Kafka cluster at {self._of_settings.engine.removeprefix('kafka://')}, not by this node, "
             "whose engine it is. Use Kafka's own clients and tools there."
         )

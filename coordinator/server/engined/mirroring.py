@@ -5,21 +5,21 @@ from typing import Final
 
 from muster.coordinator.config import Settings
 from muster.coordinator.core import effects, events
-from muster.coordinator.engine.groups.mirror import Away, Mirror
+from muster.coordinator.engine.groups.mirror import GroupAway, OffsetMirror
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.upstream.groups import Position
-from muster.coordinator.engine.upstream.records import Place
+from muster.coordinator.engine.upstream.groups import UpstreamOffset
+from muster.coordinator.engine.upstream.records import TopicPartition
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.errors import Draining, Overloaded
+from muster.coordinator.errors import NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.engined.oddities import contained, tell
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.engined.oddities import report_optional_bug, set_condition
 
 BEHIND: Final = "offsets-not-mirrored"
 
 
-class Mirroring:
+class NodeOffsetMirror:
     """`start` and `stop`; `look` every now and then."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Mirroring:
         settings: Settings,
         upstream: Upstream,
         log: StateLog,
-        driver: Driver,
+        driver: EngineDriver,
         shards: int,
         now_ms: Callable[[], int],
     ) -> None:
@@ -35,13 +35,13 @@ class Mirroring:
         self._driver = driver
         self._shards = shards
         self._why = ""
-        self.mirror = Mirror(
+        self.mirror = OffsetMirror(
             upstream,
             self._positions,
             now_ms=now_ms,
             interval_ms=settings.engine_kafka_offsets_mirror_interval_ms,
             on_trouble=self._troubled,
-            on_bug=contained("writing what groups have committed upstream"),
+            on_bug=report_optional_bug("writing what groups have committed upstream"),
         )
         log.on_positions = self.mirror.written
 
@@ -56,21 +56,21 @@ class Mirroring:
         self.mirror.lost(shard)
 
     def look(self, conditions: Conditions) -> None:
-        tell(conditions, BEHIND, self._why)
+        set_condition(conditions, BEHIND, self._why)
 
     def _troubled(self, sentence: str) -> None:
         self._why = sentence
 
-    async def _positions(self, group: str) -> Mapping[Place, Position]:
+    async def _positions(self, group: str) -> Mapping[TopicPartition, UpstreamOffset]:
         event = events.OffsetFetch(self._driver.next_id(), group, None)
         try:
             reply = await self._driver.ask(partition_for(group, self._shards), event, effects.OffsetFetchReply)
-        except (Overloaded, Draining) as error:
-            raise Away(str(error)) from error
+        except (Overloaded, NodeShuttingDown) as error:
+            raise GroupAway(str(error)) from error
         if reply.code:
-            raise Away(reply.message)
+            raise GroupAway(reply.message)
         return {
-            place: Position(each.offset, each.leader_epoch, each.metadata)
+            place: UpstreamOffset(each.offset, each.leader_epoch, each.metadata)
             for place, each in reply.offsets.items()
             if each is not None
         }

@@ -9,14 +9,14 @@ NAMES: Final = "broker-names"
 NAMED: Final = 5
 
 
-def sentence_of_names(settings: Settings, brokers: Iterable[int], covers: Callable[[str], bool]) -> str:
+def broker_names_sentence(settings: Settings, brokers: Iterable[int], covers: Callable[[str], bool]) -> str:
     """Empty where there is nothing to tell. covers: whether the certificate is for a host of this name.
 
     >>> from muster.coordinator.config import load_settings
     >>> settings = load_settings(None, {"engine": "kafka://b:9092", "engine.kafka.broker.hosts": "b-$(id).example"})
-    >>> sentence_of_names(settings, [2, 1], {"b-1.example"}.__contains__).partition(":")[0]
+    >>> broker_names_sentence(settings, [2, 1], {"b-1.example"}.__contains__).partition(":")[0]
     'the certificate that kafka.listeners shows is not for b-2.example'
-    >>> sentence_of_names(settings, [1], {"b-1.example"}.__contains__)
+    >>> broker_names_sentence(settings, [1], {"b-1.example"}.__contains__)
     ''
     """
     if not settings.engine_kafka_broker_hosts:

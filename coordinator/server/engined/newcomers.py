@@ -14,17 +14,17 @@ import structlog
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset
-from muster.coordinator.engine.groups.adopt import RELEASED, some
+from muster.coordinator.engine.groups.adopt import RELEASED, first_names
 from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.engine.upstream import groups
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.errors import Draining, ErrorCode, Overloaded
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.engined.gated import GatedEngine, Said
-from muster.coordinator.server.engined.oddities import contained
+from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.engined.gated import AdoptionVerdict, GatedEngine
+from muster.coordinator.server.engined.oddities import report_optional_bug
 
-WELL_MS: Final = 10_000
+SERVED_MS: Final = 10_000
 """So long it is not asked again for a group that has nothing upstream, and is not known here either."""
 
 REFUSED_MS: Final = 2_000
@@ -35,17 +35,17 @@ MOST_REMEMBERED: Final = 10_000
 
 OPERATOR: Final = "Muster, which takes the group over from the upstream"
 
-WELL: Final = Said(ErrorCode.NONE)
+SERVED: Final = AdoptionVerdict(ErrorCode.NONE)
 
 log = structlog.get_logger("muster.engine")
 
 
-class Verdict(NamedTuple):
-    said: Said
+class RememberedVerdict(NamedTuple):
+    said: AdoptionVerdict
     until_ms: int
 
 
-class Newcomers:
+class GroupAdoption:
     """Asked by the engine of groups that it does not know; all in the node's loop."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Newcomers:
         partitions: Callable[[], Mapping[str, int]],
         state: StateLog,
         engine: GatedEngine,
-        driver: Driver,
+        driver: EngineDriver,
         now_ms: Callable[[], int],
     ) -> None:
         """partitions: of the upstream's topics."""
@@ -64,9 +64,9 @@ class Newcomers:
         self._engine = engine
         self._driver = driver
         self._now_ms = now_ms
-        self._verdicts: dict[str, Verdict] = {}
+        self._verdicts: dict[str, RememberedVerdict] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._on_bug = contained("adopting a group from the upstream")
+        self._on_bug = report_optional_bug("adopting a group from the upstream")
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -75,12 +75,12 @@ class Newcomers:
 
     # -- what the engine asks -----------------------------------------------------------------------------------------
 
-    def said_of(self, shard: int, group: str) -> Said | None:
+    def verdict_of(self, shard: int, group: str) -> AdoptionVerdict | None:
         if self._state.is_settled(shard, group):
-            return WELL
+            return SERVED
         core = self._engine.core(shard)
         if isinstance(core, Shard) and core.state.offsets.get(group):
-            return WELL
+            return SERVED
         verdict = self._verdicts.get(group)
         return None if verdict is None or verdict.until_ms <= self._now_ms() else verdict.said
 
@@ -104,11 +104,13 @@ class Newcomers:
     # -- asking the upstream ------------------------------------------------------------------------------------------
 
     async def _look(self, shard: int, group: str) -> None:
-        said = Said(ErrorCode.COORDINATOR_NOT_AVAILABLE, "whether the upstream knows the group is not known yet")
+        said = AdoptionVerdict(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE, "whether the upstream knows the group is not known yet"
+        )
         try:
             async with asyncio.timeout(PATIENCE_S):
                 said = await self._looked(shard, group)
-        except (UpstreamError, TimeoutError, Overloaded, Draining) as error:
+        except (UpstreamError, TimeoutError, Overloaded, NodeShuttingDown) as error:
             why = str(error) or "it does not answer in time"
             said = said._replace(message=f"what the upstream has of the group {group} cannot be told: {why}")
             log.warning("a group waits", group=group, why=said.message)
@@ -117,22 +119,22 @@ class Newcomers:
             self._engine.go_on(shard, group)
             self._driver.wake()
 
-    async def _looked(self, shard: int, group: str) -> Said:
-        there = await groups.positions(self._upstream, group)
+    async def _looked(self, shard: int, group: str) -> AdoptionVerdict:
+        there = await groups.fetch_offsets(self._upstream, group)
         if not there:
-            return WELL
-        members = (await groups.describe(self._upstream, group)).members
+            return SERVED
+        members = (await groups.describe_group(self._upstream, group)).members
         if members:
-            named = some([f"{each.client_id or each.id} at {each.host}" for each in members])
+            named = first_names([f"{each.client_id or each.id} at {each.host}" for each in members])
             why = f"the group {group} has members in the upstream itself: {named}; it is served here once they are gone"
             log.warning("a group waits", group=group, why=why)
-            return Said(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+            return AdoptionVerdict(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
         counts = self._partitions()
         known = {
             place: CommittedOffset(*position) for place, position in there.items() if place[1] < counts.get(place[0], 0)
         }
         if not known:
-            return WELL
+            return SERVED
         self._state.settle(shard, group)
         commit = events.OffsetCommit(
             self._driver.next_id(), group, "", None, -1, known, operator=OPERATOR, by_tool=True
@@ -141,17 +143,17 @@ class Newcomers:
         code = next((each for each in (reply.code, *reply.partitions.values()) if each), ErrorCode.NONE)
         if code:
             self._state.unsettle(shard, group)
-            return Said(ErrorCode.COORDINATOR_NOT_AVAILABLE, reply.message or code.meaning)
+            return AdoptionVerdict(ErrorCode.COORDINATOR_NOT_AVAILABLE, reply.message or code.meaning)
         log.info("a group was adopted from the upstream", group=group, positions=len(known))
-        return WELL
+        return SERVED
 
-    def _remember(self, group: str, said: Said) -> None:
+    def _remember(self, group: str, said: AdoptionVerdict) -> None:
         now_ms = self._now_ms()
         if len(self._verdicts) >= MOST_REMEMBERED:
             self._verdicts = {name: each for name, each in self._verdicts.items() if each.until_ms > now_ms}
         if len(self._verdicts) >= MOST_REMEMBERED:
             self._verdicts.clear()
-        self._verdicts[group] = Verdict(said, now_ms + (REFUSED_MS if said.code else WELL_MS))
+        self._verdicts[group] = RememberedVerdict(said, now_ms + (REFUSED_MS if said.code else SERVED_MS))
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

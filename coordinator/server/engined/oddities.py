@@ -4,15 +4,15 @@ clients that may too much."""
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from muster.coordinator.engine.groups.guard import Foreign, Guard, sentence_of
-from muster.coordinator.engine.proxy.login.principal import Principal
-from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.groups.guard import ForeignMemberGuard, ForeignMembers, foreign_members_sentence
+from muster.coordinator.engine.proxy.login.principal import ProxyPrincipalCheck
+from muster.coordinator.engine.topics import UpstreamTopics
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.journal.reports import report_contained
 
-PATIENCE_MS: Final = 30_000
+UNSEEN_PATIENCE_MS: Final = 30_000
 """How much longer than a deleted topic takes to be known as such one is left out before somebody is told."""
 
 NAMED: Final = 5
@@ -22,31 +22,31 @@ FOREIGN: Final = "foreign-members"
 PRINCIPAL: Final = "proxy-principal"
 
 
-class Oddities:
+class UpstreamDiagnostics:
     """`start` and `stop`; `look` every now and then."""
 
     def __init__(
         self,
         upstream: Upstream,
-        topics: Topics,
+        topics: UpstreamTopics,
         *,
         shards: int,
         mine: Callable[[int], bool],
         ours: Callable[[str], bool] = lambda group: True,
         gone_after_ms: int,
-        principal: Principal | None = None,
+        principal: ProxyPrincipalCheck | None = None,
     ) -> None:
         """mine: whether a shard is this node's: of each group one node tells. ours: whether a group is Muster's.
         principal: as whom clients come to the brokers, where not as themselves."""
         self._topics = topics
         self._principal = principal
         self._mine, self._shards = mine, shards
-        self._guard = Guard(
+        self._guard = ForeignMemberGuard(
             upstream,
             ours,
-            on_bug=contained("looking for members past this node"),
+            on_bug=report_optional_bug("looking for members past this node"),
         )
-        self._patience_ms = gone_after_ms + PATIENCE_MS
+        self._patience_ms = gone_after_ms + UNSEEN_PATIENCE_MS
 
     def start(self) -> None:
         self._guard.start()
@@ -59,7 +59,7 @@ class Oddities:
             await self._principal.stop()
 
     @property
-    def foreign(self) -> Mapping[str, Foreign]:
+    def foreign(self) -> Mapping[str, ForeignMembers]:
         """Groups of this node's shards that have members upstream."""
         return {group: found for group, found in self._guard.found.items() if self._is_mine(group)}
 
@@ -72,23 +72,23 @@ class Oddities:
         return sorted(name for name, for_ms in self._topics.unseen().items() if for_ms > self._patience_ms)
 
     def look(self, conditions: Conditions) -> None:
-        tell(conditions, UNSEEN, sentence_of_unseen(self.unseen))
-        tell(conditions, FOREIGN, sentence_of(self.foreign))
+        set_condition(conditions, UNSEEN, unseen_topics_sentence(self.unseen))
+        set_condition(conditions, FOREIGN, foreign_members_sentence(self.foreign))
         if self._principal is not None:
-            tell(conditions, PRINCIPAL, self._principal.sentence)
+            set_condition(conditions, PRINCIPAL, self._principal.sentence)
 
 
-def tell(conditions: Conditions, name: str, sentence: str) -> None:
+def set_condition(conditions: Conditions, name: str, sentence: str) -> None:
     if sentence:
         conditions.report(name, sentence)
     else:
         conditions.clear(name)
 
 
-def sentence_of_unseen(names: list[str]) -> str:
+def unseen_topics_sentence(names: list[str]) -> str:
     """Empty where there is nothing to tell.
 
-    >>> sentence_of_unseen(["orders"]).partition(":")[0]
+    >>> unseen_topics_sentence(["orders"]).partition(":")[0]
     'the upstream does not tell of 1 topic that groups read here, and does not say either that it is gone'
     """
     if not names:
@@ -102,7 +102,7 @@ def sentence_of_unseen(names: list[str]) -> str:
     )
 
 
-def contained(what: str) -> Callable[[BaseException], None]:
+def report_optional_bug(what: str) -> Callable[[BaseException], None]:
     """A mistake of the program in something that the node can do without: it is in the node's log, no more."""
 
     def report(error: BaseException) -> None:

@@ -4,18 +4,18 @@ from typing import Any, Final
 
 import grpc
 
-from muster.coordinator.edge.cluster import Cluster
-from muster.coordinator.errors import ErrorCode, code_of
+from muster.coordinator.edge.cluster import ClusterView
+from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import ListGroupsRequest, ListGroupsResponse
-from muster.coordinator.server.clustered.asking import GROUPS, PATIENCE_S, AsksElsewhere, Channels
+from muster.coordinator.server.clustered.asking import GROUPS, PATIENCE_S, PeerChannels, PeerGroupClient
 
 LIST: Final = f"{GROUPS}ListGroups"
 
 
-class AsksOwners(AsksElsewhere):
+class GroupOwnersClient(PeerGroupClient):
     """By their gRPC doors, as what this node's own certificate says it is."""
 
-    def __init__(self, cluster: Cluster, channels: Channels) -> None:
+    def __init__(self, cluster: ClusterView, channels: PeerChannels) -> None:
         super().__init__(cluster, channels, None)
 
     async def with_settings(self, node: int) -> tuple[ErrorCode, tuple[str, ...]]:
@@ -27,4 +27,4 @@ class AsksOwners(AsksElsewhere):
             said: ListGroupsResponse = await call(ListGroupsRequest(with_settings=True), timeout=PATIENCE_S)
         except grpc.aio.AioRpcError:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, ()
-        return code_of(int(said.error_code)), tuple(group.group_id for group in said.groups)
+        return error_code_of(int(said.error_code)), tuple(group.group_id for group in said.groups)

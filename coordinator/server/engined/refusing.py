@@ -5,7 +5,7 @@ from typing import Any
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.rpc.v1 import fence_service_pb2
 from muster.coordinator.server.messages import claims
-from muster.storage.rpc.v1 import staging_service_pb2 as pb
+from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 
 CODE: Any = int(ErrorCode.UNSUPPORTED_VERSION)
 BUNDLED = "it needs a node that keeps records itself (engine=bundled)"
@@ -20,14 +20,20 @@ class RefusedStaging:
             "Write to that Kafka with Spark's own Kafka sink instead."
         )
 
-    async def stage_records(self, request: pb.StageRecordsRequest, call: object) -> pb.StageRecordsResponse:
-        return pb.StageRecordsResponse(error_code=CODE, error_message=self._sentence)
+    async def stage_records(
+        self, request: staging_pb.StageRecordsRequest, call: object
+    ) -> staging_pb.StageRecordsResponse:
+        return staging_pb.StageRecordsResponse(error_code=CODE, error_message=self._sentence)
 
-    async def commit_staged(self, request: pb.CommitStagedRequest, call: object) -> pb.CommitStagedResponse:
-        return pb.CommitStagedResponse(error_code=CODE, error_message=self._sentence)
+    async def commit_staged(
+        self, request: staging_pb.CommitStagedRequest, call: object
+    ) -> staging_pb.CommitStagedResponse:
+        return staging_pb.CommitStagedResponse(error_code=CODE, error_message=self._sentence)
 
-    async def abort_staged(self, request: pb.AbortStagedRequest, call: object) -> pb.AbortStagedResponse:
-        return pb.AbortStagedResponse(error_code=CODE, error_message=self._sentence)
+    async def abort_staged(
+        self, request: staging_pb.AbortStagedRequest, call: object
+    ) -> staging_pb.AbortStagedResponse:
+        return staging_pb.AbortStagedResponse(error_code=CODE, error_message=self._sentence)
 
     async def topics_of(self, request: object) -> set[str]:
         return set()
@@ -49,4 +55,4 @@ class RefusedFencing:
     async def claim_fence(
         self, request: fence_service_pb2.ClaimFenceRequest, call: object
     ) -> fence_service_pb2.ClaimFenceResponse:
-        return claims.refused(self._refusal)
+        return claims.build_fence_refusal(self._refusal)

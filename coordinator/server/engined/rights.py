@@ -6,41 +6,41 @@ from typing import TYPE_CHECKING
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.clock import wall_ms
 from muster.coordinator.engine.secured import starting
-from muster.coordinator.engine.starting import Unusable
+from muster.coordinator.engine.starting import UnusableUpstream
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.runtime.conditions import GROUPS, Conditions
-from muster.coordinator.security.records import encode
+from muster.coordinator.security.records import encode_security_record
 from muster.coordinator.server.engined.gated import GatedEngine
-from muster.coordinator.server.engined.rights_store import BEGUN, BEHIND, UpstreamStore
+from muster.coordinator.server.engined.rights_store import BEGUN, BEHIND, UpstreamSecurityStore
 from muster.storage.broker.broker import Broker
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.security import NodeSecurity
 
 
-async def prepare(settings: Settings, upstream: Upstream, *, anew: bool = False) -> None:
+async def prepare_security(settings: Settings, upstream: Upstream, *, anew: bool = False) -> None:
     """Before the state topic is made: the topic of rights comes first, so that a node which finds the one finds the
     other. anew: an operator wants it made. Raises Unusable, UpstreamError."""
     topic = settings.security_topic
     if settings.authorizer == "none":
-        if await starting.is_there(upstream, topic):
-            raise Unusable(
+        if await starting.security_topic_exists(upstream, topic):
+            raise UnusableUpstream(
                 f"authorizer is none, but the upstream has {topic}: other nodes of the cluster ask who may do what, "
                 "and whoever reaches this one would need no right; set authorizer=acl as at the others"
             )
         return
-    await starting.prepared(
+    await starting.prepare_security_topic(
         upstream,
         topic,
         replication=settings.engine_kafka_state_replication_factor,
         id_base=settings.engine_kafka_node_id_base,
-        new=anew or await starting.is_new(upstream, settings.state_topic, settings.engine_kafka_cluster),
-        mark=[(*encode(BEGUN), None)],
+        new=anew or await starting.is_new_cluster(upstream, settings.state_topic, settings.engine_kafka_cluster),
+        mark=[(*encode_security_record(BEGUN), None)],
         now_ms=wall_ms(),
     )
 
 
-class RightsThere:
+class UpstreamSecurity:
     """`share`, then `judge` once there is an engine; `look` every now and then."""
 
     def __init__(
@@ -52,12 +52,12 @@ class RightsThere:
         fail: Callable[[BaseException], None],
     ) -> None:
         """fail: hears why the node may not go on."""
-        self.store = UpstreamStore(
+        self.store = UpstreamSecurityStore(
             broker, upstream, settings.security_topic, node=settings.node_id, instance=instance, wall_ms=wall_ms
         )
         self._fail = fail
 
-    async def share(self, security: "Security") -> None:
+    async def share(self, security: "NodeSecurity") -> None:
         """Returns once it is known who may do what. Raises SecurityDamaged, StorageError."""
         await self.store.know(self._fail)
         await security.start()

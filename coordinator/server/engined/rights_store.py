@@ -12,26 +12,26 @@ from typing import Final
 
 import structlog
 
-from muster.coordinator.engine.secured.log import APART_S, Damaged, SecurityLog, Superseded
-from muster.coordinator.engine.upstream.errors import Refused, UpstreamError
+from muster.coordinator.engine.secured.log import APART_S, SecurityLog, SecurityOwnerSuperseded, SecurityTopicDamaged
+from muster.coordinator.engine.upstream.errors import UpstreamError, UpstreamRefused
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.facts import Record
-from muster.coordinator.security.facts import Change, SecretKey
+from muster.coordinator.ownership.facts import ShardRecord
+from muster.coordinator.security.facts import SecretKey, SecurityRecord
 from muster.coordinator.security.quotas.names import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     TOPIC_COUNT,
 )
-from muster.coordinator.security.records import Unreadable, decode, encode
+from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
 from muster.coordinator.server.security.store import (
-    Done,
-    NotInTime,
-    Overtaken,
+    ConcurrentSecurityChange,
     SecurityDamaged,
+    SecurityRead,
     SecurityStore,
-    Seen,
-    Unavailable,
+    SecurityUnavailable,
+    SecurityWriteTimedOut,
+    SettledResult,
 )
 from muster.coordinator.server.security.store import Record as Written
 from muster.storage.broker.broker import Broker
@@ -46,7 +46,7 @@ MOST_TRIES: Final = 20
 """Of one that others come in between of."""
 
 BEGUN_BY: Final = SecretKey("begun")
-BEGUN: Final = Change(BEGUN_BY, b"1")
+BEGUN: Final = SecurityRecord(BEGUN_BY, b"1")
 """A secret that is none: this topic was begun by a node, so that one without it is another's, or was emptied."""
 
 BEHIND: Final = "security-behind"
@@ -58,7 +58,7 @@ CURE: Final = (
 log = structlog.get_logger("muster.security")
 
 
-class UpstreamStore(SecurityStore):
+class UpstreamSecurityStore(SecurityStore):
     """`know`, then as its base; `stop`. Users are the upstream's own."""
 
     keeps_users = False
@@ -88,7 +88,7 @@ class UpstreamStore(SecurityStore):
         topic = self._log_there.topic
         try:
             await self._log_there.load(self._take)
-        except (Damaged, Unreadable) as error:
+        except (SecurityTopicDamaged, UnreadableSecurityRecord) as error:
             raise self._unusable(error) from error
         except UpstreamError as error:
             raise StorageError(f"who may do what cannot be read from the upstream's {topic}: {error}") from error
@@ -97,7 +97,9 @@ class UpstreamStore(SecurityStore):
                 f"the upstream's {topic} has no beginning: no node made it, or it was emptied; {CURE}"
             )
         self._task = asyncio.create_task(self._follow())
-        self._task.add_done_callback(lambda task: None if task.cancelled() else failed(task.exception() or Ended()))
+        self._task.add_done_callback(
+            lambda task: None if task.cancelled() else failed(task.exception() or FollowingEnded())
+        )
 
     def stop(self) -> None:
         if self._task is not None:
@@ -121,15 +123,15 @@ class UpstreamStore(SecurityStore):
     async def _follow(self) -> None:
         try:
             await self._log_there.run(self._take)
-        except (Damaged, Unreadable) as error:
+        except (SecurityTopicDamaged, UnreadableSecurityRecord) as error:
             raise self._unusable(error) from error
 
-    def _take(self, records: Sequence[Record]) -> None:
+    def _take(self, records: Sequence[ShardRecord]) -> None:
         """Raises Unreadable: what this version cannot read would leave it without knowing who may do what."""
-        self._in_force([change for record in records if (change := change_of(record)) is not None])
+        self._in_force([change for record in records if (change := decode_change(record)) is not None])
 
     def _unusable(self, error: Exception) -> SecurityDamaged:
-        if isinstance(error, Damaged):
+        if isinstance(error, SecurityTopicDamaged):
             return SecurityDamaged(f"{error}; {CURE}")
         return SecurityDamaged(
             f"the upstream's {self._log_there.topic}: {error}; is a node of another version among those of this "
@@ -139,11 +141,11 @@ class UpstreamStore(SecurityStore):
     def _truth(self, key: bytes) -> bytes | None:
         """Of what nobody can read there is none."""
         try:
-            changed = decode(key, None).key
-        except Unreadable:
+            changed = decode_security_record(key, None).key
+        except UnreadableSecurityRecord:
             return None
         value = self.state.value(changed)
-        return None if value is None else encode(Change(changed, value))[1]
+        return None if value is None else encode_security_record(SecurityRecord(changed, value))[1]
 
     def _passed_over(self, count: int) -> None:
         log.warning(
@@ -154,15 +156,15 @@ class UpstreamStore(SecurityStore):
 
     # -- what goes there ----------------------------------------------------------------------------------------------
 
-    async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
         for _ in range(MOST_TRIES):
             async with self._writing:
                 await self._owned()
             try:
                 return await change()
-            except Overtaken:
+            except ConcurrentSecurityChange:
                 await asyncio.sleep(random.uniform(0, APART_S))
-        raise Unavailable("others change the same again and again; try again")
+        raise SecurityUnavailable("others change the same again and again; try again")
 
     async def _owned(self) -> None:
         """Raises Unavailable."""
@@ -171,43 +173,45 @@ class UpstreamStore(SecurityStore):
             async with asyncio.timeout(DEADLINE_S):
                 await self._log_there.own()
         except TimeoutError:
-            raise Unavailable(f"{topic} was not changed within {DEADLINE_S:g} s: {self._log_there.why}") from None
+            raise SecurityUnavailable(
+                f"{topic} was not changed within {DEADLINE_S:g} s: {self._log_there.why}"
+            ) from None
         except UpstreamError as error:
-            raise Unavailable(f"{topic} was not changed: {error}") from error
+            raise SecurityUnavailable(f"{topic} was not changed: {error}") from error
 
-    def _seen(self, changes: Sequence[Change]) -> Seen:
+    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
         return {change.key: self.state.value(change.key) for change in changes}
 
-    async def _write(self, records: Sequence[Written], changes: Sequence[Change], seen: Seen) -> None:
+    async def _write(self, records: Sequence[Written], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
         """Raises Overtaken, Unavailable, StorageError."""
         async with self._writing:
             await self._owned()
             if any(self.state.value(change.key) != seen.get(change.key) for change in changes):
-                raise Overtaken
+                raise ConcurrentSecurityChange
             topic = self._log_there.topic
             try:
                 async with asyncio.timeout(DEADLINE_S):
                     await self._log_there.append(records)
             except TimeoutError:
                 why = f"whether {topic} was changed is not known after {DEADLINE_S:g} s: {self._log_there.why}"
-                raise NotInTime(why) from None
-            except Superseded:
-                raise Overtaken from None
-            except Refused as error:
+                raise SecurityWriteTimedOut(why) from None
+            except SecurityOwnerSuperseded:
+                raise ConcurrentSecurityChange from None
+            except UpstreamRefused as error:
                 raise StorageError(f"{topic} was not changed: {error}") from error
             except UpstreamError as error:
-                raise NotInTime(f"whether {topic} was changed is not known: {error}") from error
+                raise SecurityWriteTimedOut(f"whether {topic} was changed is not known: {error}") from error
 
 
-def change_of(record: Record) -> Change | None:
+def decode_change(record: ShardRecord) -> SecurityRecord | None:
     """None: what nobody can read is taken back. Raises Unreadable."""
     try:
-        return decode(record.key or b"", record.value)
-    except Unreadable:
+        return decode_security_record(record.key or b"", record.value)
+    except UnreadableSecurityRecord:
         if record.value is None:
             return None
         raise
 
 
-class Ended(Exception):
+class FollowingEnded(Exception):
     """Of what never ends."""

@@ -12,102 +12,102 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.core.types import Limits
 from muster.coordinator.edge.clock import monotonic_ms, wall_ms
-from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
-from muster.coordinator.engine.dealt_view import DealtView
-from muster.coordinator.engine.ends import Ends
+from muster.coordinator.engine.configured import ownership_settings_of, state_topic_spec_of, upstream_address_of
+from muster.coordinator.engine.dealt_view import AssignedCluster
+from muster.coordinator.engine.ends import UpstreamLogEnds
 from muster.coordinator.engine.nodes_group import NodesGroup
-from muster.coordinator.engine.owning import Owning
-from muster.coordinator.engine.proxy.login.principal import principal_of
-from muster.coordinator.engine.proxy.ours import ours_by_name
-from muster.coordinator.engine.starting import Unusable, usable
-from muster.coordinator.engine.state.watching import StateTopic
+from muster.coordinator.engine.owning import ShardOwner
+from muster.coordinator.engine.proxy.login.principal import proxy_principal_check_of
+from muster.coordinator.engine.proxy.ours import groups_by_name
+from muster.coordinator.engine.starting import UnusableUpstream, prepare_state_topic
+from muster.coordinator.engine.state.watching import StateTopicWatch
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.topics import UpstreamTopics
 from muster.coordinator.engine.transactions import hanging
-from muster.coordinator.engine.transactions.committing import Committing
+from muster.coordinator.engine.transactions.committing import TransactionCommits
 from muster.coordinator.engine.transactions.handlers import TransactionHandlers
-from muster.coordinator.engine.upstream.errors import UpstreamError, named
+from muster.coordinator.engine.upstream.errors import UpstreamError, describe_address
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.kafka.groups.asking import Groups
-from muster.coordinator.metrics.engine import EngineFigures
+from muster.coordinator.kafka.groups.asking import GroupRequests
+from muster.coordinator.metrics.engine import KafkaBackendFigures
 from muster.coordinator.ownership import ground
 from muster.coordinator.rpc.v1.cluster_service_pb2 import DESCRIPTOR as CLUSTER
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.clustered.asking import Channels, credentials_of
-from muster.coordinator.server.clustered.doors import addresses_of
-from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.doors.proxy import ProxyDoor
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.engined.draining import CALLS, Draining
+from muster.coordinator.server.clustered.asking import PeerChannels, peer_credentials
+from muster.coordinator.server.clustered.doors import addresses_by_listener
+from muster.coordinator.server.dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.doors.proxy import NodeProxyListener
+from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.engined.draining import CALLS, DrainService
 from muster.coordinator.server.engined.gated import GatedEngine
 from muster.coordinator.server.engined.groups import UpstreamGroups
 from muster.coordinator.server.engined.logs import UpstreamLogs
-from muster.coordinator.server.engined.mirroring import Mirroring
-from muster.coordinator.server.engined.newcomers import Newcomers
-from muster.coordinator.server.engined.oddities import Oddities, contained
-from muster.coordinator.server.engined.owners import AsksOwners
+from muster.coordinator.server.engined.mirroring import NodeOffsetMirror
+from muster.coordinator.server.engined.newcomers import GroupAdoption
+from muster.coordinator.server.engined.oddities import UpstreamDiagnostics, report_optional_bug
+from muster.coordinator.server.engined.owners import GroupOwnersClient
 from muster.coordinator.server.engined.records import UpstreamRecords
-from muster.coordinator.server.engined.rights import RightsThere, prepare
-from muster.coordinator.server.engined.watching import Watching
-from muster.coordinator.server.node.endings import IdInUse
+from muster.coordinator.server.engined.rights import UpstreamSecurity, prepare_security
+from muster.coordinator.server.engined.watching import ShardDiagnostics
+from muster.coordinator.server.node.endings import NodeIdInUse
 from muster.storage.broker.requests import LogRequests
 from muster.storage.errors import StorageError
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.driver.drive import Driver
-    from muster.coordinator.server.security.tls.listeners import Certificates
-    from muster.coordinator.server.service.session import Sessions
+    from muster.coordinator.server.driver.drive import EngineDriver
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
+    from muster.coordinator.server.service.session import ServerSessions
 
 
 log = structlog.get_logger("muster.engine")
 
 
-class NoUpstream(StorageError):
+class UpstreamRefusedNode(StorageError):
     """A node cannot be started over this upstream; the text says why, and what to do."""
 
 
-class KafkaSide:
+class KafkaBackend:
     """Made in the loop it lives in; `meet`, `coordinate`, then `let_go` and `close`."""
 
     broker: UpstreamLogs
     """What there is of topics, for this node's doors."""
     requests: LogRequests
     group_log: StateLog
-    owning: Owning
-    topics: Topics
-    ends: Ends
-    state_topic: StateTopic
-    oddities: Oddities
-    mirroring: Mirroring | None = None
-    newcomers: Newcomers | None = None
-    rights: RightsThere | None = None
+    owning: ShardOwner
+    topics: UpstreamTopics
+    ends: UpstreamLogEnds
+    state_topic: StateTopicWatch
+    oddities: UpstreamDiagnostics
+    mirroring: NodeOffsetMirror | None = None
+    newcomers: GroupAdoption | None = None
+    rights: UpstreamSecurity | None = None
     """Where anybody is asked what they may."""
-    view: DealtView
+    view: AssignedCluster
     """Which node has which shard."""
     admin: None = None
 
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
-        doors: Callable[[], Doors],
-        certificates: "Certificates | None" = None,
+        clock: NodeClock,
+        doors: Callable[[], ClientAddresses],
+        certificates: "NodeCertificates | None" = None,
     ) -> None:
         """doors: where clients are told to go, asked once the ports are bound."""
         self._settings = settings
         self._clock = clock
         self._doors = doors
         self._certificates = certificates
-        self._channels: Channels | None = None
+        self._channels: PeerChannels | None = None
         self.shards = settings.offsets_topic_num_partitions
-        self.upstream = Upstream(reach_of(settings))
-        self.watching = Watching(settings)
-        self._principal = principal_of(settings, contained("looking what clients may"))
-        self.traffic: ProxyDoor | None = None
+        self.upstream = Upstream(upstream_address_of(settings))
+        self.watching = ShardDiagnostics(settings)
+        self._principal = proxy_principal_check_of(settings, report_optional_bug("looking what clients may"))
+        self.traffic: NodeProxyListener | None = None
         """Where Kafka's clients pass, once they do."""
         self._nodes: NodesGroup | None = None
         self._engine: Engine | None = None
@@ -124,36 +124,38 @@ class KafkaSide:
         """Look whether this upstream will do, and which topics there are. Raises NoUpstream."""
         settings = self._settings
         batch_bytes = await self._look()
-        self.ends = Ends(
+        self.ends = UpstreamLogEnds(
             self.upstream, self.topics, now_ms=self._clock.now_ms, patience_ms=settings.group_assignor_deadline_ms
         )
         self.broker = UpstreamLogs(settings, self.upstream.view.cluster_id, self.topics, self.ends)
         self.requests = LogRequests(self.broker)
         self.group_log = StateLog(batch_bytes)
         doors = self._doors()
-        kafka = "" if doors.kafka is None else named(doors.kafka)
+        kafka = "" if doors.kafka is None else describe_address(doors.kafka)
         began_ms = wall_ms() - monotonic_ms()
-        rules = rules_of(settings, self._instance, batch_bytes, began_ms, address=named(doors.grpc), kafka=kafka)
+        rules = ownership_settings_of(
+            settings, self._instance, batch_bytes, began_ms, address=describe_address(doors.grpc), kafka=kafka
+        )
         self.owning = self._owning_by(rules)
         self._nodes = self._nodes_by(rules, doors)
         self.view = self._nodes.view
         self.state_topic = self._made_state_topic()
-        self._channels = Channels(self.view, credentials_of(self._certificates))
-        self.view.elsewhere = AsksOwners(self.view, self._channels)
+        self._channels = PeerChannels(self.view, peer_credentials(self._certificates))
+        self.view.elsewhere = GroupOwnersClient(self.view, self._channels)
         self.oddities = self._made_oddities()
         if settings.authorizer != "none":
             given = settings, self.broker, self.upstream, self._instance
-            self.rights = RightsThere(*given, self._stop_over)
+            self.rights = UpstreamSecurity(*given, self._stop_over)
 
     async def _look(self) -> int:
         """How many bytes a batch of the state topic has room for. Raises NoUpstream."""
         settings = self._settings
         try:
-            await prepare(settings, self.upstream)
-            batch_bytes = await usable(self.upstream, wanted_of(settings))
+            await prepare_security(settings, self.upstream)
+            batch_bytes = await prepare_state_topic(self.upstream, state_topic_spec_of(settings))
             if self._principal is not None:
                 await self._principal.check()
-            self.topics = Topics(
+            self.topics = UpstreamTopics(
                 self.upstream,
                 now_ms=self._clock.now_ms,
                 refresh_ms=settings.engine_kafka_metadata_refresh_ms,
@@ -164,12 +166,12 @@ class KafkaSide:
             )
             await self.topics.look()
             self._has_ports_for_all()
-        except (Unusable, UpstreamError) as error:
-            raise NoUpstream(f"engine is {settings.engine}, but {error}") from error
+        except (UnusableUpstream, UpstreamError) as error:
+            raise UpstreamRefusedNode(f"engine is {settings.engine}, but {error}") from error
         return batch_bytes
 
-    def _owning_by(self, rules: ground.Settings) -> Owning:
-        return Owning(
+    def _owning_by(self, rules: ground.OwnershipSettings) -> ShardOwner:
+        return ShardOwner(
             self.upstream,
             self.group_log,
             self._settings.state_topic,
@@ -186,7 +188,7 @@ class KafkaSide:
             on_bug=self._failed,
         )
 
-    def _nodes_by(self, rules: ground.Settings, doors: Doors) -> NodesGroup:
+    def _nodes_by(self, rules: ground.OwnershipSettings, doors: ClientAddresses) -> NodesGroup:
         return NodesGroup(
             self.upstream,
             self.owning,
@@ -194,18 +196,18 @@ class KafkaSide:
             cluster=self._settings.engine_kafka_cluster,
             shards=self.shards,
             heartbeat_ms=self._settings.engine_kafka_heartbeat_interval_ms,
-            addresses=addresses_of(doors),
-            on_dealt=self.watching.dealt,
+            addresses=addresses_by_listener(doors),
+            on_assigned=self.watching.dealt,
             on_trouble=self.watching.group_troubled,
             on_bug=self._failed,
         )
 
-    def _made_state_topic(self) -> StateTopic:
+    def _made_state_topic(self) -> StateTopicWatch:
         settings = self._settings
-        return StateTopic(
+        return StateTopicWatch(
             self.upstream,
             self.topics,
-            wanted_of(settings),
+            state_topic_spec_of(settings),
             tell=self.owning.step,
             now_ms=monotonic_ms,
             refresh_ms=settings.engine_kafka_metadata_refresh_ms,
@@ -213,14 +215,14 @@ class KafkaSide:
             on_bug=self._failed,
         )
 
-    def _made_oddities(self) -> Oddities:
+    def _made_oddities(self) -> UpstreamDiagnostics:
         settings = self._settings
-        return Oddities(
+        return UpstreamDiagnostics(
             self.upstream,
             self.topics,
             shards=self.shards,
             mine=lambda shard: shard in self.owning.shards.stages(),
-            ours=ours_by_name(
+            ours=groups_by_name(
                 settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
             ),
             gone_after_ms=settings.engine_kafka_topic_gone_after_ms,
@@ -234,7 +236,7 @@ class KafkaSide:
         told_apart = settings.kafka_listeners and not settings.engine_kafka_broker_hosts
         for broker in sorted(self.upstream.view.brokers) if told_apart else ():
             if broker not in ids:
-                raise Unusable(
+                raise UnusableUpstream(
                     f"the upstream has a broker of id {broker}, and engine.kafka.broker.ports "
                     f"({settings.engine_kafka_broker_ports}) has ports for the ids {ids[0]} to {ids[-1]} only; widen "
                     "it, or set engine.kafka.broker.id.first to the lowest id"
@@ -250,7 +252,7 @@ class KafkaSide:
         **given: Any,
     ) -> GatedEngine:
         """Takes what `Engine` takes."""
-        limits = limits_over(limits, self.group_log.batch_bytes, self._settings.state_topic)
+        limits = limits_of_topic(limits, self.group_log.batch_bytes, self._settings.state_topic)
 
         def told(shard: int, status: ShardStatus, why: str) -> None:
             self.owning.on_status(shard, status, why)
@@ -264,10 +266,10 @@ class KafkaSide:
     def coordinate(
         self,
         engine: Engine,
-        driver: "Driver",
+        driver: "EngineDriver",
         clock_ms: Callable[[], int],
         fail: Callable[[BaseException], None],
-        sessions: "Sessions",
+        sessions: "ServerSessions",
     ) -> None:
         """From now on have the groups of the shards that are this node's in the engine, which `engine` has made. fail:
         hears why the process must end. sessions: members of a shard that is lost are sent away."""
@@ -284,12 +286,12 @@ class KafkaSide:
         self.topics.start()
         self.state_topic.start()
         self.oddities.start()
-        self.newcomers = engine.newcomers = Newcomers(
+        self.newcomers = engine.newcomers = GroupAdoption(
             self.upstream, self.topics.partitions, self.group_log, engine, driver, clock_ms
         )
         if self._settings.engine_kafka_offsets_mirror:
             given = self._settings, self.upstream, self.group_log, driver, self.shards, clock_ms
-            self.mirroring = Mirroring(*given)
+            self.mirroring = NodeOffsetMirror(*given)
             self.mirroring.start()
         self._entering = asyncio.get_running_loop().create_task(self._enter(self._nodes))
 
@@ -301,7 +303,7 @@ class KafkaSide:
         if self._waits_until_s is None:
             waits_s = 2 * self._settings.engine_kafka_session_timeout_ms / 1000
             self._waits_until_s = asyncio.get_running_loop().time() + waits_s
-        with suppress(TimeoutError, Unusable):
+        with suppress(TimeoutError, UnusableUpstream):
             async with asyncio.timeout_at(self._waits_until_s):
                 await self._nodes.entered()
 
@@ -309,34 +311,36 @@ class KafkaSide:
         """A node that the group refuses for good cannot go on."""
         try:
             await nodes.entered()
-        except Unusable as error:
-            self._fail(NoUpstream(str(error)))
+        except UnusableUpstream as error:
+            self._fail(UpstreamRefusedNode(str(error)))
 
-    def transactions_of(self, partitions: Callable[[], Mapping[str, int]]) -> Callable[[Groups], object] | None:
+    def transactions_of(self, partitions: Callable[[], Mapping[str, int]]) -> Callable[[GroupRequests], object] | None:
         """What makes handlers of clients' transactions with positions of groups of these; None: they are refused
         (KB-E8). partitions: of the topics that positions may be in."""
         settings = self._settings
         if not settings.engine_kafka_transactions:
             return None
 
-        def made(groups: Groups) -> TransactionHandlers:
-            committing = Committing(groups, self.owning.transactions)
+        def made(groups: GroupRequests) -> TransactionHandlers:
+            committing = TransactionCommits(groups, self.owning.transactions)
             return TransactionHandlers(groups, committing, self.upstream, settings.state_topic, partitions)
 
         return made
 
-    def waiting(self) -> list[hanging.Waiting]:
+    def waiting(self) -> list[hanging.PendingTransaction]:
         """Positions in clients' transactions that have not ended, the oldest first."""
-        return [] if self._engine is None else hanging.of_engine(self._engine, self.owning.shards.served())
+        return (
+            [] if self._engine is None else hanging.pending_transactions_of(self._engine, self.owning.shards.served())
+        )
 
     def look_at_transactions(self, conditions: Conditions) -> None:
         """Tell of those that do not end."""
-        hanging.look(conditions, self.waiting(), self._clock.now_ms())
+        hanging.report_open_transactions(conditions, self.waiting(), self._clock.now_ms())
 
-    def figures(self) -> EngineFigures:
+    def figures(self) -> KafkaBackendFigures:
         """Of this moment."""
         shards, watching, waiting = self.owning.shards, self.watching, self.waiting()
-        return EngineFigures(
+        return KafkaBackendFigures(
             appends=watching.appends,
             unacked={shard: shards.unacked(shard) for shard in shards.stages()},
             owned=len(shards.served()),
@@ -364,16 +368,16 @@ class KafkaSide:
             self.upstream,
             self.view,
             node_id=settings.node_id,
-            bootstrap=",".join(map(named, settings.upstream)),
+            bootstrap=",".join(map(describe_address, settings.upstream)),
             advertised=advertised,
             met=self.met,
             room=room,
         )
 
-    def table(self) -> dict[str, Method]:
+    def table(self) -> dict[str, ServiceMethod]:
         assert self._nodes is not None, "`meet` comes first"
         service = CLUSTER.services_by_name["Cluster"]
-        return methods_of(service, Draining(self._nodes, self.view, self._settings.state_topic), CALLS)
+        return methods_of(service, DrainService(self._nodes, self.view, self._settings.state_topic), CALLS)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -427,13 +431,13 @@ class KafkaSide:
         self._fail(why)
 
     def _stop_for(self, sentence: str) -> None:
-        self._fail(IdInUse(sentence))
+        self._fail(NodeIdInUse(sentence))
 
     def _failed(self, why: BaseException) -> None:
         self._fail(why)
 
 
-def limits_over(limits: Limits, batch_bytes: int, topic: str) -> Limits:
+def limits_of_topic(limits: Limits, batch_bytes: int, topic: str) -> Limits:
     """KB-S3: what no record of the state topic has room for is refused before anything is changed: found out only when
     it is to be written, it would cost all groups of its shard what is not on record yet. A half, for a member that
     comes back may bring as much again."""

@@ -6,11 +6,11 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.engine.upstream.errors import named_code
+from muster.coordinator.engine.upstream.errors import describe_code
 from muster.coordinator.metrics.instruments import Timing
-from muster.coordinator.ownership.deal import Deal
-from muster.coordinator.ownership.effects import Cause, Report
-from muster.coordinator.ownership.shards import IN_ORDER, Shards
+from muster.coordinator.ownership.deal import ShardAssignment
+from muster.coordinator.ownership.effects import AcquisitionReport, TakeoverCause
+from muster.coordinator.ownership.shards import IN_ORDER, NodeShards
 from muster.coordinator.ownership.stages import SERVING, Stage
 from muster.coordinator.runtime.conditions import GROUPS, Conditions
 
@@ -26,29 +26,29 @@ NAMED: Final = 5
 log = structlog.get_logger("muster.engine")
 
 
-class Performs(Protocol):
+class PerformsOwnership(Protocol):
     """`Owning`, as far as it is asked here."""
 
     @property
-    def shards(self) -> Shards: ...
+    def shards(self) -> NodeShards: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Since:
+class ConditionSince:
     """Something is as it is, for how long."""
 
     what: object
     since_ms: int
 
 
-class Watching:
+class ShardDiagnostics:
     """All of it in the node's loop. `look` every now and then."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._trouble = ""
         self._refused = ""
-        self._stages: dict[int, Since] = {}
+        self._stages: dict[int, ConditionSince] = {}
         self.appends = Timing()
         self.fenced_total = 0
         self.voids_total = 0
@@ -63,7 +63,7 @@ class Watching:
         """Why the nodes' group refuses this node, which goes on to try."""
         self._refused = sentence
 
-    def dealt(self, deal: Deal) -> None:
+    def dealt(self, deal: ShardAssignment) -> None:
         """The shards were shared anew."""
         self._refused = ""
         mine = deal.nodes.get(self._settings.node_id)
@@ -74,16 +74,16 @@ class Watching:
             to_nobody=deal.shards - sum(len(node.shards) for node in deal.nodes.values()),
         )
 
-    def served(self, report: Report, shard: int) -> None:
+    def served(self, report: AcquisitionReport, shard: int) -> None:
         owner, before = report.owner, report.before
-        tell = log.debug if report.cause in (Cause.FIRST, Cause.NODE_RESTARTED) else log.info
+        tell = log.debug if report.cause in (TakeoverCause.FIRST, TakeoverCause.NODE_RESTARTED) else log.info
         tell(
             "shard taken",
             shard=shard,
             turn=owner.turn,
             cause=report.cause.value,
             **({} if before is None else {"from_node": before.node}),
-            took=f"{(report.served_ms - report.dealt_ms) / 1000:.3f}s",
+            took=f"{(report.served_ms - report.assigned_ms) / 1000:.3f}s",
         )
         if report.voids:
             self.voids_total += report.voids
@@ -104,13 +104,13 @@ class Watching:
 
     # -- what is so ---------------------------------------------------------------------------------------------------
 
-    def look(self, owning: Performs, conditions: Conditions, now_ms: int) -> None:
+    def look(self, owning: PerformsOwnership, conditions: Conditions, now_ms: int) -> None:
         """Tell what is wrong at the moment."""
         shards = owning.shards
         stages = shards.stages()
         for shard, stage in stages.items():
             if shard not in self._stages or self._stages[shard].what is not stage:
-                self._stages[shard] = Since(stage, now_ms)
+                self._stages[shard] = ConditionSince(stage, now_ms)
         for shard in self._stages.keys() - stages.keys():
             del self._stages[shard]
         stuck = {
@@ -135,21 +135,21 @@ class Watching:
         else:
             conditions.clear("upstream-away")
 
-    def _tell_stuck(self, conditions: Conditions, stuck: dict[int, str], shards: Shards) -> None:
+    def _tell_stuck(self, conditions: Conditions, stuck: dict[int, str], shards: NodeShards) -> None:
         if not stuck:
             conditions.clear("shards-not-served")
             return
         shard, stage = next(iter(sorted(stuck.items())))
         conditions.report(
             "shards-not-served",
-            f"shards {some(stuck)} are this node's and not served yet: shard {shard} {stage} for more than "
-            f"{PATIENCE_MS // 1000} s{why(shards, shard)}; look at the brokers that lead its partition of "
+            f"shards {first_shards(stuck)} are this node's and not served yet: shard {shard} {stage} for more than "
+            f"{PATIENCE_MS // 1000} s{upstream_reason(shards, shard)}; look at the brokers that lead its partition of "
             f"{self._settings.state_topic}, "
             "and at the coordinator of its transactional id",
             impairs=GROUPS,
         )
 
-    def _tell_lost(self, conditions: Conditions, shards: Shards) -> None:
+    def _tell_lost(self, conditions: Conditions, shards: NodeShards) -> None:
         """KB-H1: loudly, and until an operator has said what counts."""
         topic, lost = self._settings.state_topic, shards.lost()
         if shards.topic_lost:
@@ -157,7 +157,8 @@ class Watching:
         elif lost:
             shard = min(lost)
             sentence = (
-                f"shards {some([*lost])} of the state topic {topic} are not served: of shard {shard}, {lost[shard]}. "
+                f"shards {first_shards([*lost])} of the state topic {topic} are not served: of shard {shard}, "
+                f"{lost[shard]}. "
                 "Look at what became of it; `muster engine init --again` says that what is there counts"
             )
         else:
@@ -165,37 +166,37 @@ class Watching:
             return
         conditions.report("state-topic", sentence, impairs=GROUPS)
 
-    def _slow(self, shards: Shards, now_ms: int) -> list[int]:
+    def _slow(self, shards: NodeShards, now_ms: int) -> list[int]:
         """Shards of which nothing was acknowledged for long, though something waits for it."""
         tried = {shard: shards.tried_since(shard) for shard in shards.stages()}
         return [shard for shard, since in tried.items() if since is not None and now_ms - since >= PATIENCE_MS]
 
-    def _tell_slow(self, conditions: Conditions, slow: list[int], shards: Shards) -> None:
+    def _tell_slow(self, conditions: Conditions, slow: list[int], shards: NodeShards) -> None:
         if not slow:
             conditions.clear("upstream-slow")
             return
         conditions.report(
             "upstream-slow",
-            f"what shards {some(slow)} wrote is not acknowledged by the upstream for more than "
-            f"{PATIENCE_MS // 1000} s{why(shards, slow[0])}: commits and joins wait, then hear "
+            f"what shards {first_shards(slow)} wrote is not acknowledged by the upstream for more than "
+            f"{PATIENCE_MS // 1000} s{upstream_reason(shards, slow[0])}: commits and joins wait, then hear "
             "COORDINATOR_NOT_AVAILABLE; look at the brokers, and at min.insync.replicas of "
             f"{self._settings.state_topic}",
             impairs=GROUPS,
         )
 
 
-def why(shards: Shards, shard: int) -> str:
+def upstream_reason(shards: NodeShards, shard: int) -> str:
     """What the upstream said last, for a sentence; nothing where it says nothing at all."""
     trouble = shards.trouble(shard)
     if trouble is None:
         return ""
-    return f" ({trouble.detail or 'no answer'})" if not trouble.code else f" (it says {named_code(trouble.code)})"
+    return f" ({trouble.detail or 'no answer'})" if not trouble.code else f" (it says {describe_code(trouble.code)})"
 
 
-def some(shards: "dict[int, str] | list[int]") -> str:
+def first_shards(shards: "dict[int, str] | list[int]") -> str:
     """The first of them, for a sentence.
 
-    >>> some([3, 1]), some([6, 5, 4, 3, 2, 1])
+    >>> first_shards([3, 1]), first_shards([6, 5, 4, 3, 2, 1])
     ('1, 3', '1, 2, 3, 4, 5 and 1 more')
     """
     ordered = sorted(shards)

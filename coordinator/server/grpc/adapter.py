@@ -17,27 +17,34 @@ import grpc
 import structlog
 from google.protobuf.message import DecodeError, Message
 
-from muster.coordinator.edge.gate import AsksWho
-from muster.coordinator.edge.limits import LARGE_BYTES, too_large
-from muster.coordinator.edge.memory import Leftovers
-from muster.coordinator.edge.software import of_user_agent
-from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
-from muster.coordinator.security.identity import SOMEBODY, Identity
-from muster.coordinator.server.dispatch import Kind, Method, well_of
+from muster.coordinator.edge.gate import Authenticator
+from muster.coordinator.edge.limits import LARGE_BYTES, describe_too_large
+from muster.coordinator.edge.memory import RefusedRequestMemory
+from muster.coordinator.edge.software import parse_user_agent
+from muster.coordinator.errors import (
+    CallDenied,
+    NodeShuttingDown,
+    NotAuthenticated,
+    Overloaded,
+    SubjectNotFound,
+    TemporarilyUnknown,
+)
+from muster.coordinator.security.identity import UNAUTHENTICATED, Identity
+from muster.coordinator.server.dispatch import MethodKind, ServiceMethod, fast_path_of
 from muster.coordinator.server.grpc import status
-from muster.coordinator.server.grpc.burden import LARGE_ANSWER, Burden, BurdenLimits
+from muster.coordinator.server.grpc.burden import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits
 from muster.coordinator.server.grpc.counting import counter_of
 from muster.coordinator.server.grpc.metrics import MethodStats
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 if TYPE_CHECKING:
-    from muster.coordinator.metrics.instruments import Instruments, Meter
+    from muster.coordinator.metrics.instruments import Instruments, RequestMeter
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+GrpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Served: TypeAlias = Callable[[Any, Context], Coroutine[Any, Any, bytes | None]]
 Reader: TypeAlias = Callable[[bytes], Coroutine[Any, Any, Message]]
-Answer: TypeAlias = Callable[[Any, Context, Identity], Coroutine[Any, Any, bytes | None]]
+UnaryAnswer: TypeAlias = Callable[[Any, Context, Identity], Coroutine[Any, Any, bytes | None]]
 
 DOOR = "grpc"
 """This door's name among metrics."""
@@ -62,7 +69,7 @@ class GrpcCall:
 
     __slots__ = ("_burden", "_context", "identity")
 
-    def __init__(self, context: Context, burden: Burden, identity: Identity = SOMEBODY) -> None:
+    def __init__(self, context: Context, burden: ConnectionLoad, identity: Identity = UNAUTHENTICATED) -> None:
         self._context = context
         self._burden = burden
         self.identity = identity
@@ -78,7 +85,7 @@ class GrpcCall:
 
     @property
     def client_software(self) -> str:
-        return next((of_user_agent(str(value)) for key, value in self._pairs if key == "user-agent"), "")
+        return next((parse_user_agent(str(value)) for key, value in self._pairs if key == "user-agent"), "")
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -92,8 +99,8 @@ class GrpcCall:
         return self._context.cancelled()
 
 
-class Methods(grpc.GenericRpcHandler):
-    """Serves a dispatch table. `malformed` are the exceptions by which handlers say that a request has no shape.
+class GrpcMethods(grpc.GenericRpcHandler):
+    """Serves a dispatch table. `malformed_status` are the exceptions by which handlers say that a request has no shape.
 
     `most_bytes` has the requests, by full name of their method, that need not be as large as the transport allows.
     Calls are counted in `instruments`, if there are any. `gate` is asked who calls, before anything is decoded; without
@@ -102,18 +109,18 @@ class Methods(grpc.GenericRpcHandler):
 
     def __init__(
         self,
-        table: Mapping[str, Method],
+        table: Mapping[str, ServiceMethod],
         malformed: tuple[type[Exception], ...],
         most_bytes: Mapping[str, int] = MappingProxyType({}),
         instruments: "Instruments | None" = None,
-        limits: BurdenLimits | None = None,
-        gate: AsksWho | None = None,
+        limits: ConnectionLoadLimits | None = None,
+        gate: Authenticator | None = None,
     ) -> None:
         self._gate = gate
         self._instruments = instruments
-        self.burden = Burden(limits or BurdenLimits())
+        self.burden = ConnectionLoad(limits or ConnectionLoadLimits())
         self._most_bytes = most_bytes
-        self._leftovers = Leftovers()
+        self._leftovers = RefusedRequestMemory()
         self.stats = {full_name: MethodStats() for full_name in table}
         self._malformed = (*malformed, DecodeError)
         self._draining = False
@@ -135,7 +142,7 @@ class Methods(grpc.GenericRpcHandler):
         method = handler_call_details.method
         if self._gate is None:
             return self._handlers.get(method)
-        shown = shown_in(handler_call_details.invocation_metadata)
+        shown = authorization_of(handler_call_details.invocation_metadata)
         SHOWN.set(shown)
         return self._handlers.get(method) if shown in self._gate.seen else self._strangers.get(method)
 
@@ -147,34 +154,40 @@ class Methods(grpc.GenericRpcHandler):
         """Return once no call is under way."""
         await self._quiet.wait()
 
-    def _handler_of(self, method: Method, *, strange: bool = False) -> Handler:
+    def _handler_of(self, method: ServiceMethod, *, strange: bool = False) -> GrpcHandler:
         """`strange`: on the wire it is the same; a stream's messages are read when they are asked for."""
         meter = None
         if self._instruments is not None:
             meter = self._instruments.meter(DOOR, method.full_name.rpartition("/")[2])
         match method.kind:
-            case Kind.UNARY:
-                answer = unary(method, self.burden) if meter is None else metered(method, meter, self.burden)
+            case MethodKind.UNARY:
+                answer = (
+                    serve_unary(method, self.burden)
+                    if meter is None
+                    else serve_metered_unary(method, meter, self.burden)
+                )
                 made = grpc.stream_unary_rpc_method_handler if strange else grpc.unary_unary_rpc_method_handler
                 return made(self._served(method, answer, meter, strange=strange))
-            case Kind.SERVER_STREAM:
-                answer = self._lasting(server_stream(method, self.burden, meter))
+            case MethodKind.SERVER_STREAM:
+                answer = self._lasting(serve_stream(method, self.burden, meter))
                 made = grpc.stream_stream_rpc_method_handler if strange else grpc.unary_stream_rpc_method_handler
                 return made(self._served(method, answer, meter, strange=strange))
-            case Kind.BOTH_STREAM:
-                answer = self._lasting(server_stream(method, self.burden, meter))
+            case MethodKind.BOTH_STREAM:
+                answer = self._lasting(serve_stream(method, self.burden, meter))
                 return grpc.stream_stream_rpc_method_handler(self._served(method, answer, meter))
 
-    def _lasting(self, answer: Answer) -> Answer:
-        return lasting(answer if self._gate is None else as_long_as_known(answer, self._gate), self.burden)
+    def _lasting(self, answer: UnaryAnswer) -> UnaryAnswer:
+        return limit_lasting_call(answer if self._gate is None else end_with_identity(answer, self._gate), self.burden)
 
-    def _served(self, method: Method, answer: Answer, meter: "Meter | None", *, strange: bool = False) -> Served:
+    def _served(
+        self, method: ServiceMethod, answer: UnaryAnswer, meter: "RequestMeter | None", *, strange: bool = False
+    ) -> Served:
         """Everything around one call: the gate, decoding, counting, and the status of a call without an answer.
 
         With `strange` the one message comes as a stream, of which nothing is read before the gate.
         """
         stats = self.stats[method.full_name]
-        unary_call = method.kind is Kind.UNARY
+        unary_call = method.kind is MethodKind.UNARY
 
         def refuse(status_name: str, started: float) -> None:
             stats.refuse(status_name)
@@ -183,9 +196,9 @@ class Methods(grpc.GenericRpcHandler):
             elif meter is not None:
                 meter.ended(status_name)
 
-        parse = reader(method, self._most_bytes.get(method.full_name))
-        parse_all = streamed(parse)
-        stream = method.kind is Kind.BOTH_STREAM
+        parse = request_reader(method, self._most_bytes.get(method.full_name))
+        parse_all = stream_reader(parse)
+        stream = method.kind is MethodKind.BOTH_STREAM
         gate = self._gate
 
         async def serve(data: Any, context: Context) -> bytes | None:
@@ -193,12 +206,12 @@ class Methods(grpc.GenericRpcHandler):
             self._enter(stats)
             try:
                 if self._draining:
-                    raise Draining
-                identity = SOMEBODY
+                    raise NodeShuttingDown
+                identity = UNAUTHENTICATED
                 if gate is not None:  # who has shown that before is known without a wait, and without the headers anew
-                    identity = gate.known(host_of(context.peer()), SHOWN.get()) or await identity_of(gate, context)
+                    identity = gate.known(host_of(context.peer()), SHOWN.get()) or await identify_caller(gate, context)
                 if strange:
-                    data = await only_one(data)
+                    data = await read_single_message(data)
                 return await answer(parse_all(data) if stream else await parse(data), context, identity)
             except asyncio.CancelledError:
                 refuse(grpc.StatusCode.CANCELLED.name, started)
@@ -210,7 +223,7 @@ class Methods(grpc.GenericRpcHandler):
                 data = None  # gRPC keeps the end of a call, and this frame with it, until garbage is collected.
             finally:
                 self._leave(stats, started)
-            return await end(context, ending)
+            return await abort_call(context, ending)
 
         return serve
 
@@ -227,30 +240,30 @@ class Methods(grpc.GenericRpcHandler):
         if not self._in_flight:
             self._quiet.set()
 
-    def _ending_of(self, error: Exception, method: Method) -> status.Ending:
+    def _ending_of(self, error: Exception, method: ServiceMethod) -> status.CallStatus:
         if isinstance(error, self._malformed):
             if isinstance(error, DecodeError):
-                return status.malformed(f"the bytes sent are no {method.request_type.DESCRIPTOR.full_name}")
-            return status.malformed(str(error), getattr(error, "field", ""))
+                return status.malformed_status(f"the bytes sent are no {method.request_type.DESCRIPTOR.full_name}")
+            return status.malformed_status(str(error), getattr(error, "field", ""))
         match error:
             case Overloaded():
-                return status.overloaded(error)
-            case Draining():
-                return status.draining(error)
+                return status.overloaded_status(error)
+            case NodeShuttingDown():
+                return status.draining_status(error)
             case NotAuthenticated():
-                return status.not_authenticated(error)
-            case Denied():
-                return status.denied(error)
-            case NotThere():
-                return status.not_there(error)
-            case NotNow():
-                return status.not_now(error)
-        ending, reference = status.failed()
+                return status.unauthenticated_status(error)
+            case CallDenied():
+                return status.denied_status(error)
+            case SubjectNotFound():
+                return status.not_found_status(error)
+            case TemporarilyUnknown():
+                return status.unavailable_status(error)
+        ending, reference = status.failed_status()
         log.error("handler failed", method=method.full_name, reference=reference, exc_info=error)
         return ending
 
 
-def reader(method: Method, most_bytes: int | None = None) -> Reader:
+def request_reader(method: ServiceMethod, most_bytes: int | None = None) -> Reader:
     """What turns bytes into a request; large ones are counted first, in a thread if they list much."""
     build, counter = method.request_type.FromString, counter_of(method.request_type.DESCRIPTOR)
     name = method.request_type.DESCRIPTOR.name
@@ -263,7 +276,7 @@ def reader(method: Method, most_bytes: int | None = None) -> Reader:
         if len(data) <= LARGE_BYTES:
             return build(data)
         if most_bytes is not None and len(data) > most_bytes:
-            raise MalformedRequest(too_large(name, len(data), most_bytes))
+            raise MalformedGroupRequest(describe_too_large(name, len(data), most_bytes))
         if counter.short(data):
             return build(data)
         return await asyncio.to_thread(counted, data)
@@ -271,18 +284,18 @@ def reader(method: Method, most_bytes: int | None = None) -> Reader:
     return parse
 
 
-def streamed(parse: Reader) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Message]]:
+def stream_reader(parse: Reader) -> Callable[[AsyncIterator[bytes]], AsyncIterator[Message]]:
     """The same for a stream of requests."""
 
     async def parse_all(stream: AsyncIterator[bytes]) -> AsyncIterator[Message]:
         reads = aiter(stream)
-        while (data := await to_its_end(reads)) is not None:
+        while (data := await next_message(reads)) is not None:
             yield await parse(data)
 
     return parse_all
 
 
-async def to_its_end(reads: AsyncIterator[bytes]) -> bytes | None:
+async def next_message(reads: AsyncIterator[bytes]) -> bytes | None:
     """The next message of a stream; None at its end.
 
     Whoever waits for it may be cancelled, the read itself is not: it ends with its call, and gRPC frees what it has
@@ -294,26 +307,26 @@ async def to_its_end(reads: AsyncIterator[bytes]) -> bytes | None:
 
     reading = asyncio.create_task(read())
     READING.add(reading)
-    reading.add_done_callback(over)
+    reading.add_done_callback(discard_reading)
     return await asyncio.shield(reading)
 
 
-async def only_one(stream: AsyncIterator[bytes]) -> bytes:
+async def read_single_message(stream: AsyncIterator[bytes]) -> bytes:
     """The one message of a call that has one. Raises MalformedRequest."""
-    data = await to_its_end(aiter(stream))
+    data = await next_message(aiter(stream))
     if data is None:
-        raise MalformedRequest("the call has no message; expected one")
+        raise MalformedGroupRequest("the call has no message; expected one")
     return data
 
 
-def over(reading: "asyncio.Task[bytes | None]") -> None:
+def discard_reading(reading: "asyncio.Task[bytes | None]") -> None:
     READING.discard(reading)
     if not reading.cancelled():
         reading.exception()  # Seen, whether or not anybody waits yet.
 
 
-def unary(method: Method, burden: Burden) -> Answer:
-    handler, well = method.handler, well_of(method.handler)
+def serve_unary(method: ServiceMethod, burden: ConnectionLoad) -> UnaryAnswer:
+    handler, well = method.handler, fast_path_of(method.handler)
 
     async def answer(request: Any, context: Context, identity: Identity) -> bytes:
         call = GrpcCall(context, burden, identity)
@@ -322,15 +335,15 @@ def unary(method: Method, burden: Burden) -> Answer:
         response: Message | bytes = await handler(request, call)
         data = response if isinstance(response, bytes) else response.SerializeToString()
         if len(data) >= LARGE_ANSWER:
-            keep(burden, context, len(data))
+            hold_answer(burden, context, len(data))
         return data
 
     return answer
 
 
-def metered(method: Method, meter: "Meter", burden: Burden) -> Answer:
+def serve_metered_unary(method: ServiceMethod, meter: "RequestMeter", burden: ConnectionLoad) -> UnaryAnswer:
     """The same, counted: by the `error_code` of the answer, if it has one."""
-    handler, well = method.handler, well_of(method.handler)
+    handler, well = method.handler, fast_path_of(method.handler)
     coded = "error_code" in method.response_type.DESCRIPTOR.fields_by_name
 
     async def answer(request: Any, context: Context, identity: Identity) -> bytes:
@@ -342,14 +355,14 @@ def metered(method: Method, meter: "Meter", burden: Burden) -> Answer:
         took_s, encoded = perf_counter() - started, isinstance(response, bytes)
         data: bytes = response if encoded else response.SerializeToString()
         if len(data) >= LARGE_ANSWER:
-            keep(burden, context, len(data))
+            hold_answer(burden, context, len(data))
         meter.answered(took_s, response.error_code if coded and not encoded else 0)
         return data
 
     return answer
 
 
-def keep(burden: Burden, context: Context, size: int) -> None:
+def hold_answer(burden: ConnectionLoad, context: Context, size: int) -> None:
     """Count an answer until its call is over, which it is when its client has taken it. Raises Overloaded."""
     number = burden.keep(context.peer(), size)
 
@@ -359,7 +372,7 @@ def keep(burden: Burden, context: Context, size: int) -> None:
     context.add_done_callback(taken)  # type: ignore[arg-type]  # the stubs want a class of theirs
 
 
-def lasting(answer: Answer, burden: Burden) -> Answer:
+def limit_lasting_call(answer: UnaryAnswer, burden: ConnectionLoad) -> UnaryAnswer:
     """The same, as long as its connection has room for a call that lasts."""
 
     async def counted(request: Any, context: Context, identity: Identity) -> bytes | None:
@@ -373,7 +386,7 @@ def lasting(answer: Answer, burden: Burden) -> Answer:
     return counted
 
 
-def as_long_as_known(answer: Answer, gate: AsksWho) -> Answer:
+def end_with_identity(answer: UnaryAnswer, gate: Authenticator) -> UnaryAnswer:
     """The same, until who calls is that no longer."""
 
     async def answered(request: Any, context: Context, identity: Identity) -> bytes | None:
@@ -383,7 +396,7 @@ def as_long_as_known(answer: Answer, gate: AsksWho) -> Answer:
     return answered
 
 
-def server_stream(method: Method, burden: Burden, meter: "Meter | None" = None) -> Answer:
+def serve_stream(method: ServiceMethod, burden: ConnectionLoad, meter: "RequestMeter | None" = None) -> UnaryAnswer:
     handler = method.handler
 
     async def answer(request: Any, context: Context, identity: Identity) -> None:
@@ -399,11 +412,11 @@ def server_stream(method: Method, burden: Burden, meter: "Meter | None" = None) 
     return answer
 
 
-async def end(context: Context, ending: status.Ending) -> NoReturn:
+async def abort_call(context: Context, ending: status.CallStatus) -> NoReturn:
     await context.abort(ending.code, ending.text, ending.trailing_metadata())
 
 
-def shown_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+def authorization_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
     """What a call shows of who makes it; empty for nothing."""
     for pair in metadata or ():
         if pair[0] == "authorization" and isinstance(pair[1], str):
@@ -411,9 +424,9 @@ def shown_in(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
     return ""
 
 
-async def identity_of(gate: AsksWho, context: Context) -> Identity:
+async def identify_caller(gate: Authenticator, context: Context) -> Identity:
     """Who calls. Raises NotAuthenticated."""
-    host, authorization = host_of(context.peer()), shown_in(context.invocation_metadata())
+    host, authorization = host_of(context.peer()), authorization_of(context.invocation_metadata())
     certificate = None if authorization else certificate_of(context)
     return await gate.identify(host=host, authorization=authorization, certificate=certificate, door=DOOR)
 

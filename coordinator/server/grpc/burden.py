@@ -16,9 +16,9 @@ from itertools import count
 
 import structlog
 
-from muster.coordinator.edge.seldom import Seldom
+from muster.coordinator.edge.seldom import LogThrottle
 from muster.coordinator.errors import Overloaded
-from muster.coordinator.server.grpc.cutting import cut
+from muster.coordinator.server.grpc.cutting import cut_connection
 
 PATIENCE_S = 5.0
 """Who has not taken an answer after so long may be cut off, longest first, while too much is unread."""
@@ -35,7 +35,7 @@ log = structlog.get_logger("muster.grpc")
 
 
 @dataclass(frozen=True, slots=True)
-class BurdenLimits:
+class ConnectionLoadLimits:
     """What one connection, and all of them, may put on a node."""
 
     max_calls: int = 1 << 30
@@ -50,7 +50,7 @@ class BurdenLimits:
 
 
 @dataclass(slots=True)
-class Answer:
+class LargeAnswer:
     """A large one on its way."""
 
     peer: str
@@ -60,20 +60,20 @@ class Answer:
     cut: bool = False
 
 
-class Burden:
+class ConnectionLoad:
     """One per server, on its event loop. A connection is known by gRPC's name of its peer."""
 
-    def __init__(self, limits: BurdenLimits, cut: Callable[[str], object] = cut) -> None:
-        """`cut` ends a connection, in a thread."""
+    def __init__(self, limits: ConnectionLoadLimits, cut: Callable[[str], object] = cut_connection) -> None:
+        """`cut_connection` ends a connection, in a thread."""
         self._limits = limits
         self._cut = cut
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, LargeAnswer] = {}
         """Large ones that are being sent, oldest first."""
         self._numbers = count()
         self._lasting: dict[str, int] = {}
         self._unsent: dict[str, int] = {}
         self._total_unsent = 0
-        self._told = Seldom(TELL_EVERY_S)
+        self._told = LogThrottle(TELL_EVERY_S)
 
     @property
     def unsent(self) -> int:
@@ -93,7 +93,7 @@ class Burden:
         self._lasting[peer] = count + 1
 
     def end(self, peer: str) -> None:
-        drop(self._lasting, peer, 1)
+        subtract_count(self._lasting, peer, 1)
 
     def room(self, peer: str) -> int:
         """Bytes that the connection's next answer should have at most, if it can be cut; at least 1."""
@@ -118,14 +118,14 @@ class Burden:
         self._unsent[peer] = own + size
         self._total_unsent += size
         number = next(self._numbers)
-        self._answers[number] = Answer(peer, size, asyncio.get_running_loop().time())
+        self._answers[number] = LargeAnswer(peer, size, asyncio.get_running_loop().time())
         return number
 
     def sent(self, number: int) -> None:
         """The client took it, or is gone."""
         answer = self._answers.pop(number)
         self._total_unsent -= answer.size
-        drop(self._unsent, answer.peer, answer.size)
+        subtract_count(self._unsent, answer.peer, answer.size)
 
     def _cut_slowest(self, excess: int) -> None:
         """Cut off who has waited longest, and too long, until so many bytes will be free."""
@@ -139,7 +139,7 @@ class Burden:
                 if not answer.cut:
                     self._end(answer, loop)
 
-    def _end(self, answer: "Answer", loop: asyncio.AbstractEventLoop) -> None:
+    def _end(self, answer: "LargeAnswer", loop: asyncio.AbstractEventLoop) -> None:
         answer.cut = True
         loop.run_in_executor(None, self._cut, answer.peer)
         log.warning(
@@ -157,7 +157,7 @@ class Burden:
         return Overloaded(why)
 
 
-def drop(counts: dict[str, int], peer: str, amount: int) -> None:
+def subtract_count(counts: dict[str, int], peer: str, amount: int) -> None:
     counts[peer] -= amount
     if not counts[peer]:
         del counts[peer]

@@ -10,7 +10,7 @@ from functools import cache
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from muster.coordinator.edge import limits
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 UNFINISHED = bytes(range(128, 256))
@@ -22,45 +22,45 @@ SHORT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class FieldRule:
     """What to do about one field, by its tag. `place` is the list's among the lists of the request; -1: no list."""
 
     place: int
     packed: bool = False
     width: int = 0
     """Bytes of each packed number; 0 for varints."""
-    rules: "Rules | None" = None
+    rules: "MessageRules | None" = None
     """Those of the message that the field holds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class MessageRules:
     """What to do about the fields of one message; `strays` are those that are no list, or not known."""
 
-    by_tag: dict[int, Rule]
+    by_tag: dict[int, FieldRule]
     strays: int
 
 
-class Malformed(Exception):
+class UnwalkableMessage(Exception):
     """These bytes cannot be walked."""
 
 
-class Counter:
+class EntryCounter:
     """Counts the lists of one kind of request."""
 
     def __init__(self, message: Descriptor) -> None:
         self._name = message.name
         self._paths: list[str] = []
         self._rules = self._rules_of(message, message.name)
-        self._limits = [limits.most(path) for path in self._paths]
+        self._limits = [limits.max_entries(path) for path in self._paths]
 
     def short(self, data: bytes) -> bool:
         """Whether no list is so long that going through it would hold up others. Cheap, whatever the bytes are."""
         try:
             self._walk(data, 0, len(data), self._rules, [min(each, SHORT) for each in self._limits])
-        except (Malformed, IndexError):
+        except (UnwalkableMessage, IndexError):
             return True
-        except MalformedRequest:
+        except MalformedGroupRequest:
             return False
         return True
 
@@ -68,11 +68,11 @@ class Counter:
         """Return if no list is too long. Raises MalformedRequest."""
         try:
             self._walk(data, 0, len(data), self._rules, list(self._limits))
-        except (Malformed, IndexError):
+        except (UnwalkableMessage, IndexError):
             return
 
-    def _rules_of(self, message: Descriptor, path: str) -> Rules:
-        by_tag: dict[int, Rule] = {}
+    def _rules_of(self, message: Descriptor, path: str) -> MessageRules:
+        by_tag: dict[int, FieldRule] = {}
         strays = limits.MAX_STRAY_FIELDS
         for field in message.fields:
             below = f"{path}.{field.name}"
@@ -83,18 +83,18 @@ class Counter:
             else:
                 strays += 1
             inner = self._rules_of(field.message_type, below) if field.message_type is not None else None
-            by_tag[field.number << 3 | wire_type(field)] = Rule(place, rules=inner)
+            by_tag[field.number << 3 | wire_type(field)] = FieldRule(place, rules=inner)
             if field.is_repeated and wire_type(field) != LENGTH:
-                by_tag[field.number << 3 | LENGTH] = Rule(place, True, WIDTHS.get(wire_type(field), 0))
-        return Rules(by_tag, strays)
+                by_tag[field.number << 3 | LENGTH] = FieldRule(place, True, WIDTHS.get(wire_type(field), 0))
+        return MessageRules(by_tag, strays)
 
-    def _walk(self, data: bytes, at: int, end: int, rules: Rules, left: list[int]) -> None:
+    def _walk(self, data: bytes, at: int, end: int, rules: MessageRules, left: list[int]) -> None:
         by_tag, strays = rules.by_tag, rules.strays
         while at < end:
             tag = data[at]
             at += 1
             if tag > 127:
-                tag, at = varint(data, at - 1)
+                tag, at = read_varint(data, at - 1)
             rule = by_tag.get(tag)
             kind = tag & 7
             begin = at
@@ -102,23 +102,23 @@ class Counter:
                 size = data[at]
                 at += 1
                 if size > 127:
-                    size, at = varint(data, at - 1)
+                    size, at = read_varint(data, at - 1)
                 begin = at
                 at += size
             elif kind == VARINT:
                 at += 1
                 if data[begin] > 127:
-                    _, at = varint(data, begin)
+                    _, at = read_varint(data, begin)
             elif kind in WIDTHS:
                 at += WIDTHS[kind]
             else:
-                raise Malformed
+                raise UnwalkableMessage
             if at > end:
-                raise Malformed
+                raise UnwalkableMessage
             if rule is None or rule.place < 0:
                 strays -= 1
                 if strays < 0:
-                    raise MalformedRequest(
+                    raise MalformedGroupRequest(
                         f"{self._name} has more than {rules.strays} fields in one message besides its lists; "
                         "send each once"
                     )
@@ -127,7 +127,7 @@ class Counter:
             if rule is not None and rule.rules is not None:
                 self._walk(data, begin, at, rule.rules, left)
 
-    def _spend(self, rule: Rule, data: bytes, begin: int, end: int, left: list[int]) -> None:
+    def _spend(self, rule: FieldRule, data: bytes, begin: int, end: int, left: list[int]) -> None:
         place, count = rule.place, 1
         if rule.packed:
             # A varint has at most ten bytes, so that no more than these need a look.
@@ -137,7 +137,7 @@ class Counter:
         left[place] -= count
         if left[place] < 0:
             field, most = self._paths[place].partition(".")[2], self._limits[place]
-            raise MalformedRequest(limits.too_many(field, most - left[place], most, counted=False))
+            raise MalformedGroupRequest(limits.describe_too_many(field, most - left[place], most, counted=False))
 
 
 WIDTHS = {FIXED64: 8, FIXED32: 4}
@@ -155,7 +155,7 @@ def wire_type(field: FieldDescriptor) -> int:
     return VARINT
 
 
-def varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """The varint at this place, and where it ends."""
     value = 0
     for shift in range(0, 7 * LONGEST_VARINT, 7):
@@ -164,9 +164,9 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
         value |= (byte & 127) << shift
         if byte < 128:
             return value, at
-    raise Malformed
+    raise UnwalkableMessage
 
 
 @cache
-def counter_of(message: Descriptor) -> Counter:
-    return Counter(message)
+def counter_of(message: Descriptor) -> EntryCounter:
+    return EntryCounter(message)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import grpc
 
 
-class Shown(Protocol):
+class GrpcTlsMaterial(Protocol):
     """All as PEM."""
 
     @property
@@ -19,7 +19,7 @@ class Shown(Protocol):
     def trusted(self) -> bytes: ...
 
 
-def credentials_of(current: Callable[[], Shown], *, asks: bool) -> grpc.ServerCredentials:
+def make_server_credentials(current: Callable[[], GrpcTlsMaterial], *, asks: bool) -> grpc.ServerCredentials:
     """`current` is what is shown now, called in threads of gRPC's; `asks`: clients have to show a certificate."""
     told = current()
 
@@ -29,12 +29,14 @@ def credentials_of(current: Callable[[], Shown], *, asks: bool) -> grpc.ServerCr
         if now is told:
             return None  # as before
         told = now
-        return configured(now)
+        return make_certificate_configuration(now)
 
-    return grpc.dynamic_ssl_server_credentials(configured(told), fetch, require_client_authentication=asks)
+    return grpc.dynamic_ssl_server_credentials(
+        make_certificate_configuration(told), fetch, require_client_authentication=asks
+    )
 
 
-def configured(shown: Shown) -> grpc.ServerCertificateConfiguration:
+def make_certificate_configuration(shown: GrpcTlsMaterial) -> grpc.ServerCertificateConfiguration:
     return grpc.ssl_server_certificate_configuration(
         [(shown.key, shown.chain)], root_certificates=shown.trusted or None
     )

@@ -7,21 +7,21 @@ from pathlib import Path
 OPEN_FILES = Path("/proc/self/fd")
 
 
-def cut(peer: str) -> bool:
+def cut_connection(peer: str) -> bool:
     """Shut the connection with gRPC's `peer` (`ipv4:127.0.0.1:51234`); whether there was one that could be found.
 
     Found among the process's open files, which Linux lists; elsewhere nothing is. Looks at each of them: not on an
     event loop.
     """
-    address = address_of(peer)
+    address = parse_peer(peer)
     if address is None or not OPEN_FILES.is_dir():
         return False
-    return any(shut(int(number), address) for number in os.listdir(OPEN_FILES))
+    return any(shut_if_connected_to(int(number), address) for number in os.listdir(OPEN_FILES))
 
 
-def address_of(peer: str) -> tuple[str, int] | None:
+def parse_peer(peer: str) -> tuple[str, int] | None:
     """
-    >>> address_of("ipv4:127.0.0.1:51234"), address_of("ipv6:%5B::1%5D:51234"), address_of("unix:/run/muster.sock")
+    >>> parse_peer("ipv4:127.0.0.1:51234"), parse_peer("ipv6:%5B::1%5D:51234"), parse_peer("unix:/run/muster.sock")
     (('127.0.0.1', 51234), ('::1', 51234), None)
     """
     family, _, rest = peer.partition(":")
@@ -29,9 +29,9 @@ def address_of(peer: str) -> tuple[str, int] | None:
     return (host, int(port)) if family in ("ipv4", "ipv6") and port.isdecimal() else None
 
 
-def shut(number: int, address: tuple[str, int]) -> bool:
+def shut_if_connected_to(number: int, address: tuple[str, int]) -> bool:
     """Shut the open file of this number if it is a connection with `address`."""
-    found = copied(number)
+    found = duplicate_descriptor(number)
     if found is None:
         return False
     with found:
@@ -47,7 +47,7 @@ def shut(number: int, address: tuple[str, int]) -> bool:
     return True
 
 
-def copied(number: int) -> socket.socket | None:
+def duplicate_descriptor(number: int) -> socket.socket | None:
     """A copy of the open file of this number, which is ours to close and stays what it is while it is looked at; None
     if it is no socket."""
     try:

@@ -6,18 +6,18 @@ from typing import Any
 
 import grpc
 
-from muster.coordinator.edge.gate import AsksWho
+from muster.coordinator.edge.gate import Authenticator
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.server.grpc import status
-from muster.coordinator.server.grpc.adapter import Context, end, identity_of
+from muster.coordinator.server.grpc.adapter import Context, abort_call, identify_caller
 
 Serve = Callable[[Any, Any], Any]
 
 
-class Gated(grpc.GenericRpcHandler):
+class AuthenticatedHandlers(grpc.GenericRpcHandler):
     """The same methods, for those who have shown who they are."""
 
-    def __init__(self, inner: grpc.GenericRpcHandler, gate: AsksWho) -> None:
+    def __init__(self, inner: grpc.GenericRpcHandler, gate: Authenticator) -> None:
         self._inner = inner
         self._gate = gate
 
@@ -39,19 +39,19 @@ class Gated(grpc.GenericRpcHandler):
     def _one(self, serve: Serve) -> Serve:
         async def served(request: Any, context: Context) -> Any:
             try:
-                await identity_of(self._gate, context)
+                await identify_caller(self._gate, context)
             except NotAuthenticated as error:
-                ending = status.not_authenticated(error)
+                ending = status.unauthenticated_status(error)
             else:
                 return await serve(request, context)
-            return await end(context, ending)
+            return await abort_call(context, ending)
 
         return served
 
     def _many(self, serve: Serve) -> Serve:
         async def served(request: Any, context: Any) -> None:
             try:
-                async with self._gate.lasting(await identity_of(self._gate, context)):
+                async with self._gate.lasting(await identify_caller(self._gate, context)):
                     answers = serve(request, context)
                     if inspect.isasyncgen(answers):
                         async for answer in answers:
@@ -59,9 +59,9 @@ class Gated(grpc.GenericRpcHandler):
                     else:
                         await answers
             except NotAuthenticated as error:
-                ending = status.not_authenticated(error)
+                ending = status.unauthenticated_status(error)
             else:
                 return
-            await end(context, ending)
+            await abort_call(context, ending)
 
         return served

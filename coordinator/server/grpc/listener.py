@@ -10,10 +10,10 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from muster.coordinator.config.addresses import host_and_port
-from muster.coordinator.edge.gate import AsksWho
-from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.grpc.gated import Gated
+from muster.coordinator.config.addresses import format_address
+from muster.coordinator.edge.gate import Authenticator
+from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.grpc.gated import AuthenticatedHandlers
 
 STATUS_SERVING = health_pb2.HealthCheckResponse.SERVING
 STATUS_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -68,20 +68,20 @@ class GenericOnly:
     With a gate it asks who calls first.
     """
 
-    def __init__(self, server: grpc.aio.Server, gate: AsksWho | None) -> None:
+    def __init__(self, server: grpc.aio.Server, gate: Authenticator | None) -> None:
         self._server = server
         self._gate = gate
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
         if self._gate is not None:
-            handlers = [Gated(handler, self._gate) for handler in handlers]
+            handlers = [AuthenticatedHandlers(handler, self._gate) for handler in handlers]
         self._server.add_generic_rpc_handlers(handlers)
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
         """Left out on purpose: see muster.coordinator.server.grpc.adapter."""
 
 
-class Listener:
+class GrpcListener:
     """A bound port, then a running server. `services` are the full names that health and reflection speak of."""
 
     def __init__(self, limits: TransportLimits, services: Sequence[str]) -> None:
@@ -91,8 +91,8 @@ class Listener:
 
     def bind(self, host: str, port: int, credentials: grpc.ServerCredentials | None = None) -> int:
         """Take the port (0: any free one) and return it; nobody is answered yet. Raises AddressTaken."""
-        probe(host, port)
-        address = host_and_port(host, port)
+        find_bind_error(host, port)
+        address = format_address(host, port)
         try:
             if credentials is not None:
                 return self._server.add_secure_port(address, credentials)
@@ -107,7 +107,11 @@ class Listener:
         await self._server.stop(0)
 
     async def start(
-        self, methods: Methods, *, health_gate: AsksWho | None = None, reflection_gate: AsksWho | None = None
+        self,
+        methods: GrpcMethods,
+        *,
+        health_gate: Authenticator | None = None,
+        reflection_gate: Authenticator | None = None,
     ) -> None:
         """Answer calls, and report SERVING. The gates, where there are any, ask who asks for health and reflection."""
         self._server.add_generic_rpc_handlers((methods,))
@@ -133,7 +137,7 @@ class Listener:
         await self._server.stop(grace_s)
 
 
-def probe(host: str, port: int) -> None:
+def find_bind_error(host: str, port: int) -> None:
     """Find out why an address cannot be listened on, which grpcio does not tell. Raises AddressTaken."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -143,10 +147,10 @@ def probe(host: str, port: int) -> None:
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             attempt.bind(address)
     except OSError as error:
-        raise AddressTaken(f"cannot listen on {host}:{port}: {cure_of(error)}") from error
+        raise AddressTaken(f"cannot listen on {host}:{port}: {describe_remedy(error)}") from error
 
 
-def cure_of(error: OSError, setting: str = "listeners") -> str:
+def describe_remedy(error: OSError, setting: str = "listeners") -> str:
     """What is wrong with the address, and what to do about the setting that names it."""
     match error.errno:
         case errno.EADDRINUSE:

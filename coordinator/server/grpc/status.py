@@ -10,14 +10,21 @@ from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
 from muster.coordinator.edge import words
-from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import (
+    CallDenied,
+    NodeShuttingDown,
+    NotAuthenticated,
+    Overloaded,
+    SubjectNotFound,
+    TemporarilyUnknown,
+)
 
 DOMAIN = "coordinator.rpc.v1"
 DETAILS_KEY = "grpc-status-details-bin"
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CallStatus:
     """The status of a call that has no answer. `details` are google.rpc messages."""
 
     code: grpc.StatusCode
@@ -34,53 +41,53 @@ class Ending:
         return ((DETAILS_KEY, status.SerializeToString()),)
 
 
-def malformed(text: str, field: str = "") -> Ending:
+def malformed_status(text: str, field: str = "") -> CallStatus:
     """The request breaks its own shape; sending it again cannot help."""
     violation = error_details_pb2.BadRequest.FieldViolation(field=field, description=text)
-    return Ending(
+    return CallStatus(
         grpc.StatusCode.INVALID_ARGUMENT,
         text,
-        (error_info("MALFORMED_REQUEST"), error_details_pb2.BadRequest(field_violations=[violation])),
+        (build_error_info("MALFORMED_REQUEST"), error_details_pb2.BadRequest(field_violations=[violation])),
     )
 
 
-def overloaded(refusal: Overloaded) -> Ending:
+def overloaded_status(refusal: Overloaded) -> CallStatus:
     """A limit is reached; the client may try again after the hinted time."""
     delay = Duration()
     delay.FromMilliseconds(refusal.retry_after_ms)
-    return Ending(
+    return CallStatus(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
         str(refusal),
-        (error_info("LIMIT_REACHED"), error_details_pb2.RetryInfo(retry_delay=delay)),
+        (build_error_info("LIMIT_REACHED"), error_details_pb2.RetryInfo(retry_delay=delay)),
     )
 
 
-def draining(refusal: Draining) -> Ending:
-    return Ending(grpc.StatusCode.UNAVAILABLE, str(refusal), (error_info("DRAINING"),))
+def draining_status(refusal: NodeShuttingDown) -> CallStatus:
+    return CallStatus(grpc.StatusCode.UNAVAILABLE, str(refusal), (build_error_info("DRAINING"),))
 
 
-def not_there(refusal: NotThere) -> Ending:
-    return Ending(grpc.StatusCode.NOT_FOUND, str(refusal), (error_info("NOT_THERE"),))
+def not_found_status(refusal: SubjectNotFound) -> CallStatus:
+    return CallStatus(grpc.StatusCode.NOT_FOUND, str(refusal), (build_error_info("NOT_THERE"),))
 
 
-def denied(refusal: Denied) -> Ending:
-    return Ending(grpc.StatusCode.PERMISSION_DENIED, str(refusal), (error_info("DENIED"),))
+def denied_status(refusal: CallDenied) -> CallStatus:
+    return CallStatus(grpc.StatusCode.PERMISSION_DENIED, str(refusal), (build_error_info("DENIED"),))
 
 
-def not_now(refusal: NotNow) -> Ending:
-    return Ending(grpc.StatusCode.UNAVAILABLE, str(refusal), (error_info("NOT_NOW"),))
+def unavailable_status(refusal: TemporarilyUnknown) -> CallStatus:
+    return CallStatus(grpc.StatusCode.UNAVAILABLE, str(refusal), (build_error_info("NOT_NOW"),))
 
 
-def not_authenticated(refusal: NotAuthenticated) -> Ending:
-    return Ending(grpc.StatusCode.UNAUTHENTICATED, str(refusal), (error_info("NOT_AUTHENTICATED"),))
+def unauthenticated_status(refusal: NotAuthenticated) -> CallStatus:
+    return CallStatus(grpc.StatusCode.UNAUTHENTICATED, str(refusal), (build_error_info("NOT_AUTHENTICATED"),))
 
 
-def failed() -> tuple[Ending, str]:
+def failed_status() -> tuple[CallStatus, str]:
     """An unexpected exception: the client learns a reference into the node's log, and nothing of the inside."""
     reference = uuid4().hex[:12]
-    details = (error_info("INTERNAL", reference=reference),)
-    return Ending(grpc.StatusCode.INTERNAL, words.failed(reference), details), reference
+    details = (build_error_info("INTERNAL", reference=reference),)
+    return CallStatus(grpc.StatusCode.INTERNAL, words.describe_failure(reference), details), reference
 
 
-def error_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:
+def build_error_info(reason: str, **metadata: str) -> error_details_pb2.ErrorInfo:
     return error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=metadata)

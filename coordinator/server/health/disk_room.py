@@ -20,7 +20,7 @@ TRIED_BELOW = 16 << 20
 TRIED_NAME = "room-probe"
 
 
-class Usage(Protocol):
+class DiskUsage(Protocol):
     """As `shutil.disk_usage` tells it, in bytes: `free` is what this process may still take."""
 
     @property
@@ -36,7 +36,9 @@ class DiskRoom:
     Segments come and go all the time, and must not begin and end the same trouble each second.
     """
 
-    def __init__(self, directory: Path, least_bytes: int, look: Callable[[Path], Usage] = shutil.disk_usage) -> None:
+    def __init__(
+        self, directory: Path, least_bytes: int, look: Callable[[Path], DiskUsage] = shutil.disk_usage
+    ) -> None:
         self._directory = directory
         self._least_bytes = least_bytes
         self._look = look
@@ -62,7 +64,7 @@ class DiskRoom:
         )
 
 
-class LastRoom:
+class WriteProbe:
     """Tries whether anything can be written at all, once the figures say that little is left, or a log was refused.
 
     The figures alone do not tell: what is kept for root counts as none, and root may write there.
@@ -71,13 +73,13 @@ class LastRoom:
     def __init__(
         self,
         directory: Path,
-        look: Callable[[Path], Usage] = shutil.disk_usage,
+        look: Callable[[Path], DiskUsage] = shutil.disk_usage,
         take: Callable[[Path, int], None] | None = None,
     ) -> None:
         """`take` takes so many bytes of room in a directory, and gives them back. Raises OSError."""
         self._directory = directory
         self._look = look
-        self._take = take or take_some
+        self._take = take or allocate_bytes
 
     def refusal(self, wanted: int = 0) -> str:
         """One sentence when the system takes nothing more; empty while it does, or nobody can tell. Any thread.
@@ -101,7 +103,7 @@ class LastRoom:
         return ""
 
 
-def take_some(directory: Path, wanted: int) -> None:
+def allocate_bytes(directory: Path, wanted: int) -> None:
     """Raises OSError when the disk does not have so many bytes to give."""
     path = directory / TRIED_NAME
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

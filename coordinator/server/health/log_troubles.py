@@ -11,7 +11,7 @@ PASSING_MS = 60_000
 DISK_FULL = "disk-full"
 
 
-class Trouble(Protocol):
+class LogTrouble(Protocol):
     """One trouble, as `muster.storage.troubles` tells of it."""
 
     @property
@@ -30,16 +30,16 @@ class Trouble(Protocol):
     def wanted(self) -> int: ...
 
 
-class Troubles(Protocol):
+class LogTroubleSource(Protocol):
     """Those of a broker."""
 
-    def current(self) -> Sequence[Trouble]: ...
+    def current(self) -> Sequence[LogTrouble]: ...
 
 
-class LogTroubles:
+class LogConditions:
     """Carries the troubles of a broker's logs over to the conditions; called every now and then, on the loop."""
 
-    def __init__(self, troubles: Troubles, conditions: Conditions) -> None:
+    def __init__(self, troubles: LogTroubleSource, conditions: Conditions) -> None:
         self._troubles = troubles
         self._conditions = conditions
         self._told: dict[str, int] = {}

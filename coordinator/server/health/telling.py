@@ -11,25 +11,25 @@ from typing import Any
 import structlog
 
 from muster.coordinator.runtime.conditions import Condition, Conditions
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 
 log = structlog.get_logger("muster.node")
 
-Report = Callable[[str, bool], Coroutine[Any, Any, None]]
+ReportServing = Callable[[str, bool], Coroutine[Any, Any, None]]
 """Gets a service's name, and whether it serves."""
 
 
-class Telling:
+class ConditionReporter:
     """The conditions of a node, and what is done when one begins or ends. It lives on the node's loop."""
 
-    def __init__(self, clock: Clock, on_change: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, clock: NodeClock, on_change: Callable[[], None] = lambda: None) -> None:
         """`on_change` is called as a condition begins or ends."""
         self._on_change = on_change
         self.conditions = Conditions(clock.now_ms, self._changed)
-        self._report: Report | None = None
+        self._report: ReportServing | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, report: Report) -> None:
+    def start(self, report: ReportServing) -> None:
         """From here on the health service hears of impaired parts, beginning with what is known."""
         self._report = report
         for service in self.conditions.impaired():

@@ -8,28 +8,28 @@ from typing import Final, TypeAlias
 import structlog
 
 from muster.coordinator.config import Address, Settings, known_settings
-from muster.coordinator.config.addresses import host_and_port
-from muster.coordinator.config.security.doors import open_doors
+from muster.coordinator.config.addresses import format_address
+from muster.coordinator.config.security.doors import find_open_listeners
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.types import BESIDE, Outcome, RebalanceEntry
-from muster.coordinator.edge.audit import ACTIONS, Action, Tell, watched
-from muster.coordinator.server.dispatch import Method
+from muster.coordinator.core.types import AUDIT_OUTCOMES, Outcome, RebalanceEntry
+from muster.coordinator.edge.audit import ACTIONS, OperatorAction, ReportAction, report_actions
+from muster.coordinator.server.dispatch import ServiceMethod
 
 MOST_UNSETTLED: Final = 10_000
 """Rebalances that are decided, and wait to be told until they have settled."""
 
 TOGETHER_S: Final = 0.05
 """Lines of so long are written together: whoever waits for a rebalance waits for no line, and one alone costs more."""
-AT_ONCE: Final = 16
+LINES_PER_TURN: Final = 16
 """Lines that are written before others have their turn."""
 
-Later: TypeAlias = Callable[[float, Callable[[], None]], object]
+CallLater: TypeAlias = Callable[[float, Callable[[], None]], object]
 """Of seconds and what to do then, as a loop's `call_later`."""
 
 log = structlog.get_logger("muster.node")
 
 
-def at_once(delay_s: float, work: Callable[[], None]) -> None:
+def run_immediately(delay_s: float, work: Callable[[], None]) -> None:
     work()
 
 
@@ -39,7 +39,7 @@ class RebalanceLines:
     One that never settles is told when its group has the next one decided, or the node stops: with what is known.
     """
 
-    def __init__(self, later: Later = at_once) -> None:
+    def __init__(self, later: CallLater = run_immediately) -> None:
         self._later = later
         self._unsettled: dict[str, RebalanceEntry] = {}
         self._due: deque[tuple[str, RebalanceEntry]] = deque()
@@ -54,18 +54,18 @@ class RebalanceLines:
             return
         if unsettled is not None:
             self._tell(notice.group_id, unsettled)
-        if waits(entry):
+        if is_unsettled(entry):
             if len(self._unsettled) >= MOST_UNSETTLED:
                 oldest = next(iter(self._unsettled))
                 self._tell(oldest, self._unsettled.pop(oldest))
             self._unsettled[notice.group_id] = entry
-        elif not settles(entry):
+        elif not is_settlement(entry):
             self._tell(notice.group_id, entry)
 
     def close(self) -> None:
         self._write(len(self._due))
         for group_id, entry in self._unsettled.items():
-            tell(group_id, entry)
+            log_rebalance(group_id, entry)
         self._unsettled.clear()
 
     def _tell(self, group_id: str, entry: RebalanceEntry) -> None:
@@ -73,28 +73,28 @@ class RebalanceLines:
         if len(self._due) == 1:
             self._later(TOGETHER_S, self._write)
         elif len(self._due) > MOST_UNSETTLED:
-            tell(*self._due.popleft())
+            log_rebalance(*self._due.popleft())
 
-    def _write(self, most: int = AT_ONCE) -> None:
+    def _write(self, most: int = LINES_PER_TURN) -> None:
         for _ in range(min(most, len(self._due))):
-            tell(*self._due.popleft())
+            log_rebalance(*self._due.popleft())
         if self._due:
             self._later(0, self._write)
 
 
-def waits(entry: RebalanceEntry) -> bool:
+def is_unsettled(entry: RebalanceEntry) -> bool:
     """Whether partitions are still on their way to their new owners."""
     return entry.outcome is Outcome.COMPLETED and any(move.target and move.unowned_ms < 0 for move in entry.moves)
 
 
-def settles(entry: RebalanceEntry) -> bool:
+def is_settlement(entry: RebalanceEntry) -> bool:
     """Whether this is the second word on an entry, of which the first was enough."""
     return bool(entry.phases) and entry.phases[-1].name in ("settle", "reconcile", "start")
 
 
-def tell(group_id: str, entry: RebalanceEntry) -> None:
+def log_rebalance(group_id: str, entry: RebalanceEntry) -> None:
     culprit = entry.culprit_client_id or entry.culprit
-    if entry.outcome in BESIDE:
+    if entry.outcome in AUDIT_OUTCOMES:
         log.info(entry.outcome.name.lower(), group=group_id, entry=entry.number, by=culprit, what=entry.detail)
         return
     log.info(
@@ -113,17 +113,17 @@ def tell(group_id: str, entry: RebalanceEntry) -> None:
     )
 
 
-def audited(table: Mapping[str, Method], tell: Tell) -> dict[str, Method]:
+def report_operator_calls(table: Mapping[str, ServiceMethod], tell: ReportAction) -> dict[str, ServiceMethod]:
     """The same methods, those by which operators change something watched."""
     return {
-        path: replace(method, handler=watched(method.handler, path.rpartition("/")[2], "grpc", tell))
+        path: replace(method, handler=report_actions(method.handler, path.rpartition("/")[2], "grpc", tell))
         if path.rpartition("/")[2] in ACTIONS
         else method
         for path, method in table.items()
     }
 
 
-def tell_action(action: Action) -> None:
+def log_action(action: OperatorAction) -> None:
     log.info(
         "admin",
         action=action.what,
@@ -136,26 +136,26 @@ def tell_action(action: Action) -> None:
     )
 
 
-def tell_where(bound: Address, kafka: Address | None, http: Address | None, node_id: int) -> None:
+def log_listening(bound: Address, kafka: Address | None, http: Address | None, node_id: int) -> None:
     """By which doors the node can be reached, now that everything is loaded."""
     beside = {"kafka": kafka, "http": http}
-    doors = {name: str_of(address) for name, address in beside.items() if address is not None}
+    doors = {name: format_optional_address(address) for name, address in beside.items() if address is not None}
     log.info("listening", host=bound.host, port=bound.port, **doors, node_id=node_id)
 
 
-def str_of(address: Address | None) -> str:
+def format_optional_address(address: Address | None) -> str:
     """HOST:PORT; empty for a door that is not there."""
-    return "" if address is None else host_and_port(*address)
+    return "" if address is None else format_address(*address)
 
 
-def tell_start(settings: Settings) -> None:
+def log_start(settings: Settings) -> None:
     """With the settings that differ from their defaults, and what is open to whom."""
-    log.info("started", **dict(differing(settings)))
-    for name, address, why in open_doors(settings.doors, settings.authorizer):
+    log.info("started", **dict(changed_settings(settings)))
+    for name, address, why in find_open_listeners(settings.doors, settings.authorizer):
         log.warning("open to others", listener=name, address=address, why=why)
 
 
-def differing(settings: Settings) -> Iterable[tuple[str, str]]:
+def changed_settings(settings: Settings) -> Iterable[tuple[str, str]]:
     """Setting and value. What is a secret shows asterisks, what was read elsewhere as it was written."""
     fields = {field.alias or name: (name, field) for name, field in type(settings).model_fields.items()}
     for alias in known_settings():

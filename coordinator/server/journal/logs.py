@@ -7,7 +7,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
-from muster.coordinator.server.journal.repeats import Repeats
+from muster.coordinator.server.journal.repeats import RepeatFilter
 from muster.coordinator.views.words import harmless
 
 LogFormat = Literal["console", "json"]
@@ -18,7 +18,7 @@ SEVERITIES = {"debug": 5, "info": 9, "warning": 13, "error": 17, "critical": 21}
 
 def configure_logs(
     level: str, log_format: LogFormat, stream: TextIO | None = None, *, node_id: int | None = None
-) -> Repeats:
+) -> RepeatFilter:
     """Send structlog's events, and what libraries log through the standard library, to one place in one format.
 
     `level` is a name of the logging module. Colours appear on a terminal only. What comes back counts lines that
@@ -41,14 +41,14 @@ def configure_logs(
         wrapper_class=structlog.stdlib.BoundLogger,
     )
     handler = logging.StreamHandler(target)
-    repeats = Repeats()
+    repeats = RepeatFilter()
     handler.addFilter(repeats)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=common,
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                *endings(log_format, colours=target.isatty(), node_id=node_id),
+                *final_processors(log_format, colours=target.isatty(), node_id=node_id),
             ],
         )
     )
@@ -56,7 +56,7 @@ def configure_logs(
     return repeats
 
 
-def endings(log_format: LogFormat, *, colours: bool, node_id: int | None = None) -> list[Processor]:
+def final_processors(log_format: LogFormat, *, colours: bool, node_id: int | None = None) -> list[Processor]:
     """The processors that turn an event into its line."""
     if log_format == "json":
         return [
@@ -65,14 +65,14 @@ def endings(log_format: LogFormat, *, colours: bool, node_id: int | None = None)
             structlog.processors.JSONRenderer(),
         ]
     return [
-        spelt_out,
+        escape_control_characters,
         structlog.dev.ConsoleRenderer(
             colors=colours, sort_keys=False, exception_formatter=structlog.dev.plain_traceback
         ),
     ]
 
 
-def spelt_out(logger: object, method: str, event: EventDict) -> EventDict:
+def escape_control_characters(logger: object, method: str, event: EventDict) -> EventDict:
     """Names that clients chose for themselves command no terminal."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():

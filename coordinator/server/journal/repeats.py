@@ -19,7 +19,7 @@ MARK = "is_summary"
 
 
 @dataclass(slots=True)
-class Seen:
+class RepeatedLine:
     since_s: float
     logger: str
     level: int
@@ -30,7 +30,7 @@ class Seen:
     """Beyond the first."""
 
 
-class Repeats(logging.Filter):
+class RepeatFilter(logging.Filter):
     """For the one handler of a node; keeps at most `MOST_LINES` lines in mind. Any thread.
 
     Two lines are the same when logger, level, event and all values are. A summary is written with the first line, of
@@ -41,13 +41,13 @@ class Repeats(logging.Filter):
         super().__init__()
         self._clock = clock
         self._lock = threading.RLock()
-        self._seen: dict[object, Seen] = {}
+        self._seen: dict[object, RepeatedLine] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if getattr(record, "is_summary", False) or is_summary(record.msg):
             return True
         now_s = self._clock()
-        key, text = identity(record)
+        key, text = identify_line(record)
         with self._lock:
             over = self._over(now_s)
             known = self._seen.get(key)
@@ -56,17 +56,17 @@ class Repeats(logging.Filter):
             else:
                 if len(self._seen) >= MOST_LINES:
                     over.append(self._seen.pop(next(iter(self._seen))))
-                self._seen[key] = Seen(now_s, record.name, record.levelno, text, values_of(record))
-        tell(over)
+                self._seen[key] = RepeatedLine(now_s, record.name, record.levelno, text, event_values(record))
+        log_summaries(over)
         return known is None
 
     def close(self) -> None:
         """Say what is still to be said."""
         with self._lock:
             seen, self._seen = list(self._seen.values()), {}
-        tell(seen)
+        log_summaries(seen)
 
-    def _over(self, now_s: float) -> list[Seen]:
+    def _over(self, now_s: float) -> list[RepeatedLine]:
         """Those whose minute is over; the oldest are first."""
         over = []
         while self._seen:
@@ -77,7 +77,7 @@ class Repeats(logging.Filter):
         return over
 
 
-def identity(record: logging.LogRecord) -> tuple[object, str]:
+def identify_line(record: logging.LogRecord) -> tuple[object, str]:
     """What makes a line the same as another, and how it is called in a summary."""
     if isinstance(record.msg, dict):
         values = {name: value for name, value in record.msg.items() if name not in VOLATILE}
@@ -87,7 +87,7 @@ def identity(record: logging.LogRecord) -> tuple[object, str]:
     return (record.name, record.levelno, text), text
 
 
-def values_of(record: logging.LogRecord) -> Mapping[str, Any]:
+def event_values(record: logging.LogRecord) -> Mapping[str, Any]:
     """What a line of ours says beside its event."""
     if not isinstance(record.msg, dict):
         return {}
@@ -99,7 +99,7 @@ def is_summary(message: object) -> bool:
     return isinstance(message, dict) and bool(message.pop(MARK, False))
 
 
-def tell(over: list[Seen]) -> None:
+def log_summaries(over: list[RepeatedLine]) -> None:
     for seen in over:
         if not seen.times:
             continue

@@ -7,7 +7,7 @@ from muster.coordinator.core.requests.stall import WORTH_A_NOTE_MS
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.loading.loader import LoadReport
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.health.troubles import shard_changed
+from muster.coordinator.server.health.troubles import update_shard_condition
 
 LATE_MS = 60_000
 """So long after it stood still the node counts as late."""
@@ -24,7 +24,7 @@ def report_status(conditions: Conditions, shard: int, status: ShardStatus, why: 
     worth_it = log.info if why and why == report.orphans else log.debug
     tell = log.warning if damaged or status is ShardStatus.FAILED else worth_it
     tell("shard", number=shard, status=status.value, why=why)
-    shard_changed(conditions, shard, status, why)
+    update_shard_condition(conditions, shard, status, why)
 
 
 def report_stall(conditions: Conditions, stalled_ms: int, computing_ms: int) -> None:

@@ -8,14 +8,14 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core import effects
 from muster.coordinator.core.types import (
     MemberPlan,
-    Move,
-    Phase,
+    PartitionMove,
     PositionChange,
     RebalanceEntry,
+    RebalancePhase,
     Score,
     StoredOffset,
 )
-from muster.coordinator.edge.words import sentence
+from muster.coordinator.edge.words import error_sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
@@ -29,12 +29,12 @@ NO_OFFSET = -1
 NO_EPOCH = -1
 
 
-def error_code(code: ErrorCode) -> errors_pb2.ErrorCode:
+def to_error_code(code: ErrorCode) -> errors_pb2.ErrorCode:
     """The same number, in the type that generated code asks for."""
     return cast(errors_pb2.ErrorCode, code)
 
 
-def condition(known: Condition) -> pb.Condition:
+def build_condition(known: Condition) -> pb.Condition:
     return pb.Condition(
         name=known.name,
         sentence=known.sentence,
@@ -45,10 +45,10 @@ def condition(known: Condition) -> pb.Condition:
     )
 
 
-def join_group(reply: effects.JoinReply) -> pb.JoinGroupResponse:
+def build_join_response(reply: effects.JoinReply) -> pb.JoinGroupResponse:
     return pb.JoinGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         generation_id=reply.generation,
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,
@@ -69,56 +69,56 @@ def join_group(reply: effects.JoinReply) -> pb.JoinGroupResponse:
     )
 
 
-def sync_group(reply: effects.SyncReply) -> pb.SyncGroupResponse:
+def build_sync_response(reply: effects.SyncReply) -> pb.SyncGroupResponse:
     return pb.SyncGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         protocol_type=reply.protocol_type,
         protocol_name=reply.protocol_name,
         assignment=reply.assignment,
     )
 
 
-def heartbeat(reply: effects.HeartbeatReply) -> pb.HeartbeatResponse:
+def build_heartbeat_response(reply: effects.HeartbeatReply) -> pb.HeartbeatResponse:
     if reply.code is ErrorCode.NONE:
         return pb.HeartbeatResponse()
     return pb.HeartbeatResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         cause=cast(ledger_pb2.RebalanceCause, reply.cause),
         cause_detail=reply.cause_detail,
     )
 
 
-def leave_group(reply: effects.LeaveReply) -> pb.LeaveGroupResponse:
+def build_leave_response(reply: effects.LeaveReply) -> pb.LeaveGroupResponse:
     return pb.LeaveGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        members=member_results(reply.members),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        members=build_member_results(reply.members),
     )
 
 
-def remove_members(reply: effects.LeaveReply) -> pb.RemoveMembersResponse:
+def build_remove_members_response(reply: effects.LeaveReply) -> pb.RemoveMembersResponse:
     return pb.RemoveMembersResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        members=member_results(reply.members),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        members=build_member_results(reply.members),
     )
 
 
-def member_results(members: Iterable[effects.MemberReply]) -> list[pb.MemberResult]:
+def build_member_results(members: Iterable[effects.MemberReply]) -> list[pb.MemberResult]:
     return [
         pb.MemberResult(
             member_id=member.member_id,
             group_instance_id=member.group_instance_id,
-            error_code=error_code(member.code),
-            error_message=sentence(member.code, member.message),
+            error_code=to_error_code(member.code),
+            error_message=error_sentence(member.code, member.message),
         )
         for member in members
     ]
 
 
-def offset_commit(
+def build_commit_response(
     codes: Mapping[tuple[str, int], ErrorCode],
     reply: effects.OffsetCommitReply,
     reasons: Mapping[tuple[str, int], str] | None = None,
@@ -130,21 +130,21 @@ def offset_commit(
     shared = set(codes.values()) if codes else {reply.code}
     top = shared.pop() if len(shared) == 1 else ErrorCode.NONE
     return pb.OffsetCommitResponse(
-        error_code=error_code(top),
-        error_message=sentence(top, reply.message if top is reply.code else ""),
-        topics=offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else "", reasons),
+        error_code=to_error_code(top),
+        error_message=error_sentence(top, reply.message if top is reply.code else ""),
+        topics=build_offset_results(codes, reply.message if reply.code is not ErrorCode.NONE else "", reasons),
     )
 
 
-def offset_delete(reply: effects.OffsetDeleteReply) -> pb.OffsetDeleteResponse:
+def build_offset_delete_response(reply: effects.OffsetDeleteReply) -> pb.OffsetDeleteResponse:
     return pb.OffsetDeleteResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        topics=offset_results(reply.partitions, ""),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        topics=build_offset_results(reply.partitions, ""),
     )
 
 
-def offset_results(
+def build_offset_results(
     codes: Mapping[tuple[str, int], ErrorCode], message: str, reasons: Mapping[tuple[str, int], str] | None = None
 ) -> list[pb.OffsetTopicResult]:
     reasons = reasons or {}
@@ -154,23 +154,24 @@ def offset_results(
             partitions=[
                 pb.OffsetPartitionResult(
                     partition_index=partition,
-                    error_code=error_code(code),
-                    error_message=sentence(
-                        code, reasons.get((topic, partition)) or message or partition_sentence(topic, partition, code)
+                    error_code=to_error_code(code),
+                    error_message=error_sentence(
+                        code,
+                        reasons.get((topic, partition)) or message or describe_partition_error(topic, partition, code),
                     ),
                 )
                 for partition, code in partitions
             ],
         )
-        for topic, partitions in by_topic(codes).items()
+        for topic, partitions in group_rows_by_topic(codes).items()
     ]
 
 
-def partition_sentence(topic: str, partition: int, code: ErrorCode) -> str:
+def describe_partition_error(topic: str, partition: int, code: ErrorCode) -> str:
     return f"{topic}-{partition}: {code.meaning}"
 
 
-def offset_fetch(
+def build_offset_fetch_response(
     reply: effects.OffsetFetchReply,
     spans: Mapping[tuple[str, int], tuple[int, int]] | None = None,
     *,
@@ -184,13 +185,13 @@ def offset_fetch(
     found: dict[tuple[str, int], pb.OffsetFetchPartition] = {}
     for topic, partition in sorted(reply.offsets) if sort else reply.offsets:
         stored = reply.offsets[topic, partition]
-        found[topic, partition] = fetched_offset(partition, stored)
+        found[topic, partition] = build_fetched_offset(partition, stored)
     for (topic, partition), code in reply.refused.items():
         found[topic, partition] = pb.OffsetFetchPartition(
             partition_index=partition,
             committed_offset=NO_OFFSET,
             committed_leader_epoch=NO_EPOCH,
-            error_code=error_code(code),
+            error_code=to_error_code(code),
         )
     for tp in in_zookeeper:
         found[tp].in_zookeeper = True
@@ -198,16 +199,16 @@ def offset_fetch(
         if tp in found:
             found[tp].log_start_offset, found[tp].log_end_offset = start, end
     return pb.OffsetFetchResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         topics=[
             pb.OffsetFetchTopicResult(name=topic, partitions=[row for _, row in rows])
-            for topic, rows in by_topic(found).items()
+            for topic, rows in group_rows_by_topic(found).items()
         ],
     )
 
 
-def fetched_offset(partition: int, stored: StoredOffset | None) -> pb.OffsetFetchPartition:
+def build_fetched_offset(partition: int, stored: StoredOffset | None) -> pb.OffsetFetchPartition:
     if stored is None:
         return pb.OffsetFetchPartition(
             partition_index=partition, committed_offset=NO_OFFSET, committed_leader_epoch=NO_EPOCH
@@ -221,7 +222,7 @@ def fetched_offset(partition: int, stored: StoredOffset | None) -> pb.OffsetFetc
     )
 
 
-def by_topic(rows: Mapping[tuple[str, int], Value]) -> dict[str, list[tuple[int, Value]]]:
+def group_rows_by_topic(rows: Mapping[tuple[str, int], Value]) -> dict[str, list[tuple[int, Value]]]:
     """Rows per topic, in the order in which they came."""
     topics: dict[str, list[tuple[int, Value]]] = {}
     for (topic, partition), value in rows.items():
@@ -229,7 +230,7 @@ def by_topic(rows: Mapping[tuple[str, int], Value]) -> dict[str, list[tuple[int,
     return topics
 
 
-def listed_group(group: effects.ListedGroup) -> pb.ListedGroup:
+def build_listed_group(group: effects.ListedGroup) -> pb.ListedGroup:
     return pb.ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type,
@@ -238,28 +239,28 @@ def listed_group(group: effects.ListedGroup) -> pb.ListedGroup:
     )
 
 
-def described_group(group_id: str, reply: effects.DescribeReply) -> pb.DescribedGroup:
+def build_described_group(group_id: str, reply: effects.DescribeReply) -> pb.DescribedGroup:
     return pb.DescribedGroup(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         group_id=group_id,
         group_state=reply.state,
         protocol_type=reply.protocol_type,
         protocol_data=reply.protocol_name,
-        members=[described_member(member) for member in reply.members],
+        members=[build_described_member(member) for member in reply.members],
         generation_id=reply.generation,
         waiting_for=reply.waiting_for,
         waiting_until_ms=reply.waiting_until_ms,
         leader=reply.leader,
-        planner=group_planner(reply.planned_by),
+        planner=build_group_planner(reply.planned_by),
     )
 
 
-def group_planner(planner: effects.PlannedBy) -> pb.GroupPlanner:
+def build_group_planner(planner: effects.PlannedBy) -> pb.GroupPlanner:
     return pb.GroupPlanner(assignor=planner.assignor, by_setting=planner.by_setting, kept_out=planner.kept_out)
 
 
-def described_member(member: effects.DescribedMember) -> pb.DescribedMember:
+def build_described_member(member: effects.DescribedMember) -> pb.DescribedMember:
     return pb.DescribedMember(
         member_id=member.member_id,
         group_instance_id=member.group_instance_id,
@@ -277,17 +278,15 @@ def described_member(member: effects.DescribedMember) -> pb.DescribedMember:
     )
 
 
-def tell_refused_commits(
-    groups: Iterable[pb.DescribedGroup], refused: Mapping[tuple[str, str], RefusedCommits]
-) -> None:
+def add_refused_commits(groups: Iterable[pb.DescribedGroup], refused: Mapping[tuple[str, str], RefusedCommits]) -> None:
     """Say of each member how many of its last commits were refused in a row."""
     for group in groups if refused else ():
         for member in group.members:
             if (found := refused.get((group.group_id, member.member_id))) is not None:
-                member.refused_commits, member.refused_commit_code = found.in_a_row, error_code(found.code)
+                member.refused_commits, member.refused_commit_code = found.in_a_row, to_error_code(found.code)
 
 
-def tell_taken_over(groups: Iterable[pb.DescribedGroup], times: Callable[[str, str], int]) -> None:
+def add_takeovers(groups: Iterable[pb.DescribedGroup], times: Callable[[str, str], int]) -> None:
     """Say of each static member how often another process came under its instance id: (group, instance id) -> times."""
     for group in groups:
         for member in group.members:
@@ -295,21 +294,21 @@ def tell_taken_over(groups: Iterable[pb.DescribedGroup], times: Callable[[str, s
                 member.taken_over = times(group.group_id, member.group_instance_id)
 
 
-def deleted_group(group_id: str, reply: effects.DeleteReply) -> pb.DeletedGroup:
+def build_deleted_group(group_id: str, reply: effects.DeleteReply) -> pb.DeletedGroup:
     return pb.DeletedGroup(
-        group_id=group_id, error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message)
+        group_id=group_id, error_code=to_error_code(reply.code), error_message=error_sentence(reply.code, reply.message)
     )
 
 
-def explain_group(
+def build_explanation(
     group_id: str, reply: effects.ExplainReply, *, with_snapshots: bool, room: int
 ) -> pb.ExplainGroupResponse:
     """Newest first, with the snapshots that fit into `room` bytes; that others were left out is said."""
     response = pb.ExplainGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        stalls=[interruptions.stalled(stall) for stall in reply.stalls],
-        moves=[interruptions.moved(takeover) for takeover in reply.takeovers],
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        stalls=[interruptions.build_stall(stall) for stall in reply.stalls],
+        moves=[interruptions.build_coordinator_move(takeover) for takeover in reply.takeovers],
     )
     left_out = 0
     for entry in reply.entries:
@@ -317,51 +316,51 @@ def explain_group(
         fits = with_snapshots and size <= room
         room -= size if fits else 0
         left_out += with_snapshots and not fits
-        response.rebalances.append(rebalance(group_id, entry, with_snapshot=fits))
+        response.rebalances.append(build_rebalance(group_id, entry, with_snapshot=fits))
     if left_out:
         response.error_message = f"{left_out} snapshots did not fit into one answer; ask for one generation at a time"
     return response
 
 
-def watch_group(notice: effects.GroupChanged, skipped: int) -> pb.WatchGroupResponse:
+def build_watch_response(notice: effects.GroupChanged, skipped: int) -> pb.WatchGroupResponse:
     """`skipped` rebalances came while this watcher did not read."""
     entry = notice.entry
     return pb.WatchGroupResponse(
         group_id=notice.group_id,
         group_state=notice.state,
         generation_id=notice.generation,
-        rebalance=rebalance(notice.group_id, entry, with_snapshot=False) if entry is not None else None,
+        rebalance=build_rebalance(notice.group_id, entry, with_snapshot=False) if entry is not None else None,
         skipped_rebalances=skipped,
     )
 
 
-def described_settings(reply: effects.SettingsReply) -> pb.DescribeGroupSettingsResponse:
+def build_described_settings(reply: effects.SettingsReply) -> pb.DescribeGroupSettingsResponse:
     return pb.DescribeGroupSettingsResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         version=reply.version,
-        settings=as_json(reply.values),
-        defaults=as_json(reply.defaults),
+        settings=encode_settings(reply.values),
+        defaults=encode_settings(reply.defaults),
         suspended=reply.suspended,
     )
 
 
-def altered_settings(reply: effects.SettingsReply) -> pb.AlterGroupSettingsResponse:
+def build_altered_settings(reply: effects.SettingsReply) -> pb.AlterGroupSettingsResponse:
     return pb.AlterGroupSettingsResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         version=reply.version,
-        settings=as_json(reply.values),
-        defaults=as_json(reply.defaults),
+        settings=encode_settings(reply.values),
+        defaults=encode_settings(reply.defaults),
         suspended=reply.suspended,
     )
 
 
-def as_json(values: Mapping[str, JsonValue]) -> dict[str, str]:
+def encode_settings(values: Mapping[str, JsonValue]) -> dict[str, str]:
     return {name: json.dumps(value, sort_keys=True) for name, value in values.items()}
 
 
-def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> ledger_pb2.Rebalance:
+def build_rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> ledger_pb2.Rebalance:
     """One rebalance as the ledger knows it. Time without an owner is 0 until the rebalance has settled."""
     return ledger_pb2.Rebalance(
         group_id=group_id,
@@ -379,28 +378,28 @@ def rebalance(group_id: str, entry: RebalanceEntry, *, with_snapshot: bool) -> l
         outcome=cast(ledger_pb2.RebalanceOutcome, entry.outcome),
         started_at_ms=entry.started_at_ms,
         ended_at_ms=entry.ended_at_ms,
-        phases=[phase(of) for of in entry.phases],
-        members=[member_plan(plan) for plan in entry.members],
-        moves=[partition_move(move) for move in entry.moves],
+        phases=[build_phase(of) for of in entry.phases],
+        members=[build_member_plan(plan) for plan in entry.members],
+        moves=[build_partition_move(move) for move in entry.moves],
         snapshot_json=entry.snapshot_json if with_snapshot else "",
         snapshot_source=entry.snapshot_source,
         also=entry.also,
         unowned_partition_seconds=max(entry.unowned_partition_ms, 0) / 1000,
         herd=entry.herd,
         notifications=entry.notifications,
-        positions=[position_change(change) for change in entry.positions],
+        positions=[build_position_change(change) for change in entry.positions],
         more_positions=entry.more_positions,
-        shadows=[plan_score(score) for score in entry.shadows],
+        shadows=[build_plan_score(score) for score in entry.shadows],
     )
 
 
-def position_change(change: PositionChange) -> ledger_pb2.PositionChange:
+def build_position_change(change: PositionChange) -> ledger_pb2.PositionChange:
     return ledger_pb2.PositionChange(
         topic=change.topic, partition=change.partition, before=change.before, after=change.after
     )
 
 
-def plan_score(score: Score) -> ledger_pb2.PlanScore:
+def build_plan_score(score: Score) -> ledger_pb2.PlanScore:
     return ledger_pb2.PlanScore(
         assignor=score.assignor,
         failure=score.failure,
@@ -415,7 +414,7 @@ def plan_score(score: Score) -> ledger_pb2.PlanScore:
     )
 
 
-def partition_move(move: Move) -> ledger_pb2.PartitionMove:
+def build_partition_move(move: PartitionMove) -> ledger_pb2.PartitionMove:
     return ledger_pb2.PartitionMove(
         topic=move.topic,
         partition=move.partition,
@@ -426,11 +425,11 @@ def partition_move(move: Move) -> ledger_pb2.PartitionMove:
     )
 
 
-def phase(of: Phase) -> ledger_pb2.RebalancePhase:
+def build_phase(of: RebalancePhase) -> ledger_pb2.RebalancePhase:
     return ledger_pb2.RebalancePhase(name=of.name, duration_ms=of.duration_ms, waited_for=of.waited_for)
 
 
-def member_plan(plan: MemberPlan) -> ledger_pb2.MemberPlan:
+def build_member_plan(plan: MemberPlan) -> ledger_pb2.MemberPlan:
     return ledger_pb2.MemberPlan(
         member_id=plan.member_id,
         client_id=plan.client_id,

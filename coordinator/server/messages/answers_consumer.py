@@ -5,36 +5,38 @@ from typing import cast
 
 from muster.coordinator.core import effects
 from muster.coordinator.core.consumer.records import TopicId
-from muster.coordinator.edge.words import sentence
+from muster.coordinator.edge.words import error_sentence
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
-from muster.coordinator.server.messages.answers import error_code
+from muster.coordinator.server.messages.answers import to_error_code
 
 SPEAKS_CLASSIC = 0
 SPEAKS_CONSUMER = 1
 
 
-def heartbeat(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbeatResponse:
+def build_consumer_heartbeat_response(reply: effects.ConsumerHeartbeatReply) -> pb.ConsumerGroupHeartbeatResponse:
     if reply.code is not ErrorCode.NONE:
         return pb.ConsumerGroupHeartbeatResponse(
-            error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message)
+            error_code=to_error_code(reply.code), error_message=error_sentence(reply.code, reply.message)
         )
     return pb.ConsumerGroupHeartbeatResponse(
         member_id=reply.member_id,
         member_epoch=reply.member_epoch,
         heartbeat_interval_ms=reply.heartbeat_interval_ms,
-        assignment=None if reply.assignment is None else assignment(reply.assignment, reply.names),
+        assignment=None if reply.assignment is None else build_consumer_assignment(reply.assignment, reply.names),
         cause=cast(ledger_pb2.RebalanceCause, reply.cause),
         cause_detail=reply.cause_detail,
         revoke_within_ms=reply.revoke_within_ms,
-        coming=None if reply.coming is None else assignment(reply.coming, reply.names),
-        heirs_ready=assignment(reply.heirs_ready, reply.names) if reply.heirs_ready else None,
+        coming=None if reply.coming is None else build_consumer_assignment(reply.coming, reply.names),
+        heirs_ready=build_consumer_assignment(reply.heirs_ready, reply.names) if reply.heirs_ready else None,
         session_timeout_ms=reply.session_timeout_ms,
     )
 
 
-def assignment(shares: Mapping[TopicId, Iterable[int]], names: Mapping[TopicId, str]) -> pb.ConsumerAssignment:
+def build_consumer_assignment(
+    shares: Mapping[TopicId, Iterable[int]], names: Mapping[TopicId, str]
+) -> pb.ConsumerAssignment:
     rows = sorted((names.get(topic, ""), topic, sorted(partitions)) for topic, partitions in shares.items())
     return pb.ConsumerAssignment(
         topic_partitions=[
@@ -44,22 +46,22 @@ def assignment(shares: Mapping[TopicId, Iterable[int]], names: Mapping[TopicId, 
     )
 
 
-def described_group(group_id: str, reply: effects.DescribeConsumerReply) -> pb.DescribedConsumerGroup:
+def build_described_consumer_group(group_id: str, reply: effects.DescribeConsumerReply) -> pb.DescribedConsumerGroup:
     return pb.DescribedConsumerGroup(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
         group_id=group_id,
         group_state=reply.state,
         group_epoch=reply.epoch,
         assignment_epoch=reply.target_epoch,
         assignor_name=reply.assignor,
-        members=[member(view, reply.names) for view in reply.members],
+        members=[build_consumer_member(view, reply.names) for view in reply.members],
         waiting_for=reply.waiting_for,
         waiting_until_ms=reply.waiting_until_ms,
     )
 
 
-def member(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> pb.ConsumerGroupMember:
+def build_consumer_member(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> pb.ConsumerGroupMember:
     held = {topic: set(partitions) for topic, partitions in view.assigned.items()}
     for topic, partitions in view.revoking.items():
         held.setdefault(topic, set()).update(partitions)
@@ -72,8 +74,8 @@ def member(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> pb
         client_host=view.client_host,
         subscribed_topic_names=view.topic_names,
         subscribed_topic_regex=view.topic_regex,
-        assignment=assignment(held, names),
-        target_assignment=assignment(view.target, names),
+        assignment=build_consumer_assignment(held, names),
+        target_assignment=build_consumer_assignment(view.target, names),
         member_type=SPEAKS_CLASSIC if view.classic else SPEAKS_CONSUMER,
         member_state=view.state,
     )

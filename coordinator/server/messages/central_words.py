@@ -22,7 +22,7 @@ NOT_FETCHING = -1
 NO_EPOCH = -1
 
 
-def registration(
+def parse_registration(
     request: pb.RegisterConsumer,
     request_id: RequestId,
     *,
@@ -32,61 +32,61 @@ def registration(
     rights: Rights = None,
 ) -> events.RegisterConsumer:
     """`stream` is that of the registration before, on the same stream; 0 for the first."""
-    shape.at_most("topics", len(request.topics), shape.MAX_TOPICS)
+    shape.check_at_most("topics", len(request.topics), shape.MAX_TOPICS)
     owned = tuple(
-        (shape.filled("owned.topic", row.topic), shape.at_least("owned.partitions", partition, 0))
+        (shape.check_filled_name("owned.topic", row.topic), shape.check_at_least("owned.partitions", partition, 0))
         for row in request.owned
         for partition in row.partitions
     )
-    shape.at_most("owned", len(owned), shape.MAX_PARTITIONS)
+    shape.check_at_most("owned", len(owned), shape.MAX_PARTITIONS)
     return events.RegisterConsumer(
         request_id=request_id,
-        group_id=shape.name("group_id", request.group_id),
-        member_id=shape.name("member_id", request.member_id),
-        client_id=shape.name("client_id", request.client_id),
+        group_id=shape.check_name("group_id", request.group_id),
+        member_id=shape.check_name("member_id", request.member_id),
+        client_id=shape.check_name("client_id", request.client_id),
         client_host=client_host,
         client_software=client_software,
-        rack_id=shape.name("rack_id", request.rack_id) or None,
-        session_timeout_ms=shape.at_least("session_timeout_ms", request.session_timeout_ms, 0),
-        topics=tuple(shape.filled("topics", topic) for topic in request.topics),
+        rack_id=shape.check_name("rack_id", request.rack_id) or None,
+        session_timeout_ms=shape.check_at_least("session_timeout_ms", request.session_timeout_ms, 0),
+        topics=tuple(shape.check_filled_name("topics", topic) for topic in request.topics),
         regex=request.regex,
-        assignor=shape.filled("assignor", request.assignor),
+        assignor=shape.check_filled_name("assignor", request.assignor),
         generation=request.generation_id if request.HasField("generation_id") else NOT_FETCHING,
         owned=owned,
-        offsets=consumed(request.offsets),
+        offsets=parse_consumed_offsets(request.offsets),
         stream=stream,
         rights=rights,
     )
 
 
-def consumed(rows: Iterable[pb.ConsumedOffset]) -> events.Offsets:
+def parse_consumed_offsets(rows: Iterable[pb.ConsumedOffset]) -> events.Offsets:
     offsets = tuple(
         (
-            shape.filled("offsets.topic", row.topic),
-            shape.at_least("offsets.partition", row.partition, 0),
+            shape.check_filled_name("offsets.topic", row.topic),
+            shape.check_at_least("offsets.partition", row.partition, 0),
             CommittedOffset(
-                shape.at_least("offsets.offset", row.offset, 0),
+                shape.check_at_least("offsets.offset", row.offset, 0),
                 row.leader_epoch if row.HasField("leader_epoch") else NO_EPOCH,
             ),
         )
         for row in rows
     )
-    shape.at_most("offsets", len(offsets), shape.MAX_PARTITIONS)
+    shape.check_at_most("offsets", len(offsets), shape.MAX_PARTITIONS)
     return offsets
 
 
-def order(given: Order, answered: int, epoch: int) -> pb.SessionResponse:
+def build_order(given: Order, answered: int, epoch: int) -> pb.SessionResponse:
     """`answered`: the highest number that has been heard back; `epoch`: that of the reign under which it is given."""
     out = pb.CentralOrder(number=given.number, answered=answered, coordinator_epoch=epoch)
     match given:
         case Ping():
             out.ping.SetInParent()
         case StopFetcher():
-            out.stop_fetcher.cause = cause(given.cause)
+            out.stop_fetcher.cause = build_cause(given.cause)
             out.stop_fetcher.cause_detail = given.cause_detail
             out.stop_fetcher.rebalance_number = given.rebalance_number
         case StartFetcher():
-            out.start_fetcher.CopyFrom(start(given))
+            out.start_fetcher.CopyFrom(build_start(given))
         case RebalanceFailed():
             out.rebalance_failed.detail = given.detail
         case _:
@@ -94,18 +94,18 @@ def order(given: Order, answered: int, epoch: int) -> pb.SessionResponse:
     return pb.SessionResponse(order=out)
 
 
-def start(given: StartFetcher) -> pb.StartFetcher:
+def build_start(given: StartFetcher) -> pb.StartFetcher:
     return pb.StartFetcher(
         generation_id=given.generation,
         partitions=[
             pb.StartPartition(topic=topic, partition=partition, offset=None if offset == NOTHING_COMMITTED else offset)
             for topic, partition, offset in given.partitions
         ],
-        cause=cause(given.cause),
+        cause=build_cause(given.cause),
         cause_detail=given.cause_detail,
         rebalance_number=given.rebalance_number,
     )
 
 
-def cause(of: Cause) -> ledger_pb2.RebalanceCause:
+def build_cause(of: Cause) -> ledger_pb2.RebalanceCause:
     return cast(ledger_pb2.RebalanceCause, of)

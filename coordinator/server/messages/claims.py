@@ -7,12 +7,12 @@ from muster.coordinator.rpc.v1 import fence_service_pb2 as pb
 from muster.coordinator.server.messages import answers, shape
 
 
-def claim(request: pb.ClaimFenceRequest, request_id: RequestId, fresh_id: int) -> ClaimFence:
+def parse_fence_claim(request: pb.ClaimFenceRequest, request_id: RequestId, fresh_id: int) -> ClaimFence:
     return ClaimFence(
         request_id,
-        shape.name("group_id", request.group_id),
-        shape.name("member_id", request.member_id),
-        shape.name("topic", request.topic),
+        shape.check_name("group_id", request.group_id),
+        shape.check_name("member_id", request.member_id),
+        shape.check_name("topic", request.topic),
         request.partition,
         request.generation_id,
         request.producer_id if request.HasField("producer_id") else NO_PRODUCER,
@@ -21,15 +21,15 @@ def claim(request: pb.ClaimFenceRequest, request_id: RequestId, fresh_id: int) -
     )
 
 
-def logs(request: pb.ClaimFenceRequest) -> list[tuple[str, int]]:
+def parse_fenced_logs(request: pb.ClaimFenceRequest) -> list[tuple[str, int]]:
     """Raises MalformedRequest for too many of them, and for one that is named twice."""
-    shape.at_most("logs", len(request.logs), shape.MAX_PARTITIONS)
-    places = [(shape.name("topic", each.topic), each.partition) for each in request.logs]
-    shape.distinct("logs", places)
+    shape.check_at_most("logs", len(request.logs), shape.MAX_PARTITIONS)
+    places = [(shape.check_name("topic", each.topic), each.partition) for each in request.logs]
+    shape.check_distinct("logs", places)
     return places
 
 
-def refused(refusal: CoordinatorError) -> pb.ClaimFenceResponse:
+def build_fence_refusal(refusal: CoordinatorError) -> pb.ClaimFenceResponse:
     return pb.ClaimFenceResponse(
-        error_code=answers.error_code(refusal.code), error_message=refusal.message, producer_id=-1, producer_epoch=-1
+        error_code=answers.to_error_code(refusal.code), error_message=refusal.message, producer_id=-1, producer_epoch=-1
     )

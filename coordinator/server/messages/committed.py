@@ -4,26 +4,26 @@ from dataclasses import replace
 
 from muster.coordinator.core.effects import OffsetCommitReply
 from muster.coordinator.core.events import OffsetCommit
-from muster.coordinator.edge.catalog import Catalog, exists, why_not
+from muster.coordinator.edge.catalog import PartitionCounts, describe_missing_partition, partition_exists
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.messages import answers
 
 
-def unknown(event: OffsetCommit, catalog: Catalog) -> frozenset[tuple[str, int]]:
+def find_unknown_partitions(event: OffsetCommit, catalog: PartitionCounts) -> frozenset[tuple[str, int]]:
     """The partitions that the catalog does not have."""
-    return frozenset(tp for tp in event.offsets if not exists(catalog, *tp))
+    return frozenset(tp for tp in event.offsets if not partition_exists(catalog, *tp))
 
 
-def known(event: OffsetCommit, unknown: frozenset[tuple[str, int]]) -> OffsetCommit:
+def keep_known_partitions(event: OffsetCommit, unknown: frozenset[tuple[str, int]]) -> OffsetCommit:
     """The commit without those that are unknown."""
     if not unknown:
         return event
     return replace(event, offsets={tp: at for tp, at in event.offsets.items() if tp not in unknown})
 
 
-def answer(
-    event: OffsetCommit, unknown: frozenset[tuple[str, int]], reply: OffsetCommitReply, catalog: Catalog
+def build_checked_commit_response(
+    event: OffsetCommit, unknown: frozenset[tuple[str, int]], reply: OffsetCommitReply, catalog: PartitionCounts
 ) -> pb.OffsetCommitResponse:
     """`reply` is what the group said of those that are known."""
     codes = {
@@ -31,14 +31,14 @@ def answer(
         for tp in event.offsets
     }
     reasons = {
-        tp: why_refused(*tp, metadata, codes[tp], catalog)
+        tp: explain_refused_commit(*tp, metadata, codes[tp], catalog)
         for tp, (_, _, metadata) in event.offsets.items()
         if codes[tp] is not ErrorCode.NONE
     }
-    return answers.offset_commit(codes, reply, reasons)
+    return answers.build_commit_response(codes, reply, reasons)
 
 
-def why_refused(topic: str, partition: int, metadata: str, code: ErrorCode, catalog: Catalog) -> str:
+def explain_refused_commit(topic: str, partition: int, metadata: str, code: ErrorCode, catalog: PartitionCounts) -> str:
     """Value, expectation and remedy for one partition of a commit; empty when the code says it all."""
     if code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
         return (
@@ -47,4 +47,4 @@ def why_refused(topic: str, partition: int, metadata: str, code: ErrorCode, cata
         )
     if code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return ""
-    return why_not(catalog, topic, partition)
+    return describe_missing_partition(catalog, topic, partition)

@@ -5,144 +5,146 @@ from typing import TypeVar, cast
 
 from muster.coordinator.core import effects
 from muster.coordinator.core.control.events import (
-    Ask,
     AskDeploy,
     AskDrain,
     AskFreeze,
     AskPin,
     DescribeHolds,
-    End,
     EndDeploy,
     EndFreeze,
     HoldGroup,
+    OverrideEnd,
+    OverrideRequest,
     ResumeGroup,
     Undrain,
     Unpin,
 )
-from muster.coordinator.core.control.holds.values import By, HoldsStored, Orphans, Seen, Until
+from muster.coordinator.core.control.holds.values import By, HoldsStored, MeasuredRates, Orphans, Until
 from muster.coordinator.core.types import RequestId
-from muster.coordinator.edge.words import operator, sentence
+from muster.coordinator.edge.words import error_sentence, name_operator
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.server.messages import shape
-from muster.coordinator.server.messages.answers import error_code
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.answers import to_error_code
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
-BY: Mapping[int, By] = {
+MEMBER_SELECTORS: Mapping[int, By] = {
     pb.NAMED_BY_UNSPECIFIED: By.MEMBER_ID,
     pb.NAMED_BY_CLIENT_ID: By.CLIENT_ID,
     pb.NAMED_BY_INSTANCE: By.INSTANCE,
     pb.NAMED_BY_HOST: By.HOST,
 }
-AS_NAMED = {by: cast(pb.NamedBy, number) for number, by in BY.items()}
-ORPHANS: Mapping[int, Orphans | None] = {
+SELECTOR_NUMBERS = {by: cast(pb.NamedBy, number) for number, by in MEMBER_SELECTORS.items()}
+ORPHAN_POLICIES: Mapping[int, Orphans | None] = {
     pb.ORPHANS_UNSPECIFIED: None,
     pb.ORPHANS_GIVE: Orphans.GIVE,
     pb.ORPHANS_KEEP: Orphans.KEEP,
 }
-AS_ORPHANS = {word: cast(pb.Orphans, number) for number, word in ORPHANS.items() if word is not None}
+ORPHAN_POLICY_NUMBERS = {word: cast(pb.Orphans, number) for number, word in ORPHAN_POLICIES.items() if word is not None}
 
 
-def hold_group(
-    request: pb.HoldGroupRequest, request_id: RequestId, *, client_host: str, seen: Seen | None = None
+def parse_hold_group(
+    request: pb.HoldGroupRequest, request_id: RequestId, *, client_host: str, seen: MeasuredRates | None = None
 ) -> HoldGroup:
     return HoldGroup(
         request_id,
-        shape.name("group_id", request.group_id),
-        asked(request),
+        shape.check_name("group_id", request.group_id),
+        parse_override(request),
         request.for_ms if request.HasField("for_ms") else None,
         request.expected_version if request.HasField("expected_version") else None,
         request.validate_only,
-        operator(client_host, shape.reason("reason", request.reason)),
+        name_operator(client_host, shape.check_reason("reason", request.reason)),
         seen,
     )
 
 
-def asked(request: pb.HoldGroupRequest) -> Ask:
+def parse_override(request: pb.HoldGroupRequest) -> OverrideRequest:
     match request.WhichOneof("verb"):
         case "freeze":
-            return AskFreeze(known("freeze.orphans", request.freeze.orphans, ORPHANS))
+            return AskFreeze(parse_enum("freeze.orphans", request.freeze.orphans, ORPHAN_POLICIES))
         case "deploy":
             return AskDeploy(request.deploy.expect)
         case "drain":
-            return AskDrain(*named("drain", request.drain))
+            return AskDrain(*parse_drain("drain", request.drain))
         case "pin":
-            name = shape.name("pin.name", request.pin.name)
-            return AskPin(shape.name("pin.topic", request.pin.topic), request.pin.partition, name)
+            name = shape.check_name("pin.name", request.pin.name)
+            return AskPin(shape.check_name("pin.topic", request.pin.topic), request.pin.partition, name)
         case _:
-            raise MalformedRequest("verb is missing; expected freeze, deploy, drain or pin")
+            raise MalformedGroupRequest("verb is missing; expected freeze, deploy, drain or pin")
 
 
-def resume_group(request: pb.ResumeGroupRequest, request_id: RequestId, *, client_host: str) -> ResumeGroup:
+def parse_resume_group(request: pb.ResumeGroupRequest, request_id: RequestId, *, client_host: str) -> ResumeGroup:
     return ResumeGroup(
         request_id,
-        shape.name("group_id", request.group_id),
-        ended(request),
+        shape.check_name("group_id", request.group_id),
+        parse_ended_override(request),
         request.expected_version if request.HasField("expected_version") else None,
         request.validate_only,
-        operator(client_host, shape.reason("reason", request.reason)),
+        name_operator(client_host, shape.check_reason("reason", request.reason)),
     )
 
 
-def ended(request: pb.ResumeGroupRequest) -> End | None:
+def parse_ended_override(request: pb.ResumeGroupRequest) -> OverrideEnd | None:
     match request.WhichOneof("what"):
         case "freeze":
             return EndFreeze()
         case "deploy":
             return EndDeploy()
         case "drain":
-            return Undrain(*named("drain", request.drain))
+            return Undrain(*parse_drain("drain", request.drain))
         case "pin":
-            return Unpin(shape.name("pin.topic", request.pin.topic), request.pin.partition)
+            return Unpin(shape.check_name("pin.topic", request.pin.topic), request.pin.partition)
         case _:
             return None
 
 
-def named(field: str, drain: pb.Drain) -> tuple[By, str]:
-    return known(f"{field}.by", drain.by, BY), shape.name(f"{field}.name", drain.name)
+def parse_drain(field: str, drain: pb.Drain) -> tuple[By, str]:
+    return parse_enum(f"{field}.by", drain.by, MEMBER_SELECTORS), shape.check_name(f"{field}.name", drain.name)
 
 
-T = TypeVar("T")
+EnumValue = TypeVar("EnumValue")
 
 
-def known(field: str, value: int, words: Mapping[int, T]) -> T:
+def parse_enum(field: str, value: int, words: Mapping[int, EnumValue]) -> EnumValue:
     if value not in words:
-        raise MalformedRequest(f"{field} is {value}; expected one of {', '.join(map(str, words))}")
+        raise MalformedGroupRequest(f"{field} is {value}; expected one of {', '.join(map(str, words))}")
     return words[value]
 
 
-def describe_holds(request: pb.DescribeHoldsRequest, request_id: RequestId) -> DescribeHolds:
-    return DescribeHolds(request_id, shape.name("group_id", request.group_id))
+def parse_describe_holds(request: pb.DescribeHoldsRequest, request_id: RequestId) -> DescribeHolds:
+    return DescribeHolds(request_id, shape.check_name("group_id", request.group_id))
 
 
-def held(reply: effects.HoldsReply) -> pb.HoldGroupResponse:
+def build_hold_response(reply: effects.HoldsReply) -> pb.HoldGroupResponse:
     return pb.HoldGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        holds=holds(reply),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        holds=build_overrides(reply),
         sentence=reply.sentence,
     )
 
 
-def resumed(reply: effects.HoldsReply) -> pb.ResumeGroupResponse:
+def build_resume_response(reply: effects.HoldsReply) -> pb.ResumeGroupResponse:
     return pb.ResumeGroupResponse(
-        error_code=error_code(reply.code),
-        error_message=sentence(reply.code, reply.message),
-        holds=holds(reply),
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        holds=build_overrides(reply),
         sentence=reply.sentence,
     )
 
 
-def described(reply: effects.HoldsReply) -> pb.DescribeHoldsResponse:
+def build_describe_holds_response(reply: effects.HoldsReply) -> pb.DescribeHoldsResponse:
     return pb.DescribeHoldsResponse(
-        error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message), holds=holds(reply)
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        holds=build_overrides(reply),
     )
 
 
-def holds(reply: effects.HoldsReply) -> pb.Holds:
+def build_overrides(reply: effects.HoldsReply) -> pb.Holds:
     stored = reply.holds or HoldsStored("")
     out = pb.Holds(version=stored.version)
     if stored.freeze is not None:
-        out.freeze.orphans = AS_ORPHANS[stored.freeze.orphans]
+        out.freeze.orphans = ORPHAN_POLICY_NUMBERS[stored.freeze.orphans]
         if stored.freeze.until is not None:
             out.freeze_until_ms = stored.freeze.until.at_ms
     if stored.deploy is not None:
@@ -151,11 +153,11 @@ def holds(reply: effects.HoldsReply) -> pb.Holds:
             out.deploy_until_ms = stored.deploy.until.at_ms
     left = [*reply.draining, *[0] * len(stored.drains)]
     for drain, count in zip(stored.drains, left, strict=False):
-        said = pb.Drain(by=AS_NAMED[drain.by], name=drain.name)
-        out.drains.append(pb.HeldDrain(drain=said, until_ms=at_ms(drain.until), left=count))
+        said = pb.Drain(by=SELECTOR_NUMBERS[drain.by], name=drain.name)
+        out.drains.append(pb.HeldDrain(drain=said, until_ms=end_ms(drain.until), left=count))
     for pin in stored.pins:
         where = pb.Pin(topic=pin.topic, partition=pin.partition, name=pin.name)
-        out.pins.append(pb.HeldPin(pin=where, until_ms=at_ms(pin.until)))
+        out.pins.append(pb.HeldPin(pin=where, until_ms=end_ms(pin.until)))
     for share in stored.shares:
         out.shares.append(
             pb.HeldShare(
@@ -168,5 +170,5 @@ def holds(reply: effects.HoldsReply) -> pb.Holds:
     return out
 
 
-def at_ms(until: Until | None) -> int | None:
+def end_ms(until: Until | None) -> int | None:
     return None if until is None else until.at_ms

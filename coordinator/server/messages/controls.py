@@ -1,30 +1,30 @@
 """What goes on in a group at an operator's word (balance, canary, fences), as part of its description. Pure."""
 
 from muster.coordinator.core import effects
-from muster.coordinator.core.control.controls import NOTHING, BalanceView, Controls
+from muster.coordinator.core.control.controls import NO_CONTROLS, BalanceView, Controls
 from muster.coordinator.core.control.fences.records import FenceStored
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 from muster.coordinator.server.messages import answers, trial
 
 
-def described_group(group_id: str, reply: effects.DescribeReply) -> group_pb.DescribedGroup:
+def build_controlled_group(group_id: str, reply: effects.DescribeReply) -> group_pb.DescribedGroup:
     """The group, and what goes on in it."""
-    group = answers.described_group(group_id, reply)
+    group = answers.build_described_group(group_id, reply)
     found = reply.controls
-    if found is NOTHING:
+    if found is NO_CONTROLS:
         return group
     for name, part in (
-        ("canary", None if found.canary is None else trial.canary(found.canary)),
-        ("balance", balance(found.balance)),
-        ("fences", fences(found)),
+        ("canary", None if found.canary is None else trial.build_canary(found.canary)),
+        ("balance", build_balance(found.balance)),
+        ("fences", build_fences(found)),
     ):
         if part is not None:
             getattr(group, name).CopyFrom(part)
     return group
 
 
-def balance(found: BalanceView | None) -> pb.GroupBalance | None:
+def build_balance(found: BalanceView | None) -> pb.GroupBalance | None:
     if found is None:
         return None
     return pb.GroupBalance(
@@ -38,13 +38,13 @@ def balance(found: BalanceView | None) -> pb.GroupBalance | None:
     )
 
 
-def fences(found: Controls) -> pb.GroupFences | None:
+def build_fences(found: Controls) -> pb.GroupFences | None:
     if not found.fences:
         return None
-    return pb.GroupFences(count=found.fences, newest=[fence(each) for each in found.newest_fences])
+    return pb.GroupFences(count=found.fences, newest=[build_fence(each) for each in found.newest_fences])
 
 
-def fence(found: FenceStored) -> pb.GroupFence:
+def build_fence(found: FenceStored) -> pb.GroupFence:
     return pb.GroupFence(
         topic=found.topic,
         partition=found.partition,

@@ -4,11 +4,11 @@ from muster.coordinator.core.types import Stall, Takeover
 from muster.coordinator.rpc.v1 import ledger_pb2
 
 
-def stalled(stall: Stall) -> ledger_pb2.NodeStall:
+def build_stall(stall: Stall) -> ledger_pb2.NodeStall:
     return ledger_pb2.NodeStall(ended_at_ms=stall.ended_at_ms, stalled_ms=stall.stalled_ms)
 
 
-def moved(takeover: Takeover) -> ledger_pb2.CoordinatorMove:
+def build_coordinator_move(takeover: Takeover) -> ledger_pb2.CoordinatorMove:
     return ledger_pb2.CoordinatorMove(
         from_node=takeover.moved_from,
         to_node=takeover.moved_to,

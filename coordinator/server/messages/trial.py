@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 
 from muster.coordinator.core.control.trial import guards
-from muster.coordinator.core.control.trial.candidates import Candidate
+from muster.coordinator.core.control.trial.candidates import AssignorCandidate
 from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, StartCanary
-from muster.coordinator.core.control.trial.records import CanaryState, CanaryStored, Guard
+from muster.coordinator.core.control.trial.records import CanaryGuardRule, CanaryState, CanaryStored
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.types import RequestId
-from muster.coordinator.edge.words import operator, sentence
+from muster.coordinator.edge.words import error_sentence, name_operator
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.server.messages import shape
-from muster.coordinator.server.messages.answers import error_code
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.answers import to_error_code
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 MAX_GUARDS = 20
 
-STATES: Mapping[CanaryState, pb.CanaryState] = {
+CANARY_STATES: Mapping[CanaryState, pb.CanaryState] = {
     CanaryState.CANARY: pb.CANARY_STATE_CANARY,
     CanaryState.WAITING: pb.CANARY_STATE_WAITING,
     CanaryState.PROMOTED: pb.CANARY_STATE_PROMOTED,
@@ -24,76 +24,84 @@ STATES: Mapping[CanaryState, pb.CanaryState] = {
 }
 
 
-def start_canary(
+def parse_start_canary(
     request: pb.StartCanaryRequest, request_id: RequestId, lag: tuple[float, int], *, client_host: str
 ) -> StartCanary:
     """`lag`: the mean of the last hour, and over how many milliseconds it is known."""
     if len(request.guards) > MAX_GUARDS:
-        raise MalformedRequest(f"guards has {len(request.guards)} of them; at most {MAX_GUARDS} are read")
+        raise MalformedGroupRequest(f"guards has {len(request.guards)} of them; at most {MAX_GUARDS} are read")
     return StartCanary(
         request_id,
-        shape.name("group_id", request.group_id),
+        shape.check_name("group_id", request.group_id),
         request.assignor,
         request.for_ms,
-        tuple(shape.name("guards", guard) for guard in request.guards),
+        tuple(shape.check_name("guards", guard) for guard in request.guards),
         request.lag_floor if request.HasField("lag_floor") else guards.DEFAULT_LAG_FLOOR,
         not request.wait,
         request.validate_only,
-        operator(client_host, shape.reason("reason", request.reason)),
+        name_operator(client_host, shape.check_reason("reason", request.reason)),
         *lag,
     )
 
 
-def end_canary(request: pb.EndCanaryRequest, request_id: RequestId, *, client_host: str) -> EndCanary:
-    who = operator(client_host, shape.reason("reason", request.reason))
-    return EndCanary(request_id, shape.name("group_id", request.group_id), request.promote, who)
+def parse_end_canary(request: pb.EndCanaryRequest, request_id: RequestId, *, client_host: str) -> EndCanary:
+    who = name_operator(client_host, shape.check_reason("reason", request.reason))
+    return EndCanary(request_id, shape.check_name("group_id", request.group_id), request.promote, who)
 
 
-def describe_canary(request: pb.DescribeCanaryRequest, request_id: RequestId) -> DescribeCanary:
-    return DescribeCanary(request_id, shape.name("group_id", request.group_id))
+def parse_describe_canary(request: pb.DescribeCanaryRequest, request_id: RequestId) -> DescribeCanary:
+    return DescribeCanary(request_id, shape.check_name("group_id", request.group_id))
 
 
-def started(reply: CanaryReply) -> pb.StartCanaryResponse:
+def build_start_canary_response(reply: CanaryReply) -> pb.StartCanaryResponse:
     return pb.StartCanaryResponse(
-        error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message), canary=canary(reply)
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        canary=build_canary(reply),
     )
 
 
-def ended(reply: CanaryReply) -> pb.EndCanaryResponse:
+def build_end_canary_response(reply: CanaryReply) -> pb.EndCanaryResponse:
     return pb.EndCanaryResponse(
-        error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message), canary=canary(reply)
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        canary=build_canary(reply),
     )
 
 
-def described(reply: CanaryReply) -> pb.DescribeCanaryResponse:
+def build_describe_canary_response(reply: CanaryReply) -> pb.DescribeCanaryResponse:
     return pb.DescribeCanaryResponse(
-        error_code=error_code(reply.code), error_message=sentence(reply.code, reply.message), canary=canary(reply)
+        error_code=to_error_code(reply.code),
+        error_message=error_sentence(reply.code, reply.message),
+        canary=build_canary(reply),
     )
 
 
-def canary(reply: CanaryReply) -> pb.Canary | None:
+def build_canary(reply: CanaryReply) -> pb.Canary | None:
     stored = reply.canary
     if stored is None:
         return None
     return pb.Canary(
-        state=STATES[stored.state],
-        assignor=Candidate(stored.assignor, stored.options).word,
+        state=CANARY_STATES[stored.state],
+        assignor=AssignorCandidate(stored.assignor, stored.options).word,
         former=stored.former,
         operator=stored.operator,
         began_at_ms=stored.began_at_ms,
         until_ms=stored.until_ms,
         promotes=stored.promotes,
-        guards=[guard(each, stored, reply.idle.get(guards.written(each), "")) for each in stored.guards],
+        guards=[
+            build_canary_guard(each, stored, reply.idle.get(guards.guard_text(each), "")) for each in stored.guards
+        ],
         lag_floor=stored.lag_floor,
         rebalances=stored.tally.rebalances,
         ended=stored.ended,
     )
 
 
-def guard(each: Guard, stored: CanaryStored, idle: str) -> pb.CanaryGuard:
+def build_canary_guard(each: CanaryGuardRule, stored: CanaryStored, idle: str) -> pb.CanaryGuard:
     return pb.CanaryGuard(
-        guard=guards.written(each),
+        guard=guards.guard_text(each),
         idle=idle,
-        baseline=guards.basis_of(each, stored.baseline) if each.relative else None,
+        baseline=guards.guard_basis(each, stored.baseline) if each.relative else None,
         figure=guards.figure_of(each, stored.tally),
     )

@@ -17,15 +17,20 @@ from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.dispatch import Method
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.grounds import ground_of, kafka_door_of
-from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.grpc.listener import Listener
-from muster.coordinator.server.health.telling import Telling
-from muster.coordinator.server.journal.lines import RebalanceLines, audited, str_of, tell_where
+from muster.coordinator.server.dispatch import ServiceMethod
+from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.grounds import make_backend, make_kafka_listener
+from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.grpc.listener import GrpcListener
+from muster.coordinator.server.health.telling import ConditionReporter
+from muster.coordinator.server.journal.lines import (
+    RebalanceLines,
+    format_optional_address,
+    log_listening,
+    report_operator_calls,
+)
 from muster.coordinator.server.journal.reports import (
     report_bug,
     report_contained,
@@ -33,42 +38,49 @@ from muster.coordinator.server.journal.reports import (
     report_stall,
     report_status,
 )
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 from muster.coordinator.server.node import secured_by
-from muster.coordinator.server.node.beside import carried_now, completed, lag_before
+from muster.coordinator.server.node.beside import complete_work, loads_now, mean_lag_before
 from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
-from muster.coordinator.server.node.endings import report_end
-from muster.coordinator.server.node.ground import services_of_cluster
-from muster.coordinator.server.node.lags import meter_of
+from muster.coordinator.server.node.endings import report_fatal_error
+from muster.coordinator.server.node.ground import cluster_service_names
+from muster.coordinator.server.node.lags import make_load_meter
 from muster.coordinator.server.node.limits import (
     answer_room,
     burden_limits,
     isolation_limits,
-    join_bytes,
+    join_limit_bytes,
     transport_limits,
 )
-from muster.coordinator.server.node.long_lived import LongLived
-from muster.coordinator.server.node.observed_by import close, cores, http_of, measuring_of, observing_of, tracing_of
-from muster.coordinator.server.node.resources import Resources
-from muster.coordinator.server.node.services import NAMES, table_of
+from muster.coordinator.server.node.long_lived import LogFreezer
+from muster.coordinator.server.node.observed_by import (
+    active_cores,
+    close_observers,
+    make_http_listener,
+    make_metrics,
+    make_observation,
+    make_tracing,
+)
+from muster.coordinator.server.node.resources import ProcessResources
+from muster.coordinator.server.node.services import HEALTH_NAMES, make_method_table
 from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
-from muster.coordinator.server.node.zookeeper import ZooKeeperSide
+from muster.coordinator.server.node.zookeeper import ZooKeeperRegistration
 from muster.coordinator.server.service.central_election import CentralElection
 from muster.coordinator.server.service.central_session import NO_ELECTION
 from muster.coordinator.server.service.control import GroupControl
-from muster.coordinator.server.service.groups import Endpoint, GroupCoordinator
-from muster.coordinator.server.service.session import Sessions
-from muster.coordinator.server.service.watch import Watchers
+from muster.coordinator.server.service.groups import ClientEndpoint, GroupCoordinator
+from muster.coordinator.server.service.session import ServerSessions
+from muster.coordinator.server.service.watch import GroupWatchers
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.service.broker import BrokerService
 from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
 
 if TYPE_CHECKING:
-    from muster.coordinator.observe.changes import Changes
-    from muster.coordinator.observe.history import History
-    from muster.coordinator.server.part import Part
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.observe.changes import GroupChanges
+    from muster.coordinator.observe.history import GroupHistory
+    from muster.coordinator.server.part import SharedBackend
+    from muster.coordinator.server.security.security import NodeSecurity
 
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
@@ -76,38 +88,40 @@ LAST_WORDS_S = 0.5
 log = structlog.get_logger("muster.node")
 
 
-class Node:
+class CoordinatorNode:
     """One node: log, shards, and the gRPC services over them. It lives on the event loop that makes it.
 
     `failed` is done when the node can keep its promises no longer: stop it then. Its log holds all that was promised.
     """
 
-    driver: Driver
+    driver: EngineDriver
     engine: Engine
     broker: Broker
     log_requests: LogRequests
-    methods: Methods
+    methods: GrpcMethods
 
     def __init__(self, settings: Settings) -> None:
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._settings = settings
-        self._clock = Clock()
-        self._watchers = Watchers(settings.max_watchers)
+        self._clock = NodeClock()
+        self._watchers = GroupWatchers(settings.max_watchers)
         self._lines = RebalanceLines(asyncio.get_running_loop().call_later)
         self._partitions: Mapping[str, int] = {}
         self._bound = Address(settings.listen_host, settings.listen_port)
-        self.measuring = measuring_of(settings, self._clock)
+        self.measuring = make_metrics(settings, self._clock)
         self._instruments = self.measuring.instruments if self.measuring else None
-        self._kafka = kafka_door_of(settings)
-        self._observing = observing_of(settings, self._clock.now_ms, self._watchers.looked_at)
-        self._tracing = tracing_of(settings)
-        self._http = http_of(settings)
+        self._kafka = make_kafka_listener(settings)
+        self._observing = make_observation(settings, self._clock.now_ms, self._watchers.looked_at)
+        self._tracing = make_tracing(settings)
+        self._http = make_http_listener(settings)
         self._central: CentralElection | None = None
-        self.telling = Telling(self._clock, lambda: self._observing.changes.note("") if self._observing else None)
+        self.telling = ConditionReporter(
+            self._clock, lambda: self._observing.changes.note("") if self._observing else None
+        )
         self._isolation = Isolation(isolation_limits(settings))
         # A simulation takes no place from a group that waits for its plan.
         self._isolated_simulations = self._isolation.apart(max_processes=1)
-        self._security: Security | None = None
+        self._security: NodeSecurity | None = None
 
     @property
     def bound(self) -> Address:
@@ -130,12 +144,12 @@ class Node:
         return self._http.bound if self._http else None
 
     @property
-    def changes(self) -> "Changes | None":
+    def changes(self) -> "GroupChanges | None":
         """Which groups change, as they do, if there is anybody to hear of it."""
         return self._observing.changes if self._observing else None
 
     @property
-    def history(self) -> "History | None":
+    def history(self) -> "GroupHistory | None":
         """What a sampler sees of the groups, if there is anybody to look at it."""
         return self._observing.history if self._observing else None
 
@@ -148,12 +162,14 @@ class Node:
         directory that is in use, foreign or unreadable) and ZooKeeper's (out of reach, node id taken, another cluster),
         the port given back. A directory is locked before ZooKeeper hears of it, a new one made after it has agreed.
         """
-        self._certificates = await secured_by.certificates_of(self._settings)
-        services = NAMES + secured_by.services_of(self._settings) + services_of_cluster(self._settings)
+        self._certificates = await secured_by.load_certificates(self._settings)
+        services = (
+            HEALTH_NAMES + secured_by.security_service_names(self._settings) + cluster_service_names(self._settings)
+        )
         services += self._observing.services if self._observing else ()
-        self._listener = Listener(transport_limits(self._settings), services)
+        self._listener = GrpcListener(transport_limits(self._settings), services)
         self._bound = self._bound._replace(
-            port=self._listener.bind(*self._bound, secured_by.credentials_for_grpc(self._certificates))
+            port=self._listener.bind(*self._bound, secured_by.make_grpc_credentials(self._certificates))
         )
         try:
             if self._kafka is not None:
@@ -172,23 +188,23 @@ class Node:
                     door.give_back()
             raise
         self._start_driver()
-        table = audited(self._table(), tell := secured_by.teller(self._security))
-        malformed: tuple[type[Exception], ...] = (MalformedRequest, MalformedStorageRequest)
+        table = report_operator_calls(self._table(), tell := secured_by.action_reporter(self._security))
+        malformed: tuple[type[Exception], ...] = (MalformedGroupRequest, MalformedStorageRequest)
         if self._observing is not None:
             asked = partial(topic_ids, self.broker), lambda: self._partitions, self._log_span, self.driver.tell
             table |= self._observing.start(self.engine, self.broker, *asked, cluster=self._ground.cluster)
             malformed += self._observing.malformed
         if self._tracing is not None:
             table = self._tracing.listening(table)
-        table = secured_by.guarded_by(
+        table = secured_by.guard_methods(
             self._security, table, self._staging, lambda: self._partitions, self.engine, self.driver
         )
-        gate = secured_by.gate_of(self._security)
-        limits = join_bytes(self._settings), self._instruments, burden_limits(self._settings)
-        self.methods = Methods(table, malformed, *limits, gate)
+        gate = secured_by.authenticator_of(self._security)
+        limits = join_limit_bytes(self._settings), self._instruments, burden_limits(self._settings)
+        self.methods = GrpcMethods(table, malformed, *limits, gate)
         conditions = self.telling.conditions
         self._upkeep = self._ground.upkeep(conditions, self._group_log, self.engine, self._fail)
-        await self._listener.start(self.methods, **secured_by.gates_of(self._settings, gate))
+        await self._listener.start(self.methods, **secured_by.probe_authenticators(self._settings, gate))
         self.telling.start(self._listener.report)
         if self._kafka is not None:
             await self._ground.serve_kafka(
@@ -201,35 +217,35 @@ class Node:
                 security=self._security,
             )
         if self._http is not None:
-            from muster.coordinator.server.doors.http import Inside
+            from muster.coordinator.server.doors.http import NodeAccess
 
             self._measure()
-            inside = Inside(
+            inside = NodeAccess(
                 self,
                 self._settings,
                 table,
                 malformed,
                 conditions,
                 self._clock,
-                secured_by.sees_of(self._security),
+                secured_by.visibility_of(self._security),
                 self._ground.cluster,
             )
-            await self._http.start(inside, gate, secured_by.tls_of(self._certificates, "http"))
+            await self._http.start(inside, gate, secured_by.listener_tls(self._certificates, "http"))
         if self._ground.zookeeper is not None:
             self._ground.zookeeper.start(lambda in_touch: self.telling.tell(ZOOKEEPER, serving=in_touch))
         if self._central is not None:
             self._central.start()
         self.driver.opened(self._loaded_ms)
         await self.driver.all_loaded()
-        tell_where(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
+        log_listening(self._bound, self.kafka_bound, self.http_bound, self._settings.node_id)
         return self._bound
 
     async def _take_ground(self) -> None:
         """The log, the place among others, and the groups."""
-        self._ground = ground_of(self._settings, self._clock, self._certificates, self._doors)
+        self._ground = make_backend(self._settings, self._clock, self._certificates, self._doors)
         await self._ground.take(lambda seen: self.driver.tell(partition_for(seen.group_id, self.engine.shards), seen))
         self.broker = self._ground.disk
-        self._security = await secured_by.security_of(
+        self._security = await secured_by.make_security(
             self._settings, self.broker, self._certificates, self._ground.rights_store()
         )
         if self._ground.joined is None:
@@ -267,16 +283,16 @@ class Node:
             if door is not None:
                 await door.close(LAST_WORDS_S)
         self._upkeep.stop()
-        await close(self._observing, self._tracing)
+        await close_observers(self._observing, self._tracing)
         await self._ground.leave()
         await self._ground.close()
         self._isolation.close()
         await self._listener.stop(LAST_WORDS_S)
         self._lines.close()
-        await secured_by.stop(self._security)
+        await secured_by.stop_security(self._security)
         log.info("stopped")
 
-    def _stand_by(self, joined: "Part") -> None:
+    def _stand_by(self, joined: "SharedBackend") -> None:
         """One of many: which groups are coordinated here is for the cluster to say, again and again."""
         self.broker = joined.broker
         self._have_groups(joined.group_log, joined.shards, joined.engine)
@@ -306,7 +322,7 @@ class Node:
             zookeeper.observer.tell_again(lambda group_id: partition_for(group_id, self.engine.shards) == shard)
 
     def _start_driver(self) -> None:
-        self.driver = Driver(
+        self.driver = EngineDriver(
             self.engine,
             self._clock,
             max_parked=self._settings.max_parked_requests,
@@ -318,38 +334,40 @@ class Node:
             on_bug=report_contained,
             on_stall=partial(report_stall, self.telling.conditions),
             instruments=self._instruments,
-            complete=lambda work: completed(work, self.engine, self._log_span, self._observing, self._ground.measured),
-            measure=meter_of(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
+            complete=lambda work: complete_work(
+                work, self.engine, self._log_span, self._observing, self._ground.measured
+            ),
+            measure=make_load_meter(self.engine, self.broker.ends, self._clock.now_ms, self.broker.ahead),
         )
-        self._sessions = Sessions(
+        self._sessions = ServerSessions(
             self.driver,
             shards=self.engine.shards,
             limit=self._settings.max_sessions,
             grace_ms=self._settings.group_reconnect_grace_ms,
-            rights_of=secured_by.rights_of(self._security),
+            rights_of=secured_by.topic_rights_of(self._security),
             central_reign=lambda: NO_ELECTION if self._central is None else self._central.epoch,
         )
         zookeeper = self._ground.zookeeper
-        if isinstance(zookeeper, ZooKeeperSide):  # in a cluster the shard's leader coordinates central groups
+        if isinstance(zookeeper, ZooKeeperRegistration):  # in a cluster the shard's leader coordinates central groups
             self._central = CentralElection(
                 zookeeper.session,
                 self._settings.node_id,
                 lambda: self.advertised,
-                partial(cores, self.engine),
+                partial(active_cores, self.engine),
                 self._sessions.end_central,
             )
         self.broker.on_topics_changed(self._topics_changed)
         if self._ground.joined is not None:
             self._ground.joined.coordinate(self.engine, self.driver, self._clock.now_ms, self._fail, self._sessions)
-        self.broker.on_logs_changed(LongLived().changed)
+        self.broker.on_logs_changed(LogFreezer().changed)
 
     def _measure(self) -> None:
         """Show what is counted what there is to be looked at."""
-        from muster.coordinator.server.sight.measuring import Gauges
+        from muster.coordinator.server.sight.measuring import NodeGauges
 
         assert self.measuring is not None, "a node with a listener counts"
-        gauges = Gauges(
-            *(self.driver, self.engine, self.telling.conditions, lambda: str_of(self.advertised)),
+        gauges = NodeGauges(
+            *(self.driver, self.engine, self.telling.conditions, lambda: format_optional_address(self.advertised)),
             kafka=self._kafka,
             http=self._http,
             methods=self.methods,
@@ -357,7 +375,7 @@ class Node:
             sessions=self._sessions,
             cluster=self._ground.figures,
             upstream=self._ground.engine_figures,
-            **secured_by.gauges_of(self._certificates, self._security),
+            **secured_by.security_gauges(self._certificates, self._security),
         )
         self.measuring.sees(self.engine, self.broker, lambda: self._partitions, self.history, gauges)
 
@@ -373,7 +391,7 @@ class Node:
             self._central.noticed(notice)
         self._lines.noticed(notice)
 
-    def _table(self) -> dict[str, Method]:
+    def _table(self) -> dict[str, ServiceMethod]:
         joined = self._ground.joined
         groups = (GroupCoordinator if joined is None else joined.group_service)(
             self.driver,
@@ -381,18 +399,20 @@ class Node:
             self._sessions,
             shards=self.engine.shards,
             snapshot_bytes=self._settings.grpc_max_message_bytes // 2,
-            endpoint=lambda: Endpoint(self._settings.node_id, *self.advertised),
+            endpoint=lambda: ClientEndpoint(self._settings.node_id, *self.advertised),
             partitions=lambda: self._partitions,
             log_span=self._log_span,
             conditions=self.telling.conditions,
-            resources=Resources(self._settings.directory, self._loaded_ms, self.driver, self.engine.metrics).look,
+            resources=ProcessResources(
+                self._settings.directory, self._loaded_ms, self.driver, self.engine.metrics
+            ).look,
             isolation=self._isolated_simulations,
             assignor_deadline_ms=self._settings.group_assignor_deadline_ms,
             plugins=dict(limits_of(self._settings).plugins),
             observed=self._ground.zookeeper.groups if self._ground.zookeeper is not None else None,
             central=self._central,
             history=self.history,
-            rights_of=secured_by.rights_of(self._security),
+            rights_of=secured_by.topic_rights_of(self._security),
         )
         self.log_requests = LogRequests(self.broker) if joined is None else joined.requests
         if joined is None:
@@ -406,10 +426,10 @@ class Node:
             records = joined.record_service(lambda: self.advertised, answer_room)
         self._staging = self._ground.staging(self.log_requests)
         fences = self._ground.fences(self.driver, self.engine, self.log_requests)
-        before = partial(lag_before, self.history, self._clock.now_ms)
-        carried = partial(carried_now, self.history, self._clock.now_ms)
+        before = partial(mean_lag_before, self.history, self._clock.now_ms)
+        carried = partial(loads_now, self.history, self._clock.now_ms)
         control = GroupControl(self.driver, self.engine.shards, before, carried)
-        return table_of(groups, control, records, self._staging) | fences | (joined.table() if joined else {})
+        return make_method_table(groups, control, records, self._staging) | fences | (joined.table() if joined else {})
 
     def _topics_changed(self) -> None:
         before, self._partitions = self._partitions, partition_counts(self.broker)
@@ -429,10 +449,10 @@ class Node:
         except TimeoutError:
             log.warning("not everyone was answered in time", in_flight=self.methods.in_flight)
 
-    def _doors(self) -> Doors:
-        return Doors(self.advertised, self._kafka.advertised if self._kafka else None, self.http_bound)
+    def _doors(self) -> ClientAddresses:
+        return ClientAddresses(self.advertised, self._kafka.advertised if self._kafka else None, self.http_bound)
 
     def _fail(self, bug: BaseException) -> None:
-        report_end(bug)
+        report_fatal_error(bug)
         if not self.failed.done():
             self.failed.set_result(bug)

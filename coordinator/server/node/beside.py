@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.core.control.holds.values import Seen
+from muster.coordinator.core.control.holds.values import MeasuredRates
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
-from muster.coordinator.core.plan import loadable, wants_lags
+from muster.coordinator.core.plan import loadable_name, wants_lags
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.node.lags import (
-    Measured,
-    Rest,
-    Span,
-    committed_now,
-    here_or_later,
-    lags_of,
-    lags_told,
-    with_lags,
+    DeferredWork,
+    LogSpanOf,
+    MeasuredSpans,
+    add_lags,
+    committed_offsets_now,
+    compute_lags,
+    measured_lags,
+    run_now_or_later,
 )
 
 if TYPE_CHECKING:
-    from muster.coordinator.observe.history import History, Rates
-    from muster.coordinator.server.sight.observing import Observing
+    from muster.coordinator.observe.history import GroupHistory, PartitionRates
+    from muster.coordinator.server.sight.observing import GroupObservation
 
 
 HOUR_MS = 3_600_000
 
 
-def lag_before(history: "History | None", clock_ms: Callable[[], int], group_id: str) -> tuple[float, int]:
+def mean_lag_before(history: "GroupHistory | None", clock_ms: Callable[[], int], group_id: str) -> tuple[float, int]:
     """The mean of the group's total lag in the last hour, and over how many milliseconds of it that is known."""
     if history is None:
         return 0.0, 0
@@ -44,19 +44,23 @@ def lag_before(history: "History | None", clock_ms: Callable[[], int], group_id:
     return (float(recent.mean()), now_ms - int(times[-len(recent)])) if len(recent) else (0.0, 0)
 
 
-AT_ONCE = 500
+PARTITIONS_IN_ONE_TURN = 500
 """So many partitions of a group are gone through in the loop's turn."""
 
 
-async def carried_now(history: "History | None", clock_ms: Callable[[], int], group_id: str) -> Seen | None:
+async def loads_now(history: "GroupHistory | None", clock_ms: Callable[[], int], group_id: str) -> MeasuredRates | None:
     """What each partition of the group carries, if it was looked at lately."""
     known = history.rates(group_id) if history is not None and history.fresh(group_id, clock_ms()) else None
     if known is None:
         return None
-    return by_topic(known) if len(known.places) <= AT_ONCE else await asyncio.to_thread(by_topic, known)
+    return (
+        loads_by_topic(known)
+        if len(known.places) <= PARTITIONS_IN_ONE_TURN
+        else await asyncio.to_thread(loads_by_topic, known)
+    )
 
 
-def by_topic(known: "Rates") -> Seen:
+def loads_by_topic(known: "PartitionRates") -> MeasuredRates:
     """What has not been seen counts nothing."""
     seen: dict[str, tuple[list[float], list[int]]] = {}
     pace = np.nan_to_num(np.fmax(known.produced, known.consumed))
@@ -69,19 +73,27 @@ def by_topic(known: "Rates") -> Seen:
     return seen
 
 
-def completed(
-    work: Work, engine: Engine, span: Span, observing: "Observing | None", measured: Measured | None = None
-) -> Work | Rest:
+def complete_work(
+    work: ShardWork,
+    engine: Engine,
+    span: LogSpanOf,
+    observing: "GroupObservation | None",
+    measured: MeasuredSpans | None = None,
+) -> ShardWork | DeferredWork:
     """What a shard wants computed, with what only the node knows. Raises LogFailed when a log is away. measured: where
     others are to say where logs end, instead of `span`."""
     if isinstance(work.request, ShadowRequest):
-        return with_loads(work, engine, span, observing.history if observing is not None else None, measured)
-    return with_lags(work, engine, span, measured)
+        return add_loads(work, engine, span, observing.history if observing is not None else None, measured)
+    return add_lags(work, engine, span, measured)
 
 
-def with_loads(
-    work: Work, engine: Engine, span: Span, history: "History | None", measured: Measured | None = None
-) -> Work | Rest:
+def add_loads(
+    work: ShardWork,
+    engine: Engine,
+    span: LogSpanOf,
+    history: "GroupHistory | None",
+    measured: MeasuredSpans | None = None,
+) -> ShardWork | DeferredWork:
     """The work with lags and rates, as far as they are known.
 
     A shadow that plans by lags gets those of this moment, as the group's own assignor would; else the sampler's last
@@ -92,29 +104,31 @@ def with_loads(
         return work
     known = history.rates(request.group_id) if history is not None else None
     counts = {topic: shard.state.partitions[topic] for topic in request.topics & shard.state.partitions.keys()}
-    if any(wants_lags(loadable(candidate.name, shard.state.limits)) for candidate in request.candidates):
-        committed = committed_now(shard, request.group_id)
+    if any(wants_lags(loadable_name(candidate.name, shard.state.limits)) for candidate in request.candidates):
+        committed = committed_offsets_now(shard, request.group_id)
     else:
         committed = None
     asked = request
 
-    def whole() -> Work:
+    def whole() -> ShardWork:
         lags: Mapping[str, Sequence[int]] | None = None
         if committed is not None and measured is not None:
-            lags, _ = lags_told(counts, committed, measured)
+            lags, _ = measured_lags(counts, committed, measured)
         elif committed is not None:
-            lags = lags_of(Snapshot(counts, []), committed, span)
+            lags = compute_lags(Snapshot(counts, []), committed, span)
         elif known is not None:
-            seen = columns(known, known.lag_now.tolist(), counts)
+            seen = rows_by_topic(known, known.lag_now.tolist(), counts)
             lags = {topic: [int(lag) for lag in row] for topic, row in seen.items()}
-        rates = None if known is None else columns(known, known.produced.tolist(), counts)
+        rates = None if known is None else rows_by_topic(known, known.produced.tolist(), counts)
         return replace(work, request=replace(asked, lags=lags, rates=rates))
 
     asks = committed is not None and measured is not None
-    return whole if asks else here_or_later(whole, counts)
+    return whole if asks else run_now_or_later(whole, counts)
 
 
-def columns(known: "Rates", figures: Sequence[float], counts: Mapping[str, int]) -> dict[str, list[float]]:
+def rows_by_topic(
+    known: "PartitionRates", figures: Sequence[float], counts: Mapping[str, int]
+) -> dict[str, list[float]]:
     """A row for each topic; what has not been seen counts nothing."""
     rows = {topic: [0.0] * count for topic, count in counts.items()}
     for (topic, partition), figure in zip(known.places, figures, strict=True):

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-from muster.coordinator.runtime.ports import LogFailed, NotYet
+from muster.coordinator.runtime.ports import LogFailed, LogNotReady
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import NotKnownYet, StorageError
 
 
-class Topic(Protocol):
+class CatalogTopic(Protocol):
     @property
     def id(self) -> bytes: ...
 
@@ -16,27 +16,27 @@ class Topic(Protocol):
     def partitions(self) -> int: ...
 
 
-class HasTopics(Protocol):
+class CatalogSource(Protocol):
     """A broker, as far as it is asked here."""
 
-    def topics(self) -> Mapping[str, Topic]: ...
+    def topics(self) -> Mapping[str, CatalogTopic]: ...
 
 
-def topic_ids(broker: HasTopics) -> dict[str, bytes]:
+def topic_ids(broker: CatalogSource) -> dict[str, bytes]:
     """None of a topic that matches no pattern, whatever it is called."""
     return {name: topic.id for name, topic in broker.topics().items() if topic.id}
 
 
-def partition_counts(broker: HasTopics) -> dict[str, int]:
+def partition_counts(broker: CatalogSource) -> dict[str, int]:
     return {name: topic.partitions for name, topic in broker.topics().items()}
 
 
-def log_span(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
+def span_of_log(broker: Broker, topic: str, partition: int) -> tuple[int, int]:
     """Where a partition's log begins and ends. Raises LogFailed where there is none, or it is damaged; NotYet where
     another node is to say."""
     try:
         return broker.start_offset(topic, partition), broker.high_watermark(topic, partition)
     except NotKnownYet as error:
-        raise NotYet(str(error), error.wait) from error
+        raise LogNotReady(str(error), error.wait) from error
     except StorageError as error:
         raise LogFailed(str(error)) from error

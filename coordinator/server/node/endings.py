@@ -23,12 +23,12 @@ class DirectoryWatch:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = directory / LOCK
-        self._known = identity(self._lock)
+        self._known = identify_file(self._lock)
 
     def gone(self) -> DataDirectoryError | None:
         """What the node has to stop for; None while all is well, or nobody can tell. Any thread."""
         try:
-            is_there = identity(self._lock) == self._known
+            is_there = identify_file(self._lock) == self._known
         except (FileNotFoundError, NotADirectoryError):
             is_there = False
         except OSError:
@@ -42,19 +42,19 @@ class DirectoryWatch:
         )
 
 
-def identity(path: Path) -> tuple[int, int]:
+def identify_file(path: Path) -> tuple[int, int]:
     """Raises OSError."""
     found = os.stat(path)
     return found.st_dev, found.st_ino
 
 
-class IdInUse(Exception):
+class NodeIdInUse(Exception):
     """Another process runs as this node; the text says where, and what to do."""
 
 
-def report_end(why: BaseException) -> None:
+def report_fatal_error(why: BaseException) -> None:
     """The node cannot go on. What happened around it is told in its own words; of a mistake of the program, where."""
-    if isinstance(why, DataDirectoryError | ZooKeeperError | IdInUse):
+    if isinstance(why, DataDirectoryError | ZooKeeperError | NodeIdInUse):
         log.error("the node cannot go on", why=str(why))
     else:
         log.error("the node cannot go on", exc_info=why)

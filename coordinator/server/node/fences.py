@@ -8,36 +8,38 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.node.services import FENCE_SERVICE
-from muster.coordinator.server.service.fencing import Fencing
+from muster.coordinator.server.service.fencing import FencingService
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.fences import Fences, Ownership
+from muster.storage.broker.fences import FenceOwnership, Fences
 from muster.storage.broker.requests import LogRequests, wall_clock_ms
 from muster.storage.errors import (
     InvalidProducerEpoch,
-    InvalidTopic,
+    InvalidTopicName,
     StorageError,
     UnknownTopicOrPartition,
 )
 
 CODES = {
     UnknownTopicOrPartition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    InvalidTopic: ErrorCode.INVALID_REQUEST,
+    InvalidTopicName: ErrorCode.INVALID_REQUEST,
     InvalidProducerEpoch: ErrorCode.INVALID_PRODUCER_EPOCH,
 }
 """What else a log says no to is the disk's trouble, which may be mended."""
 
 
-def fencing(driver: Driver, engine: Engine, broker: Broker, requests: LogRequests) -> dict[str, Method]:
+def make_fencing_service(
+    driver: EngineDriver, engine: Engine, broker: Broker, requests: LogRequests
+) -> dict[str, ServiceMethod]:
     """The rows of its service; from here on the logs keep fences for as long as their groups."""
-    broker.keep_fences(lambda producer_id: on_record(producer_id, engine))
+    broker.keep_fences(lambda producer_id: is_fence_on_record(producer_id, engine))
     fences = NodeFences(broker, Fences(broker, requests.commit, wall_clock_ms))
-    return methods_of(FENCE_SERVICE, Fencing(driver, fences, shards=engine.shards))
+    return methods_of(FENCE_SERVICE, FencingService(driver, fences, shards=engine.shards))
 
 
-def on_record(producer_id: int, engine: Engine) -> bool:
+def is_fence_on_record(producer_id: int, engine: Engine) -> bool:
     """Whether a group has this fence. One whose shard is not there to be asked may have it. From any thread."""
     for shard in range(engine.shards):
         core = engine.core(shard)
@@ -56,20 +58,20 @@ class NodeFences:
         self._fences = fences
 
     def check(self, places: Sequence[tuple[str, int]]) -> None:
-        with in_our_words():
+        with translate_storage_errors():
             self._fences.check(places)
 
     def fresh_id(self) -> int:
-        with in_our_words():
+        with translate_storage_errors():
             return self._broker.next_fence_id()
 
     async def put_up(self, granted: ClaimFenceReply, places: Sequence[tuple[str, int]]) -> None:
-        with in_our_words():
-            await self._fences.put_up(Ownership(granted.producer_id, granted.epoch, granted.former), places)
+        with translate_storage_errors():
+            await self._fences.put_up(FenceOwnership(granted.producer_id, granted.epoch, granted.former), places)
 
 
 @contextmanager
-def in_our_words() -> Iterator[None]:
+def translate_storage_errors() -> Iterator[None]:
     try:
         yield
     except StorageError as error:

@@ -7,23 +7,23 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from muster.coordinator.config import Settings
-from muster.coordinator.edge.audit import Tell as TellAction
+from muster.coordinator.edge.audit import ReportAction as TellAction
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
-from muster.coordinator.server.dispatch import Method
-from muster.coordinator.server.doors.kafka import KafkaDoor
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import ServiceMethod
+from muster.coordinator.server.doors.kafka import NodeKafkaListener
+from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.node import secured_by
-from muster.coordinator.server.node.catalogs import log_span
-from muster.coordinator.server.node.fences import fencing
-from muster.coordinator.server.node.lags import Measured, Span
-from muster.coordinator.server.node.upkeep import HasLosses, Upkeep
-from muster.coordinator.server.node.zookeeper import ZooKeeperSide, registration_of
-from muster.coordinator.server.part import Part, Stages, Stops
-from muster.coordinator.zookeeper.observer import Tell
+from muster.coordinator.server.node.catalogs import span_of_log
+from muster.coordinator.server.node.fences import make_fencing_service
+from muster.coordinator.server.node.lags import LogSpanOf, MeasuredSpans
+from muster.coordinator.server.node.upkeep import LossReporter, NodeUpkeep
+from muster.coordinator.server.node.zookeeper import ZooKeeperRegistration, build_registration
+from muster.coordinator.server.part import SharedBackend, StagingHandlers, Stoppable
+from muster.coordinator.zookeeper.observer import ReportGroup
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.disk.files import RealFiles
@@ -33,18 +33,18 @@ from muster.storage.topics.catalog import format_id
 from muster.storage.topics.data_dir import is_fresh, known_cluster_id
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
-    from muster.coordinator.metrics.engine import EngineFigures
+    from muster.coordinator.edge.cluster import ClusterView
+    from muster.coordinator.metrics.engine import KafkaBackendFigures
     from muster.coordinator.metrics.instruments import Instruments
-    from muster.coordinator.server.clustered.figures import Figures
-    from muster.coordinator.server.clustered.joined import Joined
-    from muster.coordinator.server.doors.proxy import ProxyDoor
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.clustered.figures import ClusterMetricsSource
+    from muster.coordinator.server.clustered.joined import ClusterBackend
+    from muster.coordinator.server.doors.proxy import NodeProxyListener
+    from muster.coordinator.server.security.security import NodeSecurity
     from muster.coordinator.server.security.store import SecurityStore
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
 
-class Ground:
+class NodeBackend:
     """Made in the loop it lives in, then `take`n; `leave` ends it. doors: asked once the ports are known."""
 
     disk: Broker
@@ -53,30 +53,30 @@ class Ground:
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
-        certificates: "Certificates | None",
-        doors: Callable[[], Doors],
+        clock: NodeClock,
+        certificates: "NodeCertificates | None",
+        doors: Callable[[], ClientAddresses],
     ) -> None:
         self._settings = settings
         self._certificates = certificates
         self._clock = clock
         self._doors = doors
-        self._security: Security | None = None
-        self.joined: Part | None = self._join(certificates)
+        self._security: NodeSecurity | None = None
+        self.joined: SharedBackend | None = self._join(certificates)
         """What it is one node of; None for a node on its own, and for nodes beside each other."""
-        self.zookeeper: ZooKeeperSide | Joined | None = self._by_zookeeper
+        self.zookeeper: ZooKeeperRegistration | ClusterBackend | None = self._by_zookeeper
 
     @property
-    def _by_zookeeper(self) -> "Joined | None":
+    def _by_zookeeper(self) -> "ClusterBackend | None":
         """Its cluster, which meets at ZooKeeper."""
-        return cast("Joined | None", self.joined)
+        return cast("ClusterBackend | None", self.joined)
 
     @property
-    def cluster(self) -> "Cluster | None":
+    def cluster(self) -> "ClusterView | None":
         """What is known of the other nodes, once it has registered."""
         return None if self._by_zookeeper is None else self._by_zookeeper.view
 
-    async def take(self, seen: Tell) -> None:
+    async def take(self, seen: ReportGroup) -> None:
         """Lock the data directory, open what lies there, and meet ZooKeeper. `seen` gets what is seen of groups.
 
         What is known to be this node's is locked first; what is to be made waits until ZooKeeper has named the cluster.
@@ -98,47 +98,47 @@ class Ground:
         """Where it is kept who may do what, if not in a log of this node or its cluster."""
         return None
 
-    async def register(self, security: "Security | None" = None) -> None:
+    async def register(self, security: "NodeSecurity | None" = None) -> None:
         """Be known to others, once it is known that the log can be served; in a cluster, hear how that stands, and who
         may do what."""
         if (joined := self._by_zookeeper) is not None:
             self._security = security
-            await joined.enter(self.disk, self._doors(), secured_by.node_rights(security))
-            await secured_by.shared(security, joined, self.disk)
-        elif isinstance(self.zookeeper, ZooKeeperSide):
+            await joined.enter(self.disk, self._doors(), secured_by.node_rights_check(security))
+            await secured_by.share_security(security, joined, self.disk)
+        elif isinstance(self.zookeeper, ZooKeeperRegistration):
             await self.zookeeper.register()
 
     @property
-    def figures(self) -> "Figures | None":
+    def figures(self) -> "ClusterMetricsSource | None":
         """What of the cluster is to be measured."""
         return None if self._by_zookeeper is None else self._by_zookeeper.figures
 
     # -- what stands on it --------------------------------------------------------------------------------------------
 
-    def span_of(self, broker: Broker) -> Span:
+    def span_of(self, broker: Broker) -> LogSpanOf:
         """Where a partition's log begins and ends."""
-        return partial(log_span, broker)
+        return partial(span_of_log, broker)
 
-    engine_figures: "Callable[[], EngineFigures] | None" = None
+    engine_figures: "Callable[[], KafkaBackendFigures] | None" = None
     """What is to be measured of a Kafka below; None where there is none."""
 
-    measured: Measured | None = None
+    measured: MeasuredSpans | None = None
     """The same of many partitions, where others are to say."""
 
     async def serve_kafka(
         self,
-        door: "KafkaDoor | ProxyDoor",
-        driver: Driver,
+        door: "NodeKafkaListener | NodeProxyListener",
+        driver: EngineDriver,
         requests: LogRequests,
         *,
         partitions: Callable[[], Mapping[str, int]],
         instruments: "Instruments | None",
         tell: TellAction,
-        security: "Security | None",
+        security: "NodeSecurity | None",
     ) -> None:
         """Have Kafka's clients answered at the door, which is bound."""
         zookeeper = self.zookeeper
-        await cast(KafkaDoor, door).start(
+        await cast(NodeKafkaListener, door).start(
             driver,
             requests,
             instruments=instruments,
@@ -148,7 +148,7 @@ class Ground:
             elsewhere=zookeeper.has_elsewhere if zookeeper is not None else lambda topic: False,
             tell=tell,
             security=security,
-            tls=secured_by.tls_of(self._certificates, "kafka"),
+            tls=secured_by.listener_tls(self._certificates, "kafka"),
             cluster=self.cluster,
             admin=None if self.joined is None else self.joined.admin,
         )
@@ -157,20 +157,20 @@ class Ground:
     def shards(self) -> int:
         return self._settings.offsets_topic_num_partitions if self.joined is None else self.joined.shards
 
-    def staging(self, requests: LogRequests) -> Stages:
+    def staging(self, requests: LogRequests) -> StagingHandlers:
         """The Staging service."""
         return StagingService(Staging(requests.broker), requests.commit)
 
-    def fences(self, driver: Driver, engine: Engine, requests: LogRequests) -> dict[str, Method]:
+    def fences(self, driver: EngineDriver, engine: Engine, requests: LogRequests) -> dict[str, ServiceMethod]:
         """The rows of the Fencing service."""
-        return fencing(driver, engine, requests.broker, requests)
+        return make_fencing_service(driver, engine, requests.broker, requests)
 
     def upkeep(
-        self, conditions: Conditions, group_log: HasLosses, engine: Engine, fail: Callable[[BaseException], None]
-    ) -> Stops:
+        self, conditions: Conditions, group_log: LossReporter, engine: Engine, fail: Callable[[BaseException], None]
+    ) -> Stoppable:
         """What is done by the clock, from now on."""
         settings, certificates = self._settings, self._certificates
-        return Upkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
+        return NodeUpkeep(settings, self._clock, conditions, self.disk, group_log, engine, fail, certificates)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -186,12 +186,12 @@ class Ground:
         if hasattr(self, "disk"):
             await asyncio.to_thread(self.disk.close)
 
-    def _join(self, certificates: "Certificates | None") -> "Part | None":
+    def _join(self, certificates: "NodeCertificates | None") -> "SharedBackend | None":
         if not self._settings.inter_broker_listeners:
             return None
-        from muster.coordinator.server.clustered.joined import Joined
+        from muster.coordinator.server.clustered.joined import ClusterBackend
 
-        joined = Joined(self._settings, certificates)
+        joined = ClusterBackend(self._settings, certificates)
         joined.bind()
         return joined
 
@@ -199,7 +199,7 @@ class Ground:
         settings = self._settings
         self.disk = Broker(settings.data_dir, settings, node_id=settings.node_id, cluster_id=cluster_id)
 
-    async def _meet(self, seen: Tell) -> str | None:
+    async def _meet(self, seen: ReportGroup) -> str | None:
         """The cluster's id, agreed on before a data directory is made for it; None where there is nobody to ask."""
         settings = self._settings
         if not settings.zookeeper_connect:
@@ -208,17 +208,17 @@ class Ground:
         fresh = format_id(os.urandom(16))
         if (joined := self._by_zookeeper) is not None:
             return await joined.meet(own, fresh, seen)
-        self.zookeeper = side = await ZooKeeperSide.open(
+        self.zookeeper = side = await ZooKeeperRegistration.open(
             settings,
             self._clock,
-            lambda: registration_of(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
+            lambda: build_registration(self._doors().grpc, self._doors().kafka, self._clock.now_ms()),
             lambda: {name: topic.partitions for name, topic in self.disk.topics().items() if not topic.internal},
             seen,
         )
         return await side.cluster_id(own, fresh)
 
 
-def services_of_cluster(settings: Settings) -> tuple[str, ...]:
+def cluster_service_names(settings: Settings) -> tuple[str, ...]:
     """What is served beside the rest, for health and reflection."""
     if not settings.inter_broker_listeners:
         return ()

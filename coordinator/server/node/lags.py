@@ -11,32 +11,35 @@ from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import LoadMeasured
 from muster.coordinator.core.plan import PlanRequest, wants_lags
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import LastKnown, NotYet
+from muster.coordinator.runtime.ports import LastKnownExtent, LogNotReady
 
 if TYPE_CHECKING:
     from muster.coordinator.observe.history import Place
     from muster.coordinator.server.sight.loads import LoadMeter
-    from muster.coordinator.server.sight.looking import Ahead
+    from muster.coordinator.server.sight.looking import AwaitEnds
 
-Span = Callable[[str, int], tuple[int, int]]
+LogSpanOf = Callable[[str, int], tuple[int, int]]
 """The first offset of a partition, and the one after its last. Raises LogFailed where they cannot be known, and
 NotYet where another node is being asked."""
 
-AT_ONCE = 500
+LOOKUPS_PER_TURN = 500
 """Partitions whose logs are looked up in the loop's turn: some microseconds each."""
 
-Rest = Callable[[], Work]
+DeferredWork = Callable[[], ShardWork]
 """What is left to do for some work, for a thread; it looks at nothing that shards change. Raises as they do."""
 
 
-Measured = Callable[[Sequence[tuple[str, int]]], Sequence[tuple[int, int] | None]]
-"""The same of many partitions, where others are to say: a `LastKnown` of what nobody said in time, None of what nobody
+MeasuredSpans = Callable[[Sequence[tuple[str, int]]], Sequence[tuple[int, int] | None]]
+"""The same of many partitions, where others are to say: a `LastKnownExtent` of what nobody said in time, None of what
+nobody
 has ever said. It waits, so it is for a thread, and raises nothing."""
 
 
-def with_lags(work: Work, engine: Engine, span: Span, measured: Measured | None = None) -> Work | Rest:
+def add_lags(
+    work: ShardWork, engine: Engine, span: LogSpanOf, measured: MeasuredSpans | None = None
+) -> ShardWork | DeferredWork:
     """The work with the lags of this moment, where its assignor asks for them and has none yet.
 
     Called in the turn in which the shard asked: nobody can commit in between. Of many partitions the ends are for a
@@ -50,28 +53,30 @@ def with_lags(work: Work, engine: Engine, span: Span, measured: Measured | None 
     if request.snapshot.lags is not None:
         return work
     asked, snapshot = request, request.snapshot
-    committed = committed_now(shard, asked.group_id)
+    committed = committed_offsets_now(shard, asked.group_id)
 
-    def whole() -> Work:
-        lags = lags_of(snapshot, committed, span)
+    def whole() -> ShardWork:
+        lags = compute_lags(snapshot, committed, span)
         return replace(work, request=replace(asked, snapshot=replace(snapshot, lags=lags)))
 
     if measured is None:
-        return here_or_later(whole, snapshot.topics)
+        return run_now_or_later(whole, snapshot.topics)
     ask = measured
 
-    def asked_for() -> Work:
-        lags, stale = lags_told(snapshot.topics, committed, ask)
+    def asked_for() -> ShardWork:
+        lags, stale = measured_lags(snapshot.topics, committed, ask)
         return replace(work, request=replace(asked, snapshot=replace(snapshot, lags=lags, stale=stale)))
 
     return asked_for
 
 
-Told = tuple[dict[str, list[int]] | None, dict[str, list[int]]]
+MeasuredLags = tuple[dict[str, list[int]] | None, dict[str, list[int]]]
 """Lags by topic and partition; and which of them rest on what was known before."""
 
 
-def lags_told(counts: Mapping[str, int], committed: Callable[[str, int], int | None], measured: Measured) -> Told:
+def measured_lags(
+    counts: Mapping[str, int], committed: Callable[[str, int], int | None], measured: MeasuredSpans
+) -> MeasuredLags:
     """The lags as far as others say where logs end. Where they never said it of some partition there are none at all,
     and these are the ones that lack: a plan goes by count then, for one by guessed lags would look like one by real
     ones."""
@@ -83,42 +88,42 @@ def lags_told(counts: Mapping[str, int], committed: Callable[[str, int], int | N
         if span is None:
             unknown.setdefault(topic, []).append(partition)
             continue
-        if isinstance(span, LastKnown):
+        if isinstance(span, LastKnownExtent):
             stale.setdefault(topic, []).append(partition)
-        lags[topic].append(behind(span, committed(topic, partition)))
+        lags[topic].append(lag_of(span, committed(topic, partition)))
     return (None, unknown) if unknown else (lags, stale)
 
 
-def behind(span: tuple[int, int], offset: int | None) -> int:
+def lag_of(span: tuple[int, int], offset: int | None) -> int:
     """Without a commit, everything that is there counts."""
     first, end = span
     return max(0, end - (first if offset is None else max(offset, first)))
 
 
-def here_or_later(whole: Rest, counts: Mapping[str, int]) -> Work | Rest:
+def run_now_or_later(whole: DeferredWork, counts: Mapping[str, int]) -> ShardWork | DeferredWork:
     """Of many partitions others would wait, as for what another node is to say."""
-    if sum(counts.values()) > AT_ONCE:
-        return partial(in_time, whole)
+    if sum(counts.values()) > LOOKUPS_PER_TURN:
+        return partial(run_waiting_once, whole)
     try:
         return whole()
-    except NotYet as not_yet:
-        return partial(waited, not_yet, whole)
+    except LogNotReady as not_yet:
+        return partial(wait_and_run, not_yet, whole)
 
 
-def in_time(whole: Rest) -> Work:
+def run_waiting_once(whole: DeferredWork) -> ShardWork:
     """For a thread: what other nodes are asked for is waited for once."""
     try:
         return whole()
-    except NotYet as not_yet:
-        return waited(not_yet, whole)
+    except LogNotReady as not_yet:
+        return wait_and_run(not_yet, whole)
 
 
-def waited(not_yet: NotYet, whole: Rest) -> Work:
+def wait_and_run(not_yet: LogNotReady, whole: DeferredWork) -> ShardWork:
     not_yet.wait()
     return whole()
 
 
-def committed_now(shard: Shard, group_id: str) -> Callable[[str, int], int | None]:
+def committed_offsets_now(shard: Shard, group_id: str) -> Callable[[str, int], int | None]:
     """What the group has committed by now, whatever it commits later."""
     stored = dict(shard.state.offsets.get(group_id, {}))
 
@@ -129,18 +134,20 @@ def committed_now(shard: Shard, group_id: str) -> Callable[[str, int], int | Non
     return committed
 
 
-def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], span: Span) -> dict[str, list[int]]:
+def compute_lags(
+    snapshot: Snapshot, committed: Callable[[str, int], int | None], span: LogSpanOf
+) -> dict[str, list[int]]:
     """All are looked at before any that is not known yet is said to
     be: each look lets another node be asked."""
-    missing: list[NotYet] = []
+    missing: list[LogNotReady] = []
 
     def lag(topic: str, partition: int) -> int:
         try:
             both = span(topic, partition)
-        except NotYet as not_yet:
+        except LogNotReady as not_yet:
             missing.append(not_yet)
             return 0
-        return behind(both, committed(topic, partition))
+        return lag_of(both, committed(topic, partition))
 
     lags = {topic: [lag(topic, partition) for partition in range(count)] for topic, count in snapshot.topics.items()}
     if missing:
@@ -148,11 +155,11 @@ def lags_of(snapshot: Snapshot, committed: Callable[[str, int], int | None], spa
     return lags
 
 
-def meter_of(
+def make_load_meter(
     engine: Engine,
     ends: "Callable[[Sequence[Place]], list[int]]",
     now_ms: Callable[[], int],
-    ahead: "Ahead | None" = None,
+    ahead: "AwaitEnds | None" = None,
 ) -> Callable[[MeasureLoad], AsyncIterator[LoadMeasured]]:
     """Measures the load of groups, from when the first one asks for it: nothing is imported before."""
     made: list[LoadMeter] = []

@@ -7,7 +7,7 @@ from muster.coordinator.config import Settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.server.grpc.adapter import GrpcCall
-from muster.coordinator.server.grpc.burden import BurdenLimits
+from muster.coordinator.server.grpc.burden import ConnectionLoadLimits
 from muster.coordinator.server.grpc.listener import TransportLimits
 
 GROUP_SERVICE: Final = coordinator_service_pb2.DESCRIPTOR.services_by_name["GroupCoordinator"]
@@ -20,7 +20,7 @@ ENVELOPE_BYTES: Final = 1 << 20
 """More than all names in a JoinGroup take."""
 
 
-def join_bytes(settings: Settings) -> dict[str, int]:
+def join_limit_bytes(settings: Settings) -> dict[str, int]:
     """What a member offers has to fit into its group's record, with room for the names around it."""
     return {f"/{GROUP_SERVICE.full_name}/JoinGroup": limits_of(settings).max_group_bytes + ENVELOPE_BYTES}
 
@@ -38,8 +38,8 @@ def isolation_limits(settings: Settings) -> IsolationLimits:
     )
 
 
-def burden_limits(settings: Settings) -> BurdenLimits:
-    return BurdenLimits(
+def burden_limits(settings: Settings) -> ConnectionLoadLimits:
+    return ConnectionLoadLimits(
         max_calls=settings.grpc_max_streams_per_connection, max_unsent_bytes=settings.grpc_max_unsent_bytes
     )
 

@@ -13,7 +13,7 @@ go; what may stay as garbage until then is what was on its way at some 200 momen
 """
 
 
-class LongLived:
+class LogFreezer:
     """Hears of logs that are made and that go, one change of topics at a time, in the thread that makes them.
 
     Looking through 10,000 takes the collector a tenth of a second, in which nothing else goes on. What is garbage by

@@ -16,12 +16,12 @@ from muster.coordinator.config import Settings
 from muster.coordinator.config.security.tls import BadCertificate
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.journal.lines import tell_start
+from muster.coordinator.server.journal.lines import log_start
 from muster.coordinator.server.journal.logs import configure_logs
-from muster.coordinator.server.node.app import Node
-from muster.coordinator.server.node.endings import IdInUse
+from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.endings import NodeIdInUse
 from muster.coordinator.zookeeper.errors import ForeignTopics, ZooKeeperError
-from muster.coordinator.zookeeper.registry import IdTaken
+from muster.coordinator.zookeeper.registry import NodeIdTaken
 from muster.storage.errors import DataDirectoryError, StorageError
 
 EXIT_OK = 0
@@ -44,7 +44,7 @@ SWITCH_S = 0.001
 log = structlog.get_logger("muster.node")
 
 
-def run(settings: Settings, announce: TextIO | None = None) -> int:
+def run_node(settings: Settings, announce: TextIO | None = None) -> int:
     """Serve until SIGTERM or SIGINT, drain, and return the exit code: 0, 1 (failure) or 5 (port, directory, id in use).
 
     Once the node answers, `announce` (such as standard output) gets one line, so that a parent process can wait for
@@ -58,24 +58,26 @@ def run(settings: Settings, announce: TextIO | None = None) -> int:
     sys.setswitchinterval(SWITCH_S)
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            return runner.run(serve(settings, announce))
+            return runner.run(serve_until_stopped(settings, announce))
     finally:
         repeats.close()
 
 
-async def serve(settings: Settings, announce: TextIO | None) -> int:
+async def serve_until_stopped(settings: Settings, announce: TextIO | None) -> int:
     stop = asyncio.Event()
     catch_signals(stop)
-    node = Node(settings)
+    node = CoordinatorNode(settings)
     gc.disable()  # What a start makes stays: to look through it again and again finds nothing.
     try:
-        await (start_unless(stop, node) if settings.inter_broker_listeners or settings.upstream else node.start())
+        await (
+            start_unless_stopped(stop, node) if settings.inter_broker_listeners or settings.upstream else node.start()
+        )
     except asyncio.CancelledError:
         return EXIT_OK
     except (AddressTaken, BadCertificate, PartitionCountConflict, StorageError, ZooKeeperError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return failure_code(error)
-    tell_start(settings)
+        return exit_code_of(error)
+    log_start(settings)
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, MIDDLE_AFTER, OLD_AFTER)
     gc.enable()
@@ -93,10 +95,10 @@ async def serve(settings: Settings, announce: TextIO | None) -> int:
         return EXIT_OK
     why = node.failed.result()
     print(f"error: {str(why) or repr(why)}", file=sys.stderr)
-    return failure_code(why)
+    return exit_code_of(why)
 
 
-async def start_unless(stop: asyncio.Event, node: Node) -> None:
+async def start_unless_stopped(stop: asyncio.Event, node: CoordinatorNode) -> None:
     """One that is to stop while it waits for others gives up. Raises CancelledError then."""
     starting = asyncio.ensure_future(node.start())
     stopping = asyncio.ensure_future(stop.wait())
@@ -131,12 +133,12 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def failure_code(error: BaseException) -> int:
+def exit_code_of(error: BaseException) -> int:
     return EXIT_CONFLICT if is_conflict(error) else EXIT_FAILURE
 
 
 def is_conflict(error: BaseException) -> bool:
     """Another process holds what this one needs."""
-    return isinstance(error, AddressTaken | IdTaken | IdInUse | ForeignTopics) or (
+    return isinstance(error, AddressTaken | NodeIdTaken | NodeIdInUse | ForeignTopics) or (
         isinstance(error, DataDirectoryError) and error.holder is not None
     )

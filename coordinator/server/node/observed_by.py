@@ -8,52 +8,54 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.doors.http import HttpDoor
-    from muster.coordinator.server.sight.measuring import Measuring
-    from muster.coordinator.server.sight.observing import Observing
-    from muster.coordinator.server.sight.tracing import Tracing
+    from muster.coordinator.server.doors.http import NodeHttpListener
+    from muster.coordinator.server.sight.measuring import NodeMetrics
+    from muster.coordinator.server.sight.observing import GroupObservation
+    from muster.coordinator.server.sight.tracing import RebalanceTracing
 
-log = structlog.get_logger("muster.http")
+observation_log = structlog.get_logger("muster.http")
 
 
-def http_of(settings: Settings) -> "HttpDoor | None":
+def make_http_listener(settings: Settings) -> "NodeHttpListener | None":
     if settings.http_address is None:
         if settings.http_listeners:
-            log.info("no HTTP listener", why="it needs the extra web: pip install 'muster-groups[web]'")
+            observation_log.info("no HTTP listener", why="it needs the extra web: pip install 'muster-groups[web]'")
         return None
-    from muster.coordinator.server.doors.http import HttpDoor
+    from muster.coordinator.server.doors.http import NodeHttpListener
 
-    return HttpDoor(settings)
+    return NodeHttpListener(settings)
 
 
-def measuring_of(settings: Settings, clock: Clock) -> "Measuring | None":
+def make_metrics(settings: Settings, clock: NodeClock) -> "NodeMetrics | None":
     if settings.http_address is None:
         return None
-    from muster.coordinator.server.sight.measuring import Measuring
+    from muster.coordinator.server.sight.measuring import NodeMetrics
 
-    return Measuring(settings, clock)
+    return NodeMetrics(settings, clock)
 
 
-def observing_of(settings: Settings, now_ms: Callable[[], int], on_look: Callable[[str], None]) -> "Observing | None":
+def make_observation(
+    settings: Settings, now_ms: Callable[[], int], on_look: Callable[[str], None]
+) -> "GroupObservation | None":
     if not settings.observes:
         return None
-    from muster.coordinator.server.sight.observing import Observing
+    from muster.coordinator.server.sight.observing import GroupObservation
 
-    return Observing(settings, now_ms, on_look)
+    return GroupObservation(settings, now_ms, on_look)
 
 
-def tracing_of(settings: Settings) -> "Tracing | None":
+def make_tracing(settings: Settings) -> "RebalanceTracing | None":
     if settings.otel_exporter != "otlp":
         return None
-    from muster.coordinator.server.sight.tracing import Tracing
+    from muster.coordinator.server.sight.tracing import RebalanceTracing
 
-    return Tracing(settings)
+    return RebalanceTracing(settings)
 
 
-async def close(observing: "Observing | None", tracing: "Tracing | None") -> None:
+async def close_observers(observing: "GroupObservation | None", tracing: "RebalanceTracing | None") -> None:
     """Sample no more, and hand over the traces that are left."""
     if observing is not None:
         observing.stop()
@@ -61,7 +63,7 @@ async def close(observing: "Observing | None", tracing: "Tracing | None") -> Non
         await tracing.close()
 
 
-def cores(engine: Engine) -> Iterator[Shard]:
+def active_cores(engine: Engine) -> Iterator[Shard]:
     """The shards that are there, to be looked at."""
     for shard in range(engine.shards):
         core = engine.core(shard)

@@ -13,14 +13,14 @@ PROCESS = Path("/proc/self")
 CONTROL_GROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 
 
-class Loop(Protocol):
+class LoopLag(Protocol):
     """Knows how late the event loop was when it was last asked."""
 
     @property
     def lag_ms(self) -> int: ...
 
 
-class Resources:
+class ProcessResources:
     """Looks when it is asked, and not before: a look lists a directory and reads three small files.
 
     What the operating system does not tell is left out.
@@ -30,7 +30,7 @@ class Resources:
         self,
         data_dir: Path | None,
         started_ms: int,
-        loop: Loop,
+        loop: LoopLag,
         metrics: Metrics,
         process: Path = PROCESS,
     ) -> None:
@@ -41,7 +41,7 @@ class Resources:
         self._process = process
 
     def look(self) -> pb.NodeResources:
-        free, total = disk(self._data_dir)
+        free, total = disk_bytes(self._data_dir)
         return pb.NodeResources(
             open_descriptors=open_descriptors(self._process),
             descriptor_limit=descriptor_limit(),
@@ -92,7 +92,7 @@ def memory_bytes(limits: tuple[Path, ...] = CONTROL_GROUP_LIMITS) -> int | None:
     return machine
 
 
-def disk(directory: Path | None) -> tuple[int | None, int | None]:
+def disk_bytes(directory: Path | None) -> tuple[int | None, int | None]:
     """Free bytes and all of them. Nobody can tell of no directory."""
     if directory is None:
         return None, None

@@ -10,49 +10,49 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.core.requests.streams import HeldBack
-from muster.coordinator.edge.audit import Tell
-from muster.coordinator.edge.gate import AsksWho
-from muster.coordinator.edge.rights import RightsOf, everything
-from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.edge.audit import ReportAction
+from muster.coordinator.edge.gate import Authenticator
+from muster.coordinator.edge.rights import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.edge.transport.tls import ListenerTls
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.journal.lines import audited, tell_action
+from muster.coordinator.server.dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.journal.lines import log_action, report_operator_calls
 from muster.coordinator.server.node.services import ACL_SERVICE, QUOTA_SERVICE
-from muster.coordinator.server.part import Stages
+from muster.coordinator.server.part import StagingHandlers
 from muster.storage.broker.broker import Broker
 
 if TYPE_CHECKING:
     import grpc
 
     from muster.coordinator.security.identity import Identity
-    from muster.coordinator.server.clustered.joined import Joined
-    from muster.coordinator.server.security.rights.asking import Rights
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.clustered.joined import ClusterBackend
+    from muster.coordinator.server.security.rights.asking import CallRights
+    from muster.coordinator.server.security.security import NodeSecurity
     from muster.coordinator.server.security.store import SecurityStore
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
 
 log = structlog.get_logger("muster.security")
 
 
-async def certificates_of(settings: Settings) -> "Certificates | None":
+async def load_certificates(settings: Settings) -> "NodeCertificates | None":
     """None where no listener speaks TLS. Raises BadCertificate."""
     if not any(door.encrypted for door in settings.doors.values()):
         return None
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
-    return await asyncio.to_thread(Certificates, settings)
+    return await asyncio.to_thread(NodeCertificates, settings)
 
 
-def credentials_for_grpc(certificates: "Certificates | None") -> "grpc.ServerCredentials | None":
+def make_grpc_credentials(certificates: "NodeCertificates | None") -> "grpc.ServerCredentials | None":
     """None where gRPC is spoken in the clear."""
     if certificates is None or (own := certificates.of("grpc")) is None:
         return None
-    from muster.coordinator.server.grpc.credentials import credentials_of
+    from muster.coordinator.server.grpc.credentials import make_server_credentials
 
-    return credentials_of(lambda: own.material, asks=own.given.ssl_client_auth == "required")
+    return make_server_credentials(lambda: own.material, asks=own.given.ssl_client_auth == "required")
 
 
 class SecurityGauges(TypedDict):
@@ -63,7 +63,7 @@ class SecurityGauges(TypedDict):
     failed_logins: Callable[[], Mapping[tuple[str, str], float]]
 
 
-def gauges_of(certificates: "Certificates | None", security: "Security | None") -> SecurityGauges:
+def security_gauges(certificates: "NodeCertificates | None", security: "NodeSecurity | None") -> SecurityGauges:
     """When certificates end, by listener; how long principals were told to wait; who failed to log in, by address."""
     return {
         "expiries": dict if certificates is None else certificates.expiries,
@@ -72,41 +72,42 @@ def gauges_of(certificates: "Certificates | None", security: "Security | None") 
     }
 
 
-def tls_of(certificates: "Certificates | None", door: str) -> Tls | None:
+def listener_tls(certificates: "NodeCertificates | None", door: str) -> ListenerTls | None:
     own = None if certificates is None else certificates.of(door)
     return None if own is None else own.tls()
 
 
-async def security_of(
+async def make_security(
     settings: Settings,
     broker: Broker,
-    certificates: "Certificates | None",
+    certificates: "NodeCertificates | None",
     store: "SecurityStore | None" = None,
-) -> "Security | None":
-    """None where nobody is asked who they are. Of one node of many it knows nothing before `shared`. store: where it is
+) -> "NodeSecurity | None":
+    """None where nobody is asked who they are. Of one node of many it knows nothing before `share_security`. store:
+    where it is
     kept by others; whoever has it tells when it is known. Raises SecurityDamaged, StorageError."""
     if settings.authorizer == "none":
         return None
-    from muster.coordinator.server.security.security import Security
+    from muster.coordinator.server.security.security import NodeSecurity
 
     if store is not None:
-        return Security(settings, broker, certificates, store)
+        return NodeSecurity(settings, broker, certificates, store)
 
     if settings.inter_broker_listeners:
-        from muster.coordinator.server.clustered.shared_store import SharedStore
+        from muster.coordinator.server.clustered.shared_store import SharedSecurityStore
 
-        store = SharedStore(broker)
+        store = SharedSecurityStore(broker)
         await asyncio.to_thread(store.load)
-        security = Security(settings, broker, certificates, store)
-        tell_own_name(security, certificates)
+        security = NodeSecurity(settings, broker, certificates, store)
+        warn_of_own_rights(security, certificates)
         return security
-    security = Security(settings, broker, certificates)
+    security = NodeSecurity(settings, broker, certificates)
     await asyncio.to_thread(security.load)
     await security.start()
     return security
 
 
-def tell_own_name(security: "Security", certificates: "Certificates | None") -> None:
+def warn_of_own_rights(security: "NodeSecurity", certificates: "NodeCertificates | None") -> None:
     """What other nodes need to let this one in: it is looked for in vain otherwise."""
     own = None if certificates is None else certificates.of(REPLICATION)
     if own is None:
@@ -122,39 +123,39 @@ def tell_own_name(security: "Security", certificates: "Certificates | None") -> 
         )
 
 
-async def shared(security: "Security | None", joined: "Joined", disk: Broker) -> None:
+async def share_security(security: "NodeSecurity | None", joined: "ClusterBackend", disk: Broker) -> None:
     """Have from the cluster, which this node has joined, who may do what; nobody may be answered before. Raises
     SecurityDamaged, StorageError."""
-    from muster.coordinator.server.clustered.sharing import share
+    from muster.coordinator.server.clustered.sharing import follow_cluster_security
 
-    await share(security, joined, disk)
+    await follow_cluster_security(security, joined, disk)
 
 
-def node_rights(security: "Security | None") -> "Callable[[Identity], bool] | None":
+def node_rights_check(security: "NodeSecurity | None") -> "Callable[[Identity], bool] | None":
     """Who may ask what nodes ask each other; None: whoever can."""
     return None if security is None else security.may_act_as_node
 
 
-async def stop(security: "Security | None") -> None:
+async def stop_security(security: "NodeSecurity | None") -> None:
     if security is not None:
         await security.stop()
 
 
-def services_of(settings: Settings) -> tuple[str, ...]:
+def security_service_names(settings: Settings) -> tuple[str, ...]:
     """What is served beside the rest, for health and reflection."""
     return () if settings.authorizer == "none" else (ACL_SERVICE.full_name, QUOTA_SERVICE.full_name)
 
 
-def teller(security: "Security | None") -> Tell:
+def action_reporter(security: "NodeSecurity | None") -> ReportAction:
     """Who is told what operators do: the audit, where there is one."""
-    return tell_action if security is None else security.audit.action
+    return log_action if security is None else security.audit.action
 
 
-def gate_of(security: "Security | None") -> AsksWho | None:
+def authenticator_of(security: "NodeSecurity | None") -> Authenticator | None:
     return None if security is None else security.gate
 
 
-def gates_of(settings: Settings, gate: AsksWho | None) -> dict[str, AsksWho | None]:
+def probe_authenticators(settings: Settings, gate: Authenticator | None) -> dict[str, Authenticator | None]:
     """Who is asked before health and reflection are answered by gRPC."""
     return {
         "health_gate": None if settings.http_probes_anonymous else gate,
@@ -162,48 +163,48 @@ def gates_of(settings: Settings, gate: AsksWho | None) -> dict[str, AsksWho | No
     }
 
 
-def guarded_by(
-    security: "Security | None",
-    table: dict[str, Method],
-    staging: Stages,
+def guard_methods(
+    security: "NodeSecurity | None",
+    table: dict[str, ServiceMethod],
+    staging: StagingHandlers,
     topics: Callable[[], Mapping[str, int]],
     engine: Engine,
-    driver: Driver,
-) -> dict[str, Method]:
+    driver: EngineDriver,
+) -> dict[str, ServiceMethod]:
     """The table of calls, asked for rights where anybody is. Raises LookupError for a call without a row there."""
     if security is None:
         return table
     from muster.coordinator.server.security.acl_service import AclService
-    from muster.coordinator.server.security.paying import Paying
-    from muster.coordinator.server.security.rights.guarding import guarded
+    from muster.coordinator.server.security.paying import GrpcQuotas
+    from muster.coordinator.server.security.rights.guarding import guard_table
     from muster.coordinator.server.service.accounts import SECURITY_SERVICE, SecurityService
-    from muster.coordinator.server.service.quotas import Quotas as QuotaService
+    from muster.coordinator.server.service.quotas import QuotaService
 
     lists = AclService(security.acls, security.authorizer, allow_if_no_acl_found=security.allow_if_no_acl_found)
-    table |= audited(methods_of(ACL_SERVICE, lists), security.audit.action)
+    table |= report_operator_calls(methods_of(ACL_SERVICE, lists), security.audit.action)
     security.rights.topics, security.topic_rights.tell = topics, driver.tell_all
-    security.counts.alive = partial(alive, engine)
+    security.counts.alive = partial(member_exists, engine)
     table |= methods_of(SECURITY_SERVICE, SecurityService(security.accounts, security.audit))
-    table |= audited(methods_of(QUOTA_SERVICE, QuotaService(security.quota_book)), security.audit.action)
+    table |= report_operator_calls(methods_of(QUOTA_SERVICE, QuotaService(security.quota_book)), security.audit.action)
 
     def waits(group_id: str, member_id: str, for_ms: int) -> None:
         driver.tell(partition_for(group_id, engine.shards), HeldBack(group_id, member_id, for_ms))
 
-    paying = Paying(security.quotas, security.counts, waits, topics, security.topic_owners)
-    return paying.charged(guarded(table, security.rights, staging.topics_of))
+    paying = GrpcQuotas(security.quotas, security.counts, waits, topics, security.topic_owners)
+    return paying.charged(guard_table(table, security.rights, staging.topics_of))
 
 
-def alive(engine: Engine, group_id: str, member_id: str) -> bool:
+def member_exists(engine: Engine, group_id: str, member_id: str) -> bool:
     """Whether a group has this member at the moment."""
     core = engine.core(partition_for(group_id, engine.shards))
     return core is not None and core.knows(group_id, member_id)
 
 
-def rights_of(security: "Security | None") -> RightsOf:
+def topic_rights_of(security: "NodeSecurity | None") -> TopicRightsSource:
     """What members may read."""
-    return everything if security is None else security.topic_rights
+    return UNRESTRICTED if security is None else security.topic_rights
 
 
-def sees_of(security: "Security | None") -> "Rights | None":
+def visibility_of(security: "NodeSecurity | None") -> "CallRights | None":
     """Who may know of what, for pages and metrics."""
     return None if security is None else security.rights

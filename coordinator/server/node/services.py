@@ -7,8 +7,8 @@ from muster.coordinator.rpc.v1 import (
     fence_service_pb2,
     quota_service_pb2,
 )
-from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.part import Stages
+from muster.coordinator.server.dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.part import StagingHandlers
 from muster.coordinator.server.service.control import GroupControl
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.storage.rpc.v1 import broker_service_pb2, staging_service_pb2
@@ -22,17 +22,17 @@ FENCE_SERVICE = fence_service_pb2.DESCRIPTOR.services_by_name["Fencing"]
 BROKER_SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["Broker"]
 STAGING_SERVICE = staging_service_pb2.DESCRIPTOR.services_by_name["Staging"]
 
-EVERYTHING = ""
+WHOLE_NODE = ""
 """The name under which the health service reports the whole node."""
 
 SERVICES = (GROUP_SERVICE, CONTROL_SERVICE, FENCE_SERVICE, BROKER_SERVICE, STAGING_SERVICE)
-NAMES = (EVERYTHING, *(service.full_name for service in SERVICES))
+HEALTH_NAMES = (WHOLE_NODE, *(service.full_name for service in SERVICES))
 """What the health service knows."""
 
 
-def table_of(
-    groups: GroupCoordinator, control: GroupControl, records: BrokerService, staging: Stages
-) -> dict[str, Method]:
+def make_method_table(
+    groups: GroupCoordinator, control: GroupControl, records: BrokerService, staging: StagingHandlers
+) -> dict[str, ServiceMethod]:
     """Every call by its full name. Raises LookupError when one has no handler."""
     return (
         methods_of(GROUP_SERVICE, groups)

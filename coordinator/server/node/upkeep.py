@@ -10,15 +10,15 @@ import structlog
 from muster.coordinator.config import Settings
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.health.disk_room import DiskRoom, LastRoom
-from muster.coordinator.server.health.log_troubles import LogTroubles
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.health.disk_room import DiskRoom, WriteProbe
+from muster.coordinator.server.health.log_troubles import LogConditions
 from muster.coordinator.server.health.troubles import (
-    explanations_lost,
-    room_looked_at,
-    room_measured,
-    upkeep_failed,
-    writing_tried,
+    update_disk_room_condition,
+    update_lost_explanations_condition,
+    update_starved_condition,
+    update_upkeep_condition,
+    update_write_condition,
 )
 from muster.coordinator.server.node.endings import DirectoryWatch
 from muster.storage.broker.broker import Broker
@@ -26,7 +26,7 @@ from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.security.tls.listeners import Certificates
+    from muster.coordinator.server.security.tls.listeners import NodeCertificates
 
 TICK_S = 1.0
 """How often the log does its periodic work."""
@@ -34,25 +34,25 @@ TICK_S = 1.0
 log = structlog.get_logger("muster.node")
 
 
-class HasLosses(Protocol):
+class LossReporter(Protocol):
     def take_losses(self) -> list[str]:
         """See `BrokerGroupLog.take_losses`."""
 
 
-class Upkeep:
+class NodeUpkeep:
     """Two tasks on the loop that makes it, from then on until `stop`. What they find goes to the node's conditions;
     `fail` hears of what the node cannot go on with: it has no data directory any more."""
 
     def __init__(
         self,
         settings: Settings,
-        clock: Clock,
+        clock: NodeClock,
         conditions: Conditions,
         broker: Broker,
-        group_log: HasLosses,
+        group_log: LossReporter,
         engine: Engine,
         fail: Callable[[BaseException], None],
-        certificates: "Certificates | None" = None,
+        certificates: "NodeCertificates | None" = None,
     ) -> None:
         self._clock = clock
         self._conditions = conditions
@@ -63,8 +63,8 @@ class Upkeep:
         self._fail = fail
         self._directory = DirectoryWatch(settings.data_dir)
         self._disk_room = DiskRoom(settings.data_dir, settings.log_dirs_free_warn_bytes)
-        self._last_room, self._refusal = LastRoom(settings.data_dir), ""
-        self._log_troubles = LogTroubles(broker.troubles, conditions)
+        self._last_room, self._refusal = WriteProbe(settings.data_dir), ""
+        self._log_troubles = LogConditions(broker.troubles, conditions)
         self._certificates = certificates
         if certificates is not None:
             certificates.start(conditions)
@@ -95,10 +95,10 @@ class Upkeep:
             except Exception as error:  # whatever it was: what is due next must not be left undone for good
                 log.error("the log's periodic work failed", exc_info=error)
                 complaints = [repr(error)]
-            upkeep_failed(self._conditions, complaints)
+            update_upkeep_condition(self._conditions, complaints)
             await self._look_at_room()
-            explanations_lost(self._conditions, self._group_log.take_losses())
-            room_looked_at(self._conditions, self._engine.starved)
+            update_lost_explanations_condition(self._conditions, self._group_log.take_losses())
+            update_starved_condition(self._conditions, self._engine.starved)
             self._log_troubles.carry()
             self._conditions.current()  # what has run out is told, though nobody asks
 
@@ -106,11 +106,11 @@ class Upkeep:
         shortage = await asyncio.to_thread(self._disk_room.shortage)
         wanted = self._log_troubles.still_wanted()
         before, self._refusal = self._refusal, await asyncio.to_thread(self._last_room.refusal, wanted)
-        room_measured(self._conditions, shortage)
+        update_disk_room_condition(self._conditions, shortage)
         if wanted and not self._refusal:
             self._log_troubles.found_room()
             before = before or "the log was refused room"
-        writing_tried(self._conditions, self._refusal, before)
+        update_write_condition(self._conditions, self._refusal, before)
 
     async def _compact(self) -> None:
         """One log at a time, in a thread: it may take minutes, and only the swap at its end holds up anybody."""
@@ -120,7 +120,7 @@ class Upkeep:
                 await asyncio.to_thread(self._broker.compact, self._clock.now_ms())
             except (OSError, StorageError) as error:
                 log.error("a log could not be compacted", why=str(error))
-                upkeep_failed(self._conditions, [str(error)])
+                update_upkeep_condition(self._conditions, [str(error)])
             except Exception as error:
                 log.error("a log could not be compacted", exc_info=error)
-                upkeep_failed(self._conditions, [repr(error)])
+                update_upkeep_condition(self._conditions, [repr(error)])

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.service.observed import ObservedGroups
-from muster.coordinator.zookeeper.connect import Session, SessionState
-from muster.coordinator.zookeeper.controller import Controller
-from muster.coordinator.zookeeper.observer import Observer, Tell
-from muster.coordinator.zookeeper.paths import GRPC, PLAINTEXT, BrokerRegistration, endpoint
-from muster.coordinator.zookeeper.registry import Registry, cluster_id_of
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.service.observed import ZooKeeperGroups
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
+from muster.coordinator.zookeeper.controller import PartitionController
+from muster.coordinator.zookeeper.observer import GroupObserver, ReportGroup
+from muster.coordinator.zookeeper.paths import GRPC_ENDPOINT, PLAINTEXT, BrokerZnode, format_endpoint
+from muster.coordinator.zookeeper.registry import ZooKeeperRegistry, settle_cluster_id
 
 HEALTH = "zookeeper"
 """The name under which the health service says whether the node is in touch with ZooKeeper."""
@@ -23,13 +23,19 @@ HEALTH = "zookeeper"
 log = structlog.get_logger("muster.zookeeper")
 
 
-class ZooKeeperSide:
+class ZooKeeperRegistration:
     """A node's session and what it keeps in ZooKeeper. Build it with `open`."""
 
-    def __init__(self, session: Session, registry: Registry, controller: Controller, observer: Observer) -> None:
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        registry: ZooKeeperRegistry,
+        controller: PartitionController,
+        observer: GroupObserver,
+    ) -> None:
         self.session = session
         self.observer = observer
-        self.groups = ObservedGroups(observer, session.connection_timeout_ms)
+        self.groups = ZooKeeperGroups(observer, session.connection_timeout_ms)
         self._registry = registry
         self._controller = controller
         self._on_touch: Callable[[bool], None] = lambda in_touch: None
@@ -40,29 +46,34 @@ class ZooKeeperSide:
     async def open(
         cls,
         settings: Settings,
-        clock: Clock,
-        registration: Callable[[], BrokerRegistration],
+        clock: NodeClock,
+        registration: Callable[[], BrokerZnode],
         topics: Callable[[], Mapping[str, int]],
-        tell: Tell,
-    ) -> "ZooKeeperSide":
+        tell: ReportGroup,
+    ) -> "ZooKeeperRegistration":
         """Connect. `tell` gets what is seen of groups. Raises Unreachable, or ExtraMissing without kazoo."""
-        session = Session(
+        session = ZooKeeperSession(
             settings.zookeeper_connect,
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connection_timeout_ms=settings.zookeeper_connection_timeout_ms,
         )
         await session.open()
-        registry = Registry(session, settings.node_id, registration, topics)
-        return cls(session, registry, Controller(session, settings.node_id, clock.now_ms), Observer(session, tell))
+        registry = ZooKeeperRegistry(session, settings.node_id, registration, topics)
+        return cls(
+            session,
+            registry,
+            PartitionController(session, settings.node_id, clock.now_ms),
+            GroupObserver(session, tell),
+        )
 
     async def cluster_id(self, own: str | None, fresh: str) -> str:
-        """See `cluster_id_of`. Raises IdTaken and OfACluster, too: a node that cannot register should leave
+        """See `settle_cluster_id`. Raises IdTaken and OfACluster, too: a node that cannot register should leave
         nothing behind."""
         await self._registry.must_be_free()
-        return await cluster_id_of(self.session, own, fresh)
+        return await settle_cluster_id(self.session, own, fresh)
 
     async def register(self) -> None:
-        """See `Registry.register`."""
+        """See `ZooKeeperRegistry.register`."""
         await self._registry.register()
 
     def start(self, on_touch: Callable[[bool], None]) -> None:
@@ -75,7 +86,7 @@ class ZooKeeperSide:
         on_touch(self.session.state is SessionState.CONNECTED)
 
     def has_elsewhere(self, topic: str) -> bool:
-        """See `Registry.has_elsewhere`."""
+        """See `ZooKeeperRegistry.has_elsewhere`."""
         return self._registry.has_elsewhere(topic)
 
     def topics_changed(self) -> None:
@@ -102,8 +113,10 @@ class ZooKeeperSide:
                 log.warning("the session is over; the node registers anew once it can", zookeeper=where)
 
 
-def registration_of(grpc: Address, kafka: Address | None, now_ms: int) -> BrokerRegistration:
+def build_registration(grpc: Address, kafka: Address | None, now_ms: int) -> BrokerZnode:
     """What the node says of itself: every door it has."""
-    doors = [endpoint(GRPC, *grpc)] + ([endpoint(PLAINTEXT, *kafka)] if kafka is not None else [])
+    doors = [format_endpoint(GRPC_ENDPOINT, *grpc)] + (
+        [format_endpoint(PLAINTEXT, *kafka)] if kafka is not None else []
+    )
     host, port = kafka or grpc
-    return BrokerRegistration(host, port, tuple(doors), now_ms)
+    return BrokerZnode(host, port, tuple(doors), now_ms)

@@ -12,10 +12,10 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
-from muster.coordinator.security.facts import ApiToken, Change, ScramCredential, TokenKey, User, UserKey
+from muster.coordinator.security.facts import ApiToken, ScramCredential, SecurityRecord, TokenKey, User, UserKey
 from muster.coordinator.security.identity import check_principal
 from muster.coordinator.security.login import scram
-from muster.coordinator.security.login.api_tokens import ID_BYTES, SECRET_BYTES, hash_of, token_of
+from muster.coordinator.security.login.api_tokens import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES, format_token, hash_token
 from muster.coordinator.security.login.limits import (
     LEAST_ITERATIONS,
     LEAST_SALT_BYTES,
@@ -28,12 +28,12 @@ from muster.coordinator.security.login.limits import (
     MOST_TOKENS,
     MOST_USERS,
 )
-from muster.coordinator.security.login.users import SALT_BITS, check_name, user_of
-from muster.coordinator.server.security.store import Done, SecurityStore, code_of
+from muster.coordinator.security.login.users import SALT_BITS, check_user_name, make_user
+from muster.coordinator.server.security.store import SecurityStore, SettledResult, error_code_for
 from muster.storage.errors import StorageError
 
 OK: Final = (ErrorCode.NONE, "")
-MECHANISM_OF: Final = {number: name for name, number in scram.NUMBERS.items()}
+MECHANISM_OF: Final = {number: name for name, number in scram.SCRAM_NUMBERS.items()}
 UNSUPPORTED_SASL_MECHANISM: Final = 33
 MOST_GONE: Final = 1_000
 """Ended tokens that make room for a new one at once."""
@@ -42,7 +42,7 @@ Outcome = tuple[int, str]
 """A code of Kafka's, and a sentence."""
 
 
-class Salted(NamedTuple):
+class SaltedCredential(NamedTuple):
     """What Kafka's tools send of a password (KIP-554)."""
 
     name: str
@@ -52,7 +52,7 @@ class Salted(NamedTuple):
     salted_password: bytes
 
 
-class Accounts:
+class UserAccounts:
     def __init__(self, store: SecurityStore, wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._store = store
         self._wall_ms = wall_ms
@@ -69,35 +69,35 @@ class Accounts:
         """Each user for itself. `upsertions`: names, passwords, iterations (0: the fewest)."""
         self._few(len(upsertions) + len(deletions))
         self._are_here()
-        outcomes = duplicates([*(name for name, _, _ in upsertions), *deletions])
-        made: list[Change] = []
+        outcomes = find_duplicates([*(name for name, _, _ in upsertions), *deletions])
+        made: list[SecurityRecord] = []
         for name, password, iterations in upsertions:
             if name in outcomes:
                 continue
             try:
                 numbers = iter(lambda: secrets.randbits(SALT_BITS), -1)
-                user = await asyncio.to_thread(user_of, name, password, numbers, iterations or LEAST_ITERATIONS)
+                user = await asyncio.to_thread(make_user, name, password, numbers, iterations or LEAST_ITERATIONS)
             except ValueError as error:
                 outcomes[name] = ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)
             else:
-                made.append(Change(UserKey(name), user))
+                made.append(SecurityRecord(UserKey(name), user))
         names = [*(each[0] for each in upsertions), *deletions]
         return await self._told_of_each(names, lambda: self._alter_users(made, deletions, dict(outcomes)))
 
     async def _alter_users(
-        self, made: Sequence[Change], deletions: Sequence[str], outcomes: dict[str, Outcome]
+        self, made: Sequence[SecurityRecord], deletions: Sequence[str], outcomes: dict[str, Outcome]
     ) -> dict[str, Outcome]:
         changes = list(made)
         for name in deletions:
             if name in self.users():
-                changes.append(Change(UserKey(name), None))
+                changes.append(SecurityRecord(UserKey(name), None))
             else:
                 outcomes.setdefault(name, (ErrorCode.RESOURCE_NOT_FOUND, f"there is no user {name[:100]!r}"))
         await self._write([change for change in changes if change.key[0] not in outcomes], outcomes)
         return outcomes
 
     async def alter_scram(
-        self, upsertions: Sequence[Salted], deletions: Sequence[tuple[str, int]]
+        self, upsertions: Sequence[SaltedCredential], deletions: Sequence[tuple[str, int]]
     ) -> dict[str, Outcome]:
         """As Kafka's ScramControlManager: of a user about whom something is wrong, nothing is done.
 
@@ -108,10 +108,10 @@ class Accounts:
         names = list(dict.fromkeys([*(name for name, _ in deletions), *(each.name for each in upsertions)]))
         outcomes: dict[str, Outcome] = {}
         for name, mechanism in deletions:
-            if (wrong := wrong_with(name, mechanism)) is not None:
+            if (wrong := explain_bad_user(name, mechanism)) is not None:
                 outcomes.setdefault(name, wrong)
         for each in upsertions:
-            if (wrong := wrong_with(each.name, each.mechanism) or wrong_with_salted(each)) is not None:
+            if (wrong := explain_bad_user(each.name, each.mechanism) or explain_bad_credential(each)) is not None:
                 outcomes.setdefault(each.name, wrong)
         altered = Counter([*deletions, *((each.name, each.mechanism) for each in upsertions)])
         for (name, _), times in altered.items():
@@ -125,7 +125,7 @@ class Accounts:
     async def _alter_scram(
         self,
         names: Sequence[str],
-        upsertions: Sequence[Salted],
+        upsertions: Sequence[SaltedCredential],
         deletions: Sequence[tuple[str, int]],
         outcomes: dict[str, Outcome],
     ) -> dict[str, Outcome]:
@@ -141,8 +141,8 @@ class Accounts:
             if name not in outcomes:
                 user = self.users().get(name, User(name))
                 gone = {MECHANISM_OF[mechanism] for each, mechanism in deletions if each == name}
-                made[name] = altered_user(user, gone, (each for each in upsertions if each.name == name))
-        changes = [Change(UserKey(name), user if user.scram else None) for name, user in made.items()]
+                made[name] = alter_user(user, gone, (each for each in upsertions if each.name == name))
+        changes = [SecurityRecord(UserKey(name), user if user.scram else None) for name, user in made.items()]
         await self._write(changes, outcomes)
         return outcomes
 
@@ -154,7 +154,7 @@ class Accounts:
     async def create_token(self, name: str, principal: str = "", lifetime_ms: int = 0) -> tuple[str, ApiToken]:
         """The token, which is told once, and what is kept. Raises CoordinatorError."""
         if not name.strip() or len(name) > MOST_TOKEN_NAME_CHARS or not name.isprintable():
-            raise refused(
+            raise refuse_all(
                 f"a token is called {name[:60]!r}; expected 1 to {MOST_TOKEN_NAME_CHARS} printable characters that say "
                 "what it is for"
             )
@@ -162,19 +162,19 @@ class Accounts:
         try:
             check_principal(principal)
         except ValueError as error:
-            raise refused(str(error)) from None
+            raise refuse_all(str(error)) from None
         if len(principal) > MOST_PRINCIPAL_CHARS or not principal.isprintable():
-            raise refused(f"a principal has up to {MOST_PRINCIPAL_CHARS} printable characters")
+            raise refuse_all(f"a principal has up to {MOST_PRINCIPAL_CHARS} printable characters")
         if not 0 <= lifetime_ms <= MOST_LIFETIME_MS:
-            raise refused(f"a token is to last {lifetime_ms} ms; expected up to ten years, or 0 for no end")
-        text = token_of(secrets.token_bytes(ID_BYTES), secrets.token_bytes(SECRET_BYTES))
+            raise refuse_all(f"a token is to last {lifetime_ms} ms; expected up to ten years, or 0 for no end")
+        text = format_token(secrets.token_bytes(TOKEN_ID_BYTES), secrets.token_bytes(TOKEN_SECRET_BYTES))
         now_ms = self._wall_ms()
         token = ApiToken(
-            text.split("_")[1], name, principal, hash_of(text), now_ms, now_ms + lifetime_ms if lifetime_ms else 0
+            text.split("_")[1], name, principal, hash_token(text), now_ms, now_ms + lifetime_ms if lifetime_ms else 0
         )
 
         async def made() -> None:
-            await self._kept([*self._room_for_tokens(now_ms), Change(TokenKey(token.id), token)])
+            await self._kept([*self._room_for_tokens(now_ms), SecurityRecord(TokenKey(token.id), token)])
 
         await self._settled(made)
         return text, token
@@ -186,13 +186,13 @@ class Accounts:
 
         async def gone() -> None:
             known.update((id_, None) for id_ in ids if id_ in self.tokens())
-            await self._kept([Change(TokenKey(id_), None) for id_ in known])
+            await self._kept([SecurityRecord(TokenKey(id_), None) for id_ in known])
 
         await self._settled(gone)
         missing = ErrorCode.RESOURCE_NOT_FOUND
         return {id_: OK if id_ in known else (missing, f"there is no token of the id {id_[:50]!r}") for id_ in ids}
 
-    def _room_for_tokens(self, now_ms: int) -> list[Change]:
+    def _room_for_tokens(self, now_ms: int) -> list[SecurityRecord]:
         """What takes ended tokens away, where there is no room otherwise. Raises CoordinatorError."""
         if len(self.tokens()) < MOST_TOKENS:
             return []
@@ -201,7 +201,7 @@ class Accounts:
             raise CoordinatorError(
                 ErrorCode.POLICY_VIOLATION, f"there are {len(self.tokens())} tokens, as many as are kept; revoke some"
             )
-        return [Change(TokenKey(id_), None) for id_ in ended[:MOST_GONE]]
+        return [SecurityRecord(TokenKey(id_), None) for id_ in ended[:MOST_GONE]]
 
     async def _told_of_each(
         self, names: Iterable[str], change: Callable[[], Awaitable[Mapping[str, Outcome]]]
@@ -212,22 +212,22 @@ class Accounts:
             return dict.fromkeys(names, (error.code, error.message))
         return {name: found.get(name, OK) for name in names}
 
-    async def _settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+    async def _settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
         """One at a time. Raises CoordinatorError."""
         async with self._changing:
             try:
                 return await self._store.settled(change)
             except StorageError as error:
-                raise CoordinatorError(code_of(error), str(error)) from error
+                raise CoordinatorError(error_code_for(error), str(error)) from error
 
-    async def _kept(self, changes: Sequence[Change]) -> None:
+    async def _kept(self, changes: Sequence[SecurityRecord]) -> None:
         """Raises CoordinatorError."""
         try:
             await self._store.write(changes)
         except (StorageError, ValueError) as error:
-            raise CoordinatorError(code_of(error), str(error)) from error
+            raise CoordinatorError(error_code_for(error), str(error)) from error
 
-    async def _write(self, changes: Sequence[Change], outcomes: dict[str, Outcome]) -> None:
+    async def _write(self, changes: Sequence[SecurityRecord], outcomes: dict[str, Outcome]) -> None:
         """What fails is told of each."""
         added = sum(change.value is not None and change.key[0] not in self.users() for change in changes)
         if added and len(self.users()) + added > MOST_USERS:
@@ -243,30 +243,30 @@ class Accounts:
     def _are_here(self) -> None:
         """Raises CoordinatorError."""
         if not self._store.keeps_users:
-            raise refused(
+            raise refuse_all(
                 "users log in at the brokers of the Kafka that is this node's engine, which have their passwords; "
                 "change them there (kafka-configs.sh --entity-type users)"
             )
 
     def _few(self, count: int, most: int = MOST_ALTERATIONS) -> None:
         if count > most:
-            raise refused(f"{count} changes in one request; expected at most {most}")
+            raise refuse_all(f"{count} changes in one request; expected at most {most}")
 
 
-def refused(text: str) -> CoordinatorError:
+def refuse_all(text: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_REQUEST, text)
 
 
-def duplicates(names: Iterable[str]) -> dict[str, Outcome]:
+def find_duplicates(names: Iterable[str]) -> dict[str, Outcome]:
     told = ErrorCode.DUPLICATE_RESOURCE, "the user is named twice in one request; name each once"
     return {name: told for name, times in Counter(names).items() if times > 1}
 
 
-def wrong_with(name: str, mechanism: int) -> Outcome | None:
+def explain_bad_user(name: str, mechanism: int) -> Outcome | None:
     if not name:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty"
     try:
-        check_name(name)
+        check_user_name(name)
     except ValueError as error:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, str(error)
     if mechanism not in MECHANISM_OF:
@@ -274,7 +274,7 @@ def wrong_with(name: str, mechanism: int) -> Outcome | None:
     return None
 
 
-def wrong_with_salted(given: Salted) -> Outcome | None:
+def explain_bad_credential(given: SaltedCredential) -> Outcome | None:
     if given.iterations < LEAST_ITERATIONS:
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too few iterations; expected at least {LEAST_ITERATIONS}"
     if given.iterations > MOST_ITERATIONS:
@@ -282,16 +282,16 @@ def wrong_with_salted(given: Salted) -> Outcome | None:
     if not LEAST_SALT_BYTES <= len(given.salt) <= MOST_SALT_BYTES:
         text = f"The salt has {len(given.salt)} bytes; expected {LEAST_SALT_BYTES} to {MOST_SALT_BYTES}"
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
-    size = scram.SIZES[MECHANISM_OF[given.mechanism]]
+    size = scram.SCRAM_KEY_BYTES[MECHANISM_OF[given.mechanism]]
     if len(given.salted_password) != size:
         text = f"The salted password has {len(given.salted_password)} bytes; expected {size}"
         return ErrorCode.UNACCEPTABLE_CREDENTIAL, text
     return None
 
 
-def altered_user(user: User, gone: set[str], upsertions: Iterable[Salted]) -> User:
+def alter_user(user: User, gone: set[str], upsertions: Iterable[SaltedCredential]) -> User:
     kept: dict[str, ScramCredential] = {name: each for name, each in user.scram.items() if name not in gone}
     for each in upsertions:
         mechanism = MECHANISM_OF[each.mechanism]
-        kept[mechanism] = scram.credential(mechanism, each.salted_password, each.salt, each.iterations)
+        kept[mechanism] = scram.make_scram_credential(mechanism, each.salted_password, each.salt, each.iterations)
     return replace(user, scram=kept, password=None)

@@ -2,17 +2,17 @@
 
 from typing import Any, Final
 
-from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.deciding import deciding
-from muster.coordinator.security.acl.filters import AclFilter, filter_of
+from muster.coordinator.security.acl.deciding import find_deciding_entry
+from muster.coordinator.security.acl.filters import AclFilter, parse_acl_filter
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.acl.validation import checked
+from muster.coordinator.security.acl.validation import check_entry
 from muster.coordinator.security.identity import Identity, parse_principal
-from muster.coordinator.server.security.acls import Acls, TooManyAcls
-from muster.coordinator.server.security.store import code_of
+from muster.coordinator.server.security.acls import NodeAcls, TooManyAcls
+from muster.coordinator.server.security.store import error_code_for
 from muster.storage.errors import StorageError
 
 MOST_ENTRIES: Final = 1_000
@@ -26,79 +26,79 @@ NOWHERE: Final = "0.0.0.0"
 class AclService:
     """The handlers."""
 
-    def __init__(self, acls: Acls, authorizer: AclAuthorizer, *, allow_if_no_acl_found: bool) -> None:
+    def __init__(self, acls: NodeAcls, authorizer: AclAuthorizer, *, allow_if_no_acl_found: bool) -> None:
         self._acls = acls
         self._authorizer = authorizer
         self._allow_if_none = allow_if_no_acl_found
 
     async def describe_acls(self, request: pb.DescribeAclsRequest, call: object) -> pb.DescribeAclsResponse:
         try:
-            found = await self._acls.described(filter_from(request.filter))
+            found = await self._acls.described(filter_from_entry(request.filter))
         except ValueError as error:
-            return pb.DescribeAclsResponse(**refusal(error))
-        return await here_or_off_the_loop(
-            lambda: pb.DescribeAclsResponse(entries=map(entry_of, found)), ROW * len(found)
+            return pb.DescribeAclsResponse(**build_acl_refusal(error))
+        return await run_off_loop_if_large(
+            lambda: pb.DescribeAclsResponse(entries=map(build_acl_entry, found)), ROW * len(found)
         )
 
     async def create_acls(self, request: pb.CreateAclsRequest, call: object) -> pb.CreateAclsResponse:
         try:
-            bounded(request.creations)
-            await self._acls.create([acl_from(entry) for entry in request.creations])
+            check_entry_count(request.creations)
+            await self._acls.create([acl_from_entry(entry) for entry in request.creations])
         except (ValueError, StorageError) as error:
-            return pb.CreateAclsResponse(**refusal(error))
+            return pb.CreateAclsResponse(**build_acl_refusal(error))
         return pb.CreateAclsResponse()
 
     async def delete_acls(self, request: pb.DeleteAclsRequest, call: object) -> pb.DeleteAclsResponse:
         try:
-            bounded(request.filters)
-            wanted = [filter_from(each) for each in request.filters]
+            check_entry_count(request.filters)
+            wanted = [filter_from_entry(each) for each in request.filters]
             if request.validate_only:
                 found = [await self._acls.described(each) for each in wanted]
             else:
                 found = await self._acls.delete(wanted)
         except (ValueError, StorageError) as error:
-            return pb.DeleteAclsResponse(**refusal(error))
+            return pb.DeleteAclsResponse(**build_acl_refusal(error))
 
         def answer() -> pb.DeleteAclsResponse:
             gone = dict.fromkeys(acl for each in found for acl in each)
-            return pb.DeleteAclsResponse(entries=map(entry_of, gone))
+            return pb.DeleteAclsResponse(entries=map(build_acl_entry, gone))
 
-        return await here_or_off_the_loop(answer, ROW * sum(map(len, found)))
+        return await run_off_loop_if_large(answer, ROW * sum(map(len, found)))
 
     async def check_acl(self, request: pb.CheckAclRequest, call: object) -> pb.CheckAclResponse:
         try:
             who = Identity(parse_principal(request.principal), request.host or NOWHERE)
             operation, kind = Operation(request.operation), ResourceType(request.resource_type)
         except ValueError as error:
-            return pb.CheckAclResponse(**refusal(error))
+            return pb.CheckAclResponse(**build_acl_refusal(error))
         name = request.resource_name
         allowed = self._authorizer.allows(who, operation, kind, name)
         if self._authorizer.is_super(who):
             return pb.CheckAclResponse(allowed=allowed, reason=f"{who.principal} is one of super.users")
         # The decision is made of few entries; which they are is looked for among all about this name.
         about = await self._acls.described(AclFilter(kind, PatternType.MATCH, name))
-        entry, reason = deciding(about, who, operation, allow_if_none=self._allow_if_none)
+        entry, reason = find_deciding_entry(about, who, operation, allow_if_none=self._allow_if_none)
         answer = pb.CheckAclResponse(allowed=allowed, reason=reason)
         if entry is not None:
-            answer.entry.CopyFrom(entry_of(entry))
+            answer.entry.CopyFrom(build_acl_entry(entry))
         return answer
 
 
-def bounded(entries: Any) -> None:
+def check_entry_count(entries: Any) -> None:
     if len(entries) > MOST_ENTRIES:
         raise ValueError(f"{len(entries)} entries in one request; expected at most {MOST_ENTRIES}")
 
 
-def refusal(error: Exception) -> dict[str, Any]:
+def build_acl_refusal(error: Exception) -> dict[str, Any]:
     if isinstance(error, StorageError):
-        return {"error_code": int(code_of(error)), "error_message": str(error)}
+        return {"error_code": int(error_code_for(error)), "error_message": str(error)}
     code = ErrorCode.POLICY_VIOLATION if isinstance(error, TooManyAcls) else ErrorCode.INVALID_REQUEST
     return {"error_code": int(code), "error_message": str(error)}
 
 
-def acl_from(entry: pb.AclEntry) -> Acl:
+def acl_from_entry(entry: pb.AclEntry) -> Acl:
     """Raises ValueError."""
-    return checked(
+    return check_entry(
         entry.resource_type,
         entry.pattern_type,
         entry.resource_name,
@@ -109,9 +109,9 @@ def acl_from(entry: pb.AclEntry) -> Acl:
     )
 
 
-def filter_from(entry: pb.AclEntry) -> AclFilter:
+def filter_from_entry(entry: pb.AclEntry) -> AclFilter:
     """Raises ValueError."""
-    return filter_of(
+    return parse_acl_filter(
         entry.resource_type or ResourceType.ANY,
         entry.pattern_type or PatternType.ANY,
         entry.resource_name if entry.HasField("resource_name") else None,
@@ -122,7 +122,7 @@ def filter_from(entry: pb.AclEntry) -> AclFilter:
     )
 
 
-def entry_of(acl: Acl) -> pb.AclEntry:
+def build_acl_entry(acl: Acl) -> pb.AclEntry:
     return pb.AclEntry(
         resource_type=acl.resource_type,
         pattern_type=acl.pattern,

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.security.acl.filters import AclFilter, found
+from muster.coordinator.security.acl.filters import AclFilter, find_entries
 from muster.coordinator.security.acl.model import Acl
 from muster.coordinator.security.acl.validation import MOST_ACLS
-from muster.coordinator.security.facts import AclKey, Change
+from muster.coordinator.security.facts import AclKey, SecurityRecord
 from muster.coordinator.server.security.store import SecurityStore
 
 MOST_COMPARED: Final = 100_000
@@ -18,7 +18,7 @@ class TooManyAcls(ValueError):
     """There is no room for more."""
 
 
-class Acls:
+class NodeAcls:
     """The lists of a SecurityStore. What is refused changes nothing; of what the disk fails, a part may stand."""
 
     def __init__(self, store: SecurityStore) -> None:
@@ -38,7 +38,7 @@ class Acls:
                 raise TooManyAcls(
                     f"{len(there)} entries are there, and {len(fresh)} to come; expected at most {MOST_ACLS}"
                 )
-            await self._store.write_all([Change(AclKey(acl), acl) for acl in fresh])
+            await self._store.write_all([SecurityRecord(AclKey(acl), acl) for acl in fresh])
 
         await self._store.settled(made)
 
@@ -51,7 +51,7 @@ class Acls:
             for each, found_now in zip(told, matching, strict=True):
                 each.update(dict.fromkeys(found_now))
             all_of_them = dict.fromkeys(acl for some in matching for acl in some)
-            await self._store.write_all([Change(AclKey(acl), None) for acl in all_of_them])
+            await self._store.write_all([SecurityRecord(AclKey(acl), None) for acl in all_of_them])
 
         await self._store.settled(gone)
         return [list(each) for each in told]
@@ -59,6 +59,6 @@ class Acls:
     async def _found(self, wanted: Sequence[AclFilter]) -> list[list[Acl]]:
         there = self._store.state.acls
         if len(there) * sum(each.exact() is None for each in wanted) <= MOST_COMPARED:
-            return [found(there, each) for each in wanted]
+            return [find_entries(there, each) for each in wanted]
         copied = frozenset(there)
-        return await asyncio.to_thread(lambda: [found(copied, each) for each in wanted])
+        return await asyncio.to_thread(lambda: [find_entries(copied, each) for each in wanted])

@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO, TypeAlias
 
 import structlog
 
-from muster.coordinator.edge.audit import Action
+from muster.coordinator.edge.audit import OperatorAction
 from muster.coordinator.security.acl.model import Operation, ResourceType
 from muster.coordinator.security.identity import Identity
 from muster.storage.errors import StorageError
@@ -42,20 +42,20 @@ log = structlog.get_logger("muster.audit")
 
 
 @dataclass(slots=True)
-class Seen:
+class AuditCounter:
     since_s: float
     line: Line
     times: int = 0
 
 
-class Audit:
+class AuditLog:
     """What the doors tell. Any thread; nothing waits for a disk."""
 
     def __init__(self, write: Write, clock: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._clock = clock
         self._lock = Lock()
-        self._seen: dict[object, Seen] = {}
+        self._seen: dict[object, AuditCounter] = {}
 
     def refused(self, who: Identity, door: str, operation: Operation, kind: ResourceType, name: str, api: str) -> None:
         """`who` asked for `api` through `door`, and may not do this to that."""
@@ -64,7 +64,7 @@ class Audit:
             MOST_REFUSALS,
             {
                 "event": "refused",
-                **spoken(who),
+                **format_principal(who),
                 "door": door,
                 "api": api,
                 "operation": operation.name,
@@ -76,11 +76,18 @@ class Audit:
 
     def acted(self, who: Identity, door: str, action: str, of: str, outcome: str = "done", **more: str) -> None:
         """`who` changed something that others rely on, or tried to. `of` names what; no value is told."""
-        line = {"event": "admin", **spoken(who), "door": door, "action": action, "resource": of, "outcome": outcome}
+        line = {
+            "event": "admin",
+            **format_principal(who),
+            "door": door,
+            "action": action,
+            "resource": of,
+            "outcome": outcome,
+        }
         kind = ("acted", who.principal, who.host, door, action, outcome)
         self._tell(kind, MOST_ACTS, line | {name: value for name, value in more.items() if value})
 
-    def action(self, action: Action) -> None:
+    def action(self, action: OperatorAction) -> None:
         """The same, of what the doors' tables watch (`muster.coordinator.edge.audit`)."""
         outcome = f"refused: {action.refused}" if action.refused else "done"
         who = Identity(action.principal, action.host)
@@ -113,24 +120,24 @@ class Audit:
         if not fresh:
             self.sum_up()
         with self._lock:
-            seen = self._seen.setdefault(kind, Seen(self._clock(), line))
+            seen = self._seen.setdefault(kind, AuditCounter(self._clock(), line))
             seen.times += 1
             tell = seen.times <= most
         if tell:
-            self._write({name: bounded(value) for name, value in line.items()})
+            self._write({name: truncate_value(value) for name, value in line.items()})
 
 
-def spoken(who: Identity) -> dict[str, str]:
+def format_principal(who: Identity) -> dict[str, str]:
     return {"principal": str(who.principal), "host": who.host, **({"token": who.token_id} if who.token_id else {})}
 
 
-def bounded(value: object) -> object:
+def truncate_value(value: object) -> object:
     if isinstance(value, str) and len(value) > MOST_CHARACTERS:
         return value[:MOST_CHARACTERS] + "..."
     return value
 
 
-def to_the_log(line: Line) -> None:
+def write_to_node_log(line: Line) -> None:
     """Into the node's own log, as logger `muster.audit`."""
     rest = {name: value for name, value in line.items() if name != "event"}
     log.info(str(line["event"]), **rest)
@@ -208,7 +215,7 @@ class AuditTrail:
 
     def __init__(self, path: str) -> None:
         self._file = AuditFile(Path(path)) if path else None
-        self.audit = Audit(to_the_log if self._file is None else self._file.write)
+        self.audit = AuditLog(write_to_node_log if self._file is None else self._file.write)
         self._turning: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.config.security.mapping_rules import Rule, name_of
-from muster.coordinator.security.distinguished import rfc2253
+from muster.coordinator.config.security.mapping_rules import PrincipalMappingRule, map_subject
+from muster.coordinator.security.distinguished import format_rfc2253
 from muster.coordinator.security.identity import USER, Identity, Principal
 
 MECHANISM: Final = "mTLS"
@@ -19,7 +19,7 @@ MOST_CHARACTERS: Final = 1_024
 MOST_TOLD: Final = 200
 
 
-class NotNamed(ValueError):
+class UnmappedCertificate(ValueError):
     """By the rules of the node the certificate is nobody's; the text says why. The connection ends."""
 
 
@@ -29,15 +29,15 @@ def subject_of(certificate: bytes) -> str:
 
     try:
         read = x509.load_pem_x509_certificate if certificate.startswith(PEM) else x509.load_der_x509_certificate
-        return rfc2253(read(certificate).subject.public_bytes())
+        return format_rfc2253(read(certificate).subject.public_bytes())
     except ValueError as error:
-        raise NotNamed(f"the client's certificate cannot be read: {error}") from error
+        raise UnmappedCertificate(f"the client's certificate cannot be read: {error}") from error
 
 
-class Names:
+class CertificatePrincipals:
     """Principals by certificate, of one set of rules (`ssl.principal.mapping.rules`)."""
 
-    def __init__(self, text: str, rules: Sequence[Rule]) -> None:
+    def __init__(self, text: str, rules: Sequence[PrincipalMappingRule]) -> None:
         self._text = text
         self._rules = rules
         self._known: OrderedDict[bytes, Principal] = OrderedDict()
@@ -56,12 +56,12 @@ class Names:
         return Identity(self.principal_of(certificate), host, MECHANISM)
 
     def _name(self, subject: str) -> str:
-        name = name_of(subject, self._rules)
+        name = map_subject(subject, self._rules)
         if name is None:
             rules = f"ssl.principal.mapping.rules, {self._text},"
-            raise NotNamed(f"no rule of {rules} matches the subject {subject[:MOST_TOLD]!r}")
+            raise UnmappedCertificate(f"no rule of {rules} matches the subject {subject[:MOST_TOLD]!r}")
         if not name or not name.isprintable() or len(name) > MOST_CHARACTERS:
-            raise NotNamed(
+            raise UnmappedCertificate(
                 f"the subject {subject[:MOST_TOLD]!r} makes no name; expected printable text of at most "
                 f"{MOST_CHARACTERS} characters"
             )

@@ -1,15 +1,15 @@
 """Logins that failed: counted by address, and told to the audit."""
 
 from muster.coordinator.security.login.limits import MOST_ADDRESSES_COUNTED
-from muster.coordinator.server.security.audit import Audit
+from muster.coordinator.server.security.audit import AuditLog
 
 OTHERS = "others"
 
 
-class Failures:
+class LoginFailures:
     """`by_address`: how many, by door and address."""
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: AuditLog) -> None:
         self._audit = audit
         self.by_address: dict[tuple[str, str], float] = {}
 

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.security.identity import Identity, Principal, parse_principal
-from muster.coordinator.security.login.api_tokens import PREFIX, hash_of, id_of
+from muster.coordinator.security.login.api_tokens import TOKEN_PREFIX, hash_token, token_id
 from muster.coordinator.security.login.limits import MOST_KEPT_CHARS, MOST_KNOWN_CALLERS, MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
 
@@ -27,11 +27,11 @@ UNNAMED: Final = "by the rules of this node (ssl.principal.mapping.rules) your c
 REFUSED: Final = "the token is not known here, has ended or was revoked; 'muster tokens create' makes another one"
 ENDED: Final = "the token by which this was begun has ended or was revoked; come again with another one"
 
-Told: TypeAlias = Callable[[str, str, str, str], None]
+KnownCaller: TypeAlias = Callable[[str, str, str, str], None]
 """Of a login that failed: the address, the door, the mechanism, and why, in a word for the log."""
 
 
-class Signed:
+class SignedIdentity:
     """Who a signed token speaks of: the name, and when it ends by the wall clock."""
 
     __slots__ = ("name", "until_s")
@@ -41,20 +41,20 @@ class Signed:
         self.until_s = until_s
 
 
-Verify: TypeAlias = Callable[[str], Awaitable[Signed]]
+VerifyToken: TypeAlias = Callable[[str], Awaitable[SignedIdentity]]
 """Raises ValueError for a token that is not to be believed."""
 
 
-class Gate:
+class CallerAuthenticator:
     """Keeps whom it knows until something of that changes. It lives on the node's event loop."""
 
     def __init__(
         self,
         state: SecurityState,
         *,
-        verify: Verify | None = None,
+        verify: VerifyToken | None = None,
         principal_of: Callable[[bytes, str], Principal] | None = None,
-        failed: Told | None = None,
+        failed: KnownCaller | None = None,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
@@ -78,8 +78,8 @@ class Gate:
         tokens = self._state.tokens
         self._forget_if(lambda caller: bool(caller.token_id) and caller.token_id not in tokens)
         now_s = asyncio.get_running_loop().time()
-        for timeout, token_id in self._lasting.items():
-            if token_id and token_id not in tokens and not timeout.expired():
+        for timeout, held_id in self._lasting.items():
+            if held_id and held_id not in tokens and not timeout.expired():
                 timeout.reschedule(now_s)
 
     def clock_moved(self, by_s: float) -> None:
@@ -145,7 +145,7 @@ class Gate:
         text = authorization[len(BEARER) :].strip()
         if authorization[: len(BEARER)].lower() != BEARER or not text or len(text) > MOST_TOKEN_BYTES:
             raise self._refused(host, door, "", "malformed", MISSING)
-        if text.startswith(PREFIX):
+        if text.startswith(TOKEN_PREFIX):
             return self._of_api_token(host, text, door)
         if self._verify is None:
             raise self._refused(host, door, TOKEN, "unknown")
@@ -171,8 +171,8 @@ class Gate:
         return identity
 
     def _of_api_token(self, host: str, text: str, door: str) -> Identity:
-        token = self._state.tokens.get(id_of(text))
-        if token is None or not hmac.compare_digest(hash_of(text), token.hash):
+        token = self._state.tokens.get(token_id(text))
+        if token is None or not hmac.compare_digest(hash_token(text), token.hash):
             raise self._refused(host, door, TOKEN, "unknown")
         until_s = inf
         if token.until_ms:

@@ -13,11 +13,11 @@ from muster.coordinator.security.login.limits import MOST_HASHING, MOST_WAITING_
 T = TypeVar("T")
 
 
-class TooManyWait(Exception):
+class HashingQueueFull(Exception):
     """No further one is taken for now."""
 
 
-class Hashing:
+class HashingThreads:
     """Some threads; `name` is theirs in a list of threads."""
 
     def __init__(self, name: str) -> None:
@@ -27,7 +27,7 @@ class Hashing:
     async def run(self, work: Callable[[], T]) -> T:
         """Raises TooManyWait, and what the work raises."""
         if self._waiting >= MOST_WAITING_TO_HASH:
-            raise TooManyWait
+            raise HashingQueueFull
         self._waiting += 1
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)

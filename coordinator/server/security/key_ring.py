@@ -13,19 +13,19 @@ from urllib.request import HTTPRedirectHandler, build_opener
 import structlog
 
 from muster.coordinator.config.security.authentication import AuthenticationSettings
-from muster.coordinator.config.values import words_of
+from muster.coordinator.config.values import split_list
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.security.login.limits import MOST_JWKS_BYTES, REFRESH_LEAST_S
 from muster.coordinator.security.login.signed_tokens import (
-    Expected,
-    Keys,
-    Speaker,
-    UnknownKey,
-    believe,
-    keys_of,
+    SigningKeySet,
+    TokenRequirements,
+    TokenSubject,
+    UnknownSigningKey,
+    parse_key_set,
+    verify_token,
 )
-from muster.coordinator.server.security.gate import Signed
-from muster.coordinator.server.security.hashing import Hashing, TooManyWait
+from muster.coordinator.server.security.gate import SignedIdentity
+from muster.coordinator.server.security.hashing import HashingQueueFull, HashingThreads
 from muster.storage.errors import DataDirectoryError
 
 LOOK_S: Final = 1.0
@@ -35,7 +35,7 @@ FETCH_S: Final = 5.0
 log = structlog.get_logger("muster.security")
 
 
-class KeysUnreadable(DataDirectoryError):
+class SigningKeysUnreadable(DataDirectoryError):
     """`sasl.oauthbearer.jwks.endpoint.url` leads to no keys: the node does not start."""
 
 
@@ -44,21 +44,21 @@ class NoRedirect(HTTPRedirectHandler):
         raise OSError("it leads somewhere else; name that place itself")
 
 
-class KeyRing:
-    """The keys, and who a token speaks of by them. `believe` may run in a thread; all else on the node's loop."""
+class SigningKeyRing:
+    """The keys, and who a token speaks of by them. `verify_token` may run in a thread; all else on the node's loop."""
 
     def __init__(self, settings: AuthenticationSettings) -> None:
         self._url = settings.oauthbearer_jwks_url
         self._parts = urlsplit(self._url)
         self._refresh_s = settings.oauthbearer_refresh_ms / 1000
-        self._expected = Expected(
+        self._expected = TokenRequirements(
             settings.oauthbearer_issuer,
-            frozenset(words_of(settings.oauthbearer_audience)),
+            frozenset(split_list(settings.oauthbearer_audience)),
             settings.oauthbearer_sub_claim,
             settings.oauthbearer_skew_s,
         )
-        self._checking = Hashing("muster-tokens")
-        self._keys = Keys()
+        self._checking = HashingThreads("muster-tokens")
+        self._keys = SigningKeySet()
         self._document = b""
         self.changed: Callable[[], None] = lambda: None
         """Called on the loop when other keys count: what was believed by one that is gone is not any more."""
@@ -77,7 +77,7 @@ class KeyRing:
             await asyncio.to_thread(self._read)
         except (OSError, ValueError) as error:
             if self._file is not None:
-                raise KeysUnreadable(
+                raise SigningKeysUnreadable(
                     f"sasl.oauthbearer.jwks.endpoint.url is {self._url}, where no keys can be read: {error}"
                 ) from error
             log.warning("no keys for signed tokens", url=self._url, why=str(error))
@@ -89,23 +89,23 @@ class KeyRing:
             if task is not None:
                 task.cancel()
 
-    def believe(self, token: str) -> Speaker:
+    def believe(self, token: str) -> TokenSubject:
         """Raises Unbelieved; UnknownKey where newer keys may help."""
-        return believe(token, self._keys, self._expected, time.time())
+        return verify_token(token, self._keys, self._expected, time.time())
 
-    async def verify(self, token: str) -> Signed:
+    async def verify(self, token: str) -> SignedIdentity:
         """The same, for the gate: off the loop, and with newer keys where they help. Raises ValueError,
         Overloaded."""
         try:
             try:
                 speaker = await self._checking.run(partial(self.believe, token))
-            except UnknownKey:
+            except UnknownSigningKey:
                 if not await self.refreshed():
                     raise
                 speaker = await self._checking.run(partial(self.believe, token))
-        except TooManyWait:
+        except HashingQueueFull:
             raise Overloaded("too many signed tokens wait to be checked; come again") from None
-        return Signed(speaker.name, speaker.until_s)
+        return SignedIdentity(speaker.name, speaker.until_s)
 
     async def refreshed(self) -> bool:
         """Whether the keys were read anew: at most so often, however many tokens ask for it."""
@@ -119,7 +119,7 @@ class KeyRing:
         file = self._file
         while True:
             await asyncio.sleep(LOOK_S if file is not None else self._refresh_s)
-            if file is None or await asyncio.to_thread(partial(stamp, file)) != self._seen:
+            if file is None or await asyncio.to_thread(partial(stamp_file, file)) != self._seen:
                 await self._refresh()
 
     async def _refresh(self) -> bool:
@@ -137,7 +137,7 @@ class KeyRing:
         """Blocks. What cannot be read leaves the keys as they are. Raises OSError, ValueError."""
         file = self._file
         if file is not None:
-            self._seen = stamp(file)
+            self._seen = stamp_file(file)
             with file.open("rb") as opened:
                 document = opened.read(MOST_JWKS_BYTES + 1)
         else:
@@ -145,10 +145,10 @@ class KeyRing:
                 document = answer.read(MOST_JWKS_BYTES + 1)
         if len(document) > MOST_JWKS_BYTES:
             raise ValueError(f"it has more than {MOST_JWKS_BYTES} bytes")
-        self._keys, self._document = keys_of(document), document
+        self._keys, self._document = parse_key_set(document), document
 
 
-def stamp(file: Path) -> object:
+def stamp_file(file: Path) -> object:
     """What changes when the file does, by whatever way it was replaced."""
     try:
         found = os.stat(file)

@@ -7,34 +7,42 @@ from functools import partial
 from math import inf
 
 from muster.coordinator.config.security.authentication import AuthenticationSettings
-from muster.coordinator.kafka.connections.login import NONE, Busy, Login
+from muster.coordinator.kafka.connections.login import NONE, LoginQueueFull, SaslLogin
 from muster.coordinator.security.facts import PasswordHash, ScramCredential
 from muster.coordinator.security.identity import USER, Identity, Principal
 from muster.coordinator.security.login import plain, scram
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Mechanism, Success, Work
+from muster.coordinator.security.login.conversation import (
+    LoginFailed,
+    LoginWork,
+    SaslChallenge,
+    SaslMechanism,
+    SaslSuccess,
+)
 from muster.coordinator.security.login.limits import LEAST_ITERATIONS
 from muster.coordinator.security.login.oauth_bearer import OauthBearerServer
 from muster.coordinator.security.login.plain import PlainServer
 from muster.coordinator.security.login.scram import ScramServer
 from muster.coordinator.security.login.signed_tokens import UNKNOWN_KEY
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security.gate import Told
-from muster.coordinator.server.security.hashing import Hashing, TooManyWait
-from muster.coordinator.server.security.key_ring import KeyRing
+from muster.coordinator.server.security.gate import KnownCaller
+from muster.coordinator.server.security.hashing import HashingQueueFull, HashingThreads
+from muster.coordinator.server.security.key_ring import SigningKeyRing
 
 NONCE_BYTES = 24
 
 
-class Logins:
-    """Implements `muster.coordinator.kafka.connections.login.Desk`. `secret`: of the node, the same after a restart."""
+class KafkaLogins:
+    """Implements `muster.coordinator.kafka.connections.login.LoginService`. `secret`: of the node, the same after a
+    restart.
+    """
 
     def __init__(
         self,
         settings: AuthenticationSettings,
         state: SecurityState,
         secret: Callable[[], bytes],
-        keys: KeyRing | None,
-        failed: Told,
+        keys: SigningKeyRing | None,
+        failed: KnownCaller,
     ) -> None:
         self.mechanisms = settings.mechanisms
         self.max_frame = settings.sasl_server_max_receive_size
@@ -45,14 +53,14 @@ class Logins:
         self._secret = secret
         self._keys = keys
         self._failed = failed
-        self._hashing = Hashing("muster-login")
-        self._here: dict[str, set[Login]] = {}
-        self._by_token: set[Login] = set()
+        self._hashing = HashingThreads("muster-login")
+        self._here: dict[str, set[SaslLogin]] = {}
+        self._by_token: set[SaslLogin] = set()
 
-    def begin(self, mechanism: str) -> Mechanism:
+    def begin(self, mechanism: str) -> SaslMechanism:
         """See `Desk`."""
         if mechanism == "PLAIN":
-            return PlainServer(self._password_of, lambda name: plain.stand_in(self._secret(), name))
+            return PlainServer(self._password_of, lambda name: plain.plain_stand_in(self._secret(), name))
         if mechanism == "OAUTHBEARER":
             assert self._keys is not None, "the settings say where they are"
             return OauthBearerServer(self._keys.believe)
@@ -60,14 +68,14 @@ class Logins:
             mechanism,
             secrets.token_urlsafe(NONCE_BYTES),
             partial(self._credential_of, mechanism),
-            lambda name: scram.stand_in(self._secret(), mechanism, LEAST_ITERATIONS, name),
+            lambda name: scram.scram_stand_in(self._secret(), mechanism, LEAST_ITERATIONS, name),
         )
 
     async def offers(self, mechanism: str) -> int:
         """See `Desk`: all that the settings allow."""
         return NONE
 
-    async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
+    async def perform(self, mechanism: SaslMechanism, work: LoginWork) -> SaslChallenge | SaslSuccess:
         """See `Desk`."""
         try:
             try:
@@ -76,14 +84,14 @@ class Logins:
                 if str(failure) != UNKNOWN_KEY or self._keys is None or not await self._keys.refreshed():
                     raise
                 return await self._hashing.run(work.run)
-        except TooManyWait:
-            raise Busy from None
+        except HashingQueueFull:
+            raise LoginQueueFull from None
         except LoginFailed as failure:
             if isinstance(mechanism, OauthBearerServer):
                 return mechanism.refused(str(failure))
             raise
 
-    def identity(self, success: Success, mechanism: str, host: str) -> Identity:
+    def identity(self, success: SaslSuccess, mechanism: str, host: str) -> Identity:
         """See `Desk`. What a login was compared with may have gone since: it is looked at when it is through."""
         if mechanism != "OAUTHBEARER" and success.name not in self._state.users:
             raise LoginFailed("deleted")
@@ -97,14 +105,14 @@ class Logins:
         """See `Desk`."""
         self._failed(host, "kafka", mechanism, why)
 
-    def came(self, login: Login) -> None:
+    def came(self, login: SaslLogin) -> None:
         """See `Desk`."""
         if login.identity.mechanism == "OAUTHBEARER":
             self._by_token.add(login)
         else:
             self._here.setdefault(login.identity.principal.name, set()).add(login)
 
-    def left(self, login: Login) -> None:
+    def left(self, login: SaslLogin) -> None:
         """See `Desk`."""
         self._by_token.discard(login)
         name = login.identity.principal.name

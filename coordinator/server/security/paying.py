@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from google.protobuf.message import Message
 
-from muster.coordinator.edge.timing import Timed
+from muster.coordinator.edge.timing import LoopTime
 from muster.coordinator.errors import ErrorCode, Overloaded
-from muster.coordinator.security.quotas.counts import Counts
+from muster.coordinator.security.quotas.counts import UserCounts
 from muster.coordinator.security.quotas.names import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from muster.coordinator.security.quotas.quotas import Quotas
-from muster.coordinator.server.dispatch import Call, Kind, Method, Short, well_of
+from muster.coordinator.security.quotas.quotas import NodeQuotas
+from muster.coordinator.server.dispatch import FastPathHandler, MethodKind, RpcCall, ServiceMethod, fast_path_of
 from muster.coordinator.server.security.topic_owners import TopicOwners
 
 PRODUCES: Final = frozenset({"Produce", "StageRecords"})
@@ -39,17 +39,17 @@ MOST_HELD: Final = 32
 MANY_HELD: Final = 1_000
 """Callers, after which it is looked whose wait is over."""
 
-Caller = tuple[str, str]
+QuotaCaller = tuple[str, str]
 """A user and its address."""
 
 
-class Paying:
+class GrpcQuotas:
     """`held` hears which member's call waits, and for how many ms; `partitions` tells how many a topic has."""
 
     def __init__(
         self,
-        quotas: Quotas,
-        counts: Counts,
+        quotas: NodeQuotas,
+        counts: UserCounts,
         held: Callable[[str, str, int], None],
         partitions: Callable[[], Mapping[str, int]],
         owners: TopicOwners,
@@ -63,26 +63,26 @@ class Paying:
         self._owners = owners
         self._clock = clock
         self._sleep = sleep
-        self._until_s: dict[Caller, float] = {}
+        self._until_s: dict[QuotaCaller, float] = {}
         self._stands_until_s: dict[tuple[str, str], float] = {}
         """By group and member."""
-        self._waiting: Counter[Caller] = Counter()
+        self._waiting: Counter[QuotaCaller] = Counter()
 
-    def charged(self, table: Mapping[str, Method]) -> dict[str, Method]:
+    def charged(self, table: Mapping[str, ServiceMethod]) -> dict[str, ServiceMethod]:
         """The same methods, within quotas."""
         return {
-            name: replace(method, handler=self._paid(method)) if method.kind is Kind.UNARY else method
+            name: replace(method, handler=self._paid(method)) if method.kind is MethodKind.UNARY else method
             for name, method in table.items()
         }
 
-    def _paid(self, method: Method) -> Callable[[Any, Call], Awaitable[Any]]:
+    def _paid(self, method: ServiceMethod) -> Callable[[Any, RpcCall], Awaitable[Any]]:
         api, quotas = method.full_name.rpartition("/")[2], self._quotas
         handler = self._making(method.handler) if api == "CreateTopics" else method.handler
 
-        def answer(request: Any, call: Call) -> Awaitable[Any]:
+        def answer(request: Any, call: RpcCall) -> Awaitable[Any]:
             return paid(request, call) if quotas.active else handler(request, call)
 
-        async def paid(request: Any, call: Call) -> Any:
+        async def paid(request: Any, call: RpcCall) -> Any:
             if quotas.counts and api in SPEAK and (refused := self._refused(method, api, request, call)) is not None:
                 return refused
             if not quotas.rates:
@@ -90,18 +90,18 @@ class Paying:
             caller = (call.identity.principal.name, call.peer_host)
             await self._turn_of(caller, request)
             weight = self._weight(api, request) if api in CHANGES else 0
-            work = Timed(handler(request, call))
+            work = LoopTime(handler(request, call))
             response = await work
             return self._charge(caller, api, request, response, weight, work.spent_s)
 
-        well = well_of(handler)
+        well = fast_path_of(handler)
         if well is None:
             return answer
-        return Short(answer, lambda request, call: not quotas.active and well(request, call))
+        return FastPathHandler(answer, lambda request, call: not quotas.active and well(request, call))
 
     # -- charges ------------------------------------------------------------------------------------------
 
-    def _charge(self, caller: Caller, api: str, request: Any, response: Any, weight: int, spent_s: float) -> Any:
+    def _charge(self, caller: QuotaCaller, api: str, request: Any, response: Any, weight: int, spent_s: float) -> Any:
         quotas, user, now_s = self._quotas, caller[0], self._clock()
         began_s = perf_counter()
         wait_s, why = 0.0, ""
@@ -136,11 +136,11 @@ class Paying:
             return 0
         return sum(max(1, topic.num_partitions) for topic in request.topics if topic.name not in known)
 
-    def _making(self, handler: Callable[[Any, Call], Awaitable[Any]]) -> Callable[[Any, Call], Awaitable[Any]]:
+    def _making(self, handler: Callable[[Any, RpcCall], Awaitable[Any]]) -> Callable[[Any, RpcCall], Awaitable[Any]]:
         """Topics above the user's number are refused, and those that are made are noted as its own."""
         owners = self._owners
 
-        async def answer(request: Any, call: Call) -> Any:
+        async def answer(request: Any, call: RpcCall) -> Any:
             if not owners.kept or request.validate_only:
                 return await handler(request, call)
             user, refused = call.identity.principal.name, []
@@ -160,7 +160,7 @@ class Paying:
 
     # -- holding ------------------------------------------------------------------------------------------
 
-    async def _turn_of(self, caller: Caller, request: Any) -> None:
+    async def _turn_of(self, caller: QuotaCaller, request: Any) -> None:
         """Wait as long as the caller was told to. Raises Overloaded when too many of its calls wait."""
         until_s = self._until_s.get(caller)
         if until_s is None:
@@ -204,7 +204,7 @@ class Paying:
 
     # -- how many -----------------------------------------------------------------------------------------
 
-    def _refused(self, method: Method, api: str, request: Any, call: Call) -> Message | None:
+    def _refused(self, method: ServiceMethod, api: str, request: Any, call: RpcCall) -> Message | None:
         """None: go on. The member is known as its user's from now on."""
         user, now_s = call.identity.principal.name, self._clock()
         if api in JOINS and getattr(request, "member_epoch", 0) == 0:

@@ -5,11 +5,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
-from muster.coordinator.edge.positions import here_or_off_the_loop
+from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError
-from muster.coordinator.security.facts import Change, QuotaEntity, QuotaKey
-from muster.coordinator.security.quotas.checks import BadQuota, checked_entity, checked_value, matching
-from muster.coordinator.server.security.store import Overtaken, SecurityStore, code_of
+from muster.coordinator.security.facts import QuotaEntity, QuotaKey, SecurityRecord
+from muster.coordinator.security.quotas.checks import InvalidQuota, check_entity, check_value, filter_quotas
+from muster.coordinator.server.security.store import ConcurrentSecurityChange, SecurityStore, error_code_for
 from muster.storage.errors import StorageError
 
 MOST_ENTITIES: Final = 10_000
@@ -23,7 +23,7 @@ Alteration: TypeAlias = tuple[Sequence[tuple[str, str | None]], Sequence[tuple[s
 """Whose, and what it is to have: a figure by each name, None to take it away."""
 
 
-class QuotaBook:
+class ConfiguredQuotas:
     """Lives on the event loop."""
 
     def __init__(self, store: SecurityStore) -> None:
@@ -35,7 +35,7 @@ class QuotaBook:
     ) -> list[tuple[QuotaEntity, Mapping[str, float]]]:
         """Raises BadQuota."""
         there = dict(self._store.state.quotas)
-        return await here_or_off_the_loop(lambda: matching(there, wanted, strict=strict), len(there))
+        return await run_off_loop_if_large(lambda: filter_quotas(there, wanted, strict=strict), len(there))
 
     async def alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
         """Each for itself: empty, or why it was refused. What was not is in force on return.
@@ -46,7 +46,7 @@ class QuotaBook:
             try:
                 return await self._store.settled(lambda: self._alter(wanted, validate_only=validate_only))
             except (StorageError, ValueError) as error:
-                raise CoordinatorError(code_of(error), str(error)) from error
+                raise CoordinatorError(error_code_for(error), str(error)) from error
 
     async def _alter(self, wanted: Sequence[Alteration], *, validate_only: bool) -> list[str]:
         now = self._store.state.quotas
@@ -58,25 +58,25 @@ class QuotaBook:
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)  # Nobody else changes quotas meanwhile, or the change is decided anew.
             try:
-                entity = checked_entity(parts)
+                entity = check_entity(parts)
                 if entity in then:
-                    raise BadQuota("the request names this entity twice; expected each once")
-                figures = altered(entity, now.get(entity, {}), ops)
+                    raise InvalidQuota("the request names this entity twice; expected each once")
+                figures = apply_quota_ops(entity, now.get(entity, {}), ops)
                 self._are_kept(name for name, value in ops if value is not None)
                 if entity not in now:
                     if kept >= MOST_ENTITIES:
-                        raise BadQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
+                        raise InvalidQuota(f"{MOST_ENTITIES} entities have quotas; remove some, or set a default")
                     kept += 1
-            except BadQuota as error:
+            except InvalidQuota as error:
                 told.append(str(error))
                 continue
             then[entity] = figures
             before[entity] = now.get(entity)
             told.append("")
         if any(now.get(entity) != figures for entity, figures in before.items()):
-            raise Overtaken
+            raise ConcurrentSecurityChange
         changes = [
-            Change(QuotaKey(entity), figures or None)
+            SecurityRecord(QuotaKey(entity), figures or None)
             for entity, figures in then.items()
             if figures != now.get(entity, {})
         ]
@@ -88,13 +88,13 @@ class QuotaBook:
         """Raises BadQuota."""
         for name in names:
             if name in self._store.quotas_elsewhere:
-                raise BadQuota(
+                raise InvalidQuota(
                     f"{name} is kept by the brokers of the Kafka that is this node's engine, where records and topics "
                     "are; set it there (kafka-configs.sh)"
                 )
 
 
-def altered(
+def apply_quota_ops(
     entity: QuotaEntity, before: Mapping[str, float], ops: Sequence[tuple[str, float | None]]
 ) -> dict[str, float]:
     """Its figures then. Raises BadQuota."""
@@ -102,9 +102,9 @@ def altered(
     figures = dict(before)
     for name, value in ops:
         if times[name] > 1:
-            raise BadQuota(f"{name!r} is changed twice; expected once")
+            raise InvalidQuota(f"{name!r} is changed twice; expected once")
         if value is None:
             figures.pop(name, None)
         else:
-            figures[name] = checked_value(entity, name, value)
+            figures[name] = check_value(entity, name, value)
     return figures

@@ -4,15 +4,15 @@ from collections.abc import Mapping, Sequence
 
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.scram_users import Alterations, Deletions
-from muster.coordinator.security.login.scram import NUMBERS
-from muster.coordinator.server.security.accounts import Accounts, Outcome, Salted
-from muster.coordinator.server.security.audit import Audit
+from muster.coordinator.security.login.scram import SCRAM_NUMBERS
+from muster.coordinator.server.security.accounts import Outcome, SaltedCredential, UserAccounts
+from muster.coordinator.server.security.audit import AuditLog
 
 
 class NodeScramUsers:
-    """Implements `muster.coordinator.kafka.scram_users.ScramUsers`."""
+    """Implements `muster.coordinator.kafka.scram_users.ScramUserStore`."""
 
-    def __init__(self, accounts: Accounts, audit: Audit) -> None:
+    def __init__(self, accounts: UserAccounts, audit: AuditLog) -> None:
         self._accounts = accounts
         self._audit = audit
 
@@ -22,7 +22,7 @@ class NodeScramUsers:
     def scram_of(self, name: str) -> Sequence[tuple[int, int]]:
         user = self._accounts.users().get(name)
         scram = {} if user is None else user.scram
-        return sorted((NUMBERS[mechanism], each.iterations) for mechanism, each in scram.items())
+        return sorted((SCRAM_NUMBERS[mechanism], each.iterations) for mechanism, each in scram.items())
 
     async def alter(
         self,
@@ -30,7 +30,7 @@ class NodeScramUsers:
         upsertions: Alterations,
         deletions: Deletions,
     ) -> Mapping[str, Outcome]:
-        outcomes = await self._accounts.alter_scram([Salted(*each) for each in upsertions], deletions)
+        outcomes = await self._accounts.alter_scram([SaltedCredential(*each) for each in upsertions], deletions)
         for name, (code, _) in outcomes.items():
             outcome = f"refused: {code}" if code else "done"
             self._audit.acted(call.identity, "kafka", "AlterUserScramCredentials", name, outcome)

@@ -12,25 +12,25 @@ from muster.coordinator.config.security.authorization import principals_of
 from muster.coordinator.config.security.tls import REPLICATION
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.security.facts import AclKey, Change, QuotaKey, SecretKey
+from muster.coordinator.security.facts import AclKey, QuotaKey, SecretKey, SecurityRecord
 from muster.coordinator.security.identity import Identity, parse_principal
-from muster.coordinator.security.quotas.counts import Counts
-from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.security.quotas.counts import UserCounts
+from muster.coordinator.security.quotas.quotas import NodeQuotas
 from muster.coordinator.server.driver.wall import WallClock
-from muster.coordinator.server.security.accounts import Accounts
-from muster.coordinator.server.security.acls import Acls
+from muster.coordinator.server.security.accounts import UserAccounts
+from muster.coordinator.server.security.acls import NodeAcls
 from muster.coordinator.server.security.audit import AuditTrail
-from muster.coordinator.server.security.failures import Failures
-from muster.coordinator.server.security.gate import Gate
-from muster.coordinator.server.security.key_ring import KeyRing
-from muster.coordinator.server.security.logins import Logins
-from muster.coordinator.server.security.quota_book import QuotaBook
-from muster.coordinator.server.security.rights.asking import Rights
+from muster.coordinator.server.security.failures import LoginFailures
+from muster.coordinator.server.security.gate import CallerAuthenticator
+from muster.coordinator.server.security.key_ring import SigningKeyRing
+from muster.coordinator.server.security.logins import KafkaLogins
+from muster.coordinator.server.security.quota_book import ConfiguredQuotas
+from muster.coordinator.server.security.rights.asking import CallRights
 from muster.coordinator.server.security.scram_users import NodeScramUsers
 from muster.coordinator.server.security.store import SecurityStore
-from muster.coordinator.server.security.tls.listeners import Certificates
+from muster.coordinator.server.security.tls.listeners import NodeCertificates
 from muster.coordinator.server.security.topic_owners import TopicOwners
-from muster.coordinator.server.security.topic_rights import TopicRightsOf
+from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic
@@ -44,14 +44,14 @@ SOON_S: Final = 1.0
 log = structlog.get_logger("muster.security")
 
 
-class Security:
+class NodeSecurity:
     """The lists, who decides by them, and who knows who calls. A change is in force as soon as it is durable."""
 
     def __init__(
         self,
         settings: Settings,
         broker: Broker,
-        certificates: Certificates | None = None,
+        certificates: NodeCertificates | None = None,
         store: SecurityStore | None = None,
     ) -> None:
         """store: where it is kept, if not by this node alone."""
@@ -63,10 +63,10 @@ class Security:
         )
         self.trail = AuditTrail(settings.audit_log)
         self.audit = self.trail.audit
-        self.failures = Failures(self.audit)
-        self.keys = KeyRing(settings) if settings.oauthbearer_jwks_url else None
+        self.failures = LoginFailures(self.audit)
+        self.keys = SigningKeyRing(settings) if settings.oauthbearer_jwks_url else None
         verify = self.keys.verify if self.keys is not None else None
-        self.gate = Gate(
+        self.gate = CallerAuthenticator(
             self.store.state,
             verify=verify,
             failed=self.failures.told,
@@ -74,24 +74,24 @@ class Security:
         )
         if self.keys is not None:
             self.keys.changed = self.gate.keys_changed
-        self.logins = Logins(settings, self.store.state, self._secret, self.keys, self.failures.told)
-        self.rights = Rights(self.authorizer, self.audit)
+        self.logins = KafkaLogins(settings, self.store.state, self._secret, self.keys, self.failures.told)
+        self.rights = CallRights(self.authorizer, self.audit)
         self.rights.believed = self.gate.believed
         self.allow_if_no_acl_found = settings.allow_everyone_if_no_acl_found
-        self.topic_rights = TopicRightsOf(
+        self.topic_rights = PrincipalTopicRights(
             self.authorizer.is_super, allow_if_no_acl_found=settings.allow_everyone_if_no_acl_found
         )
-        self.acls = Acls(self.store)
+        self.acls = NodeAcls(self.store)
         self.store.on_changes(self._changed)
-        self.quotas = Quotas(settings.quota_window_num, settings.quota_window_size_seconds)
-        self.quota_book = QuotaBook(self.store)
-        self.counts = Counts(self.quotas)
+        self.quotas = NodeQuotas(settings.quota_window_num, settings.quota_window_size_seconds)
+        self.quota_book = ConfiguredQuotas(self.store)
+        self.counts = UserCounts(self.quotas)
         self.topics: Callable[[], Mapping[str, Topic]] = broker.topics
         """Those there are; of a cluster, once it is known."""
         self.topic_owners = TopicOwners(self.store, self.quotas, lambda: self.topics())
         self.store.on_change(self.gate.changed)
         self.store.on_change(self.logins.changed)
-        self.accounts = Accounts(self.store)
+        self.accounts = UserAccounts(self.store)
         self._turning: asyncio.Task[None] | None = None
         self._salting: asyncio.Task[None] | None = None
         self._own_salts = secrets.token_bytes(SALT_BYTES)
@@ -138,7 +138,7 @@ class Security:
 
     async def _make_salts(self) -> None:
         if SALTS not in self.store.state.secrets:
-            await self.store.write([Change(SecretKey(SALTS), secrets.token_bytes(SALT_BYTES))])
+            await self.store.write([SecurityRecord(SecretKey(SALTS), secrets.token_bytes(SALT_BYTES))])
 
     async def stop(self) -> None:
         for task in (self._turning, self._salting):
@@ -156,7 +156,7 @@ class Security:
     def _secret(self) -> bytes:
         return self.store.state.secrets.get(SALTS, self._own_salts)
 
-    def _changed(self, changes: Sequence[Change]) -> None:
+    def _changed(self, changes: Sequence[SecurityRecord]) -> None:
         acls = {change.key.acl: change.value is not None for change in changes if isinstance(change.key, AclKey)}
         if acls:
             come = [acl for acl, there in acls.items() if there]

@@ -7,8 +7,8 @@ from typing import Final, TypeAlias, TypeVar
 import structlog
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.security.facts import Change, Key, Value
-from muster.coordinator.security.records import Unreadable, decode, encode
+from muster.coordinator.security.facts import SecurityKey, SecurityRecord, SecurityValue
+from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
 from muster.coordinator.security.state import SecurityState
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import wall_clock_ms
@@ -29,29 +29,29 @@ MOST_AT_ONCE: Final = 100
 logger = structlog.get_logger("muster.security")
 
 Record: TypeAlias = tuple[bytes, bytes | None, int | None]
-Seen: TypeAlias = Mapping[Key, Value | None]
-Done = TypeVar("Done")
+SecurityRead: TypeAlias = Mapping[SecurityKey, SecurityValue | None]
+SettledResult = TypeVar("SettledResult")
 
 
 class SecurityDamaged(DataDirectoryError):
     """What lies in `__security` cannot be read, so that nobody knows who may do what: the node does not start."""
 
 
-class Unavailable(StorageError):
+class SecurityUnavailable(StorageError):
     """Who may do what cannot be changed just now: nothing was. What is in force stays so."""
 
     code = 15
     name = "COORDINATOR_NOT_AVAILABLE"
 
 
-class NotInTime(Unavailable):
+class SecurityWriteTimedOut(SecurityUnavailable):
     """Whether it was changed is not known."""
 
     code = 7
     name = "REQUEST_TIMED_OUT"
 
 
-class Overtaken(Exception):
+class ConcurrentSecurityChange(Exception):
     """Somebody else has changed what a change rests on: it is to be decided anew."""
 
 
@@ -67,7 +67,7 @@ class SecurityStore:
         self.state = SecurityState()
         self._broker = broker
         self._writing = asyncio.Lock()
-        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._listeners: list[Callable[[Sequence[SecurityRecord]], None]] = []
         self._broken = ""
         self._under_way: set[asyncio.Task[None]] = set()
         """Writes; the event loop itself keeps no task alive."""
@@ -95,19 +95,19 @@ class SecurityStore:
         """Call this after every change."""
         self._listeners.append(lambda changes: changed())
 
-    def on_changes(self, changed: Callable[[Sequence[Change]], None]) -> None:
+    def on_changes(self, changed: Callable[[Sequence[SecurityRecord]], None]) -> None:
         """The same, for who wants to know what has changed."""
         self._listeners.append(changed)
 
     async def known(self) -> None:
         """When all that is kept is in force."""
 
-    async def settled(self, change: Callable[[], Awaitable[Done]]) -> Done:
+    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
         """What a change comes to that is decided by the state, and then written. Where others write as well it is
         decided by all that they have written, and again if they come in between."""
         return await change()
 
-    async def write(self, changes: Sequence[Change]) -> None:
+    async def write(self, changes: Sequence[SecurityRecord]) -> None:
         """All of it, or nothing; durable, and in force, on return. Raises ValueError, StorageError.
 
         After a write that the disk has failed nobody knows what a restart would find: further ones are refused. Whoever
@@ -115,32 +115,34 @@ class SecurityStore:
         """
         if len(changes) > MOST_CHANGES:
             raise ValueError(f"{len(changes)} changes at once; expected at most {MOST_CHANGES}")
-        records = [(*encode(change), None) for change in changes]
+        records = [(*encode_security_record(change), None) for change in changes]
         if not records:
             return
         if (size := sum(map(size_of, records))) > MOST_BYTES:
             raise ValueError(f"the changes take {size} bytes together; expected at most {MOST_BYTES}")
         await self._to_its_end(records, changes, self._seen(changes))
 
-    async def write_all(self, changes: Sequence[Change]) -> None:
+    async def write_all(self, changes: Sequence[SecurityRecord]) -> None:
         """However many, in as many writes as they take. Of what the disk fails a part may stand. Raises ValueError,
         StorageError.
         """
         seen = self._seen(changes)
-        for portion in portions(changes):
+        for portion in split_changes(changes):
             await self._to_its_end(*portion, seen)
 
-    def _seen(self, changes: Sequence[Change]) -> Seen:
+    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
         """What they rest on, where somebody else could have changed it since."""
         return {}
 
-    async def _to_its_end(self, records: Sequence[Record], changes: Sequence[Change], seen: Seen) -> None:
+    async def _to_its_end(
+        self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead
+    ) -> None:
         writing = asyncio.create_task(self._write(records, changes, seen))
         self._under_way.add(writing)
         writing.add_done_callback(self._under_way.discard)
         await asyncio.shield(writing)
 
-    async def _write(self, records: Sequence[Record], changes: Sequence[Change], seen: Seen) -> None:
+    async def _write(self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
         async with self._writing:
             if self._broken:
                 raise StorageError(f"who may do what cannot be changed until the node is restarted: {self._broken}")
@@ -154,7 +156,7 @@ class SecurityStore:
                 raise StorageError(f"{SECURITY_TOPIC}: {error}") from error
             self._in_force(changes)
 
-    def _in_force(self, changes: Sequence[Change]) -> None:
+    def _in_force(self, changes: Sequence[SecurityRecord]) -> None:
         self.state.apply(changes)
         for changed in self._listeners:
             changed(changes)
@@ -178,7 +180,7 @@ class SecurityStore:
         except OSError as error:
             logger.warning("how far it goes is not kept", topic=SECURITY_TOPIC, why=str(error))
 
-    def _read(self) -> Iterator[Iterable[Change]]:
+    def _read(self) -> Iterator[Iterable[SecurityRecord]]:
         log = self._log
         offset, end = log.start_offset, log.end_offset
         while offset < end:
@@ -190,8 +192,8 @@ class SecurityStore:
                 if batch.control:
                     continue
                 try:
-                    yield [decode(record.key or b"", record.value) for record in batch.records()]
-                except Unreadable as error:
+                    yield [decode_security_record(record.key or b"", record.value) for record in batch.records()]
+                except UnreadableSecurityRecord as error:
                     raise self._damaged(batch.base_offset, str(error)) from error
             if following <= offset:
                 raise self._damaged(offset, f"nothing can be read, but it ends at {end}")
@@ -205,22 +207,22 @@ class SecurityStore:
         )
 
 
-def code_of(error: Exception) -> ErrorCode:
+def error_code_for(error: Exception) -> ErrorCode:
     """What clients are told who asked for a change that failed: where there is a point in it, to try again."""
-    return ErrorCode(error.code) if isinstance(error, Unavailable) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode(error.code) if isinstance(error, SecurityUnavailable) else ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def size_of(record: Record) -> int:
     return len(record[0]) + len(record[1] or b"")
 
 
-def portions(changes: Iterable[Change]) -> Iterator[tuple[list[Record], list[Change]]]:
+def split_changes(changes: Iterable[SecurityRecord]) -> Iterator[tuple[list[Record], list[SecurityRecord]]]:
     """The same, in order, as many together as one write may have. Raises ValueError for one that is too large."""
     records: list[Record] = []
-    portion: list[Change] = []
+    portion: list[SecurityRecord] = []
     size = 0
     for change in changes:
-        record = (*encode(change), None)
+        record = (*encode_security_record(change), None)
         of_one = size_of(record)
         if portion and (len(portion) >= MOST_AT_ONCE or size + of_one > MOST_BYTES):
             yield records, portion

@@ -6,9 +6,9 @@ from typing import Final, Protocol
 
 import structlog
 
-from muster.coordinator.security.facts import Change, TopicKey, TopicOwner
+from muster.coordinator.security.facts import SecurityRecord, TopicKey, TopicOwner
 from muster.coordinator.security.quotas.names import TOPIC_COUNT
-from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.security.quotas.quotas import NodeQuotas
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.errors import StorageError
 
@@ -18,7 +18,7 @@ MOST_FORGOTTEN: Final = 1_000
 """Topics that are gone, and are forgotten with one write."""
 
 
-class Made(Protocol):
+class CreatedTopic(Protocol):
     @property
     def id(self) -> bytes: ...
 
@@ -26,7 +26,9 @@ class Made(Protocol):
 class TopicOwners:
     """`topics` are those there are."""
 
-    def __init__(self, store: SecurityStore, quotas: Quotas, topics: Callable[[], Mapping[str, Made]]) -> None:
+    def __init__(
+        self, store: SecurityStore, quotas: NodeQuotas, topics: Callable[[], Mapping[str, CreatedTopic]]
+    ) -> None:
         self._store = store
         self._quotas = quotas
         self._topics = topics
@@ -53,9 +55,11 @@ class TopicOwners:
 
         async def kept() -> None:
             topics, known = self._topics(), self._store.state.topic_owners
-            changes = [Change(TopicKey(name), TopicOwner(user, topics[name].id)) for name in made if name in topics]
+            changes = [
+                SecurityRecord(TopicKey(name), TopicOwner(user, topics[name].id)) for name in made if name in topics
+            ]
             gone = (name for name in known if name not in topics)
-            changes += [Change(TopicKey(name), None) for name in islice(gone, MOST_FORGOTTEN)]
+            changes += [SecurityRecord(TopicKey(name), None) for name in islice(gone, MOST_FORGOTTEN)]
             await self._store.write(changes)
 
         try:

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from muster.coordinator.core.rights import NONE, Names, RightsAnew, TopicRights
-from muster.coordinator.security.acl.authorizer import ALLOWED_BY, concerns
+from muster.coordinator.core.rights import NONE, RightsAnew, TopicNames, TopicRights
+from muster.coordinator.security.acl.authorizer import ALLOWED_BY, applies_to
 from muster.coordinator.security.acl.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.identity import ANYONE, Identity, Principal
 
@@ -14,7 +14,7 @@ MOST_KEPT: Final = 100_000
 heartbeat only."""
 
 
-class TopicRightsOf:
+class PrincipalTopicRights:
     """On the node's loop. `tell` gives the groups what has changed."""
 
     def __init__(self, is_super: Callable[[Identity], bool], *, allow_if_no_acl_found: bool = False) -> None:
@@ -23,7 +23,7 @@ class TopicRightsOf:
         # By principal and address: who logs in again is another Identity each time, and the same somebody.
         self._kept: dict[tuple[Principal, str], TopicRights] = {}
         self._acls: dict[str, set[Acl]] = defaultdict(set)
-        self._ruled: Names | None = None
+        self._ruled: TopicNames | None = None
         self.tell: Callable[[RightsAnew], None] = lambda event: None
         self.moment = object()
         """See `RightsOf`. Whoever was told in it is among those that are kept."""
@@ -56,7 +56,7 @@ class TopicRightsOf:
                     (self._acls[acl.principal].add if there else self._acls[acl.principal].discard)(acl)
                     concerned.add(acl.principal)
         if self._allow_if_none:
-            self._ruled = names_of(acl for each in self._acls.values() for acl in each)
+            self._ruled = topic_names_of(acl for each in self._acls.values() for acl in each)
         for principal in concerned:
             if not self._acls[principal]:
                 del self._acls[principal]
@@ -73,30 +73,30 @@ class TopicRightsOf:
     def _made(self, who: Identity) -> TopicRights:
         key = f"{who.principal}@{who.host}"
         if self._is_super(who):
-            return TopicRights(key, read=Names(every=True), describe=Names(every=True))
+            return TopicRights(key, read=TopicNames(every=True), describe=TopicNames(every=True))
         found = [acl for name in {str(who.principal), str(ANYONE)} for acl in self._acls.get(name, ())]
-        acls = [acl for acl in found if concerns(acl, who)]
+        acls = [acl for acl in found if applies_to(acl, who)]
         return TopicRights(
             key,
-            read=allowed(acls, {Operation.READ, Operation.ALL}),
-            never_read=denied(acls, Operation.READ),
-            describe=allowed(acls, ALLOWED_BY[Operation.DESCRIBE]),
-            never_describe=denied(acls, Operation.DESCRIBE),
+            read=allowed_names(acls, {Operation.READ, Operation.ALL}),
+            never_read=denied_names(acls, Operation.READ),
+            describe=allowed_names(acls, ALLOWED_BY[Operation.DESCRIBE]),
+            never_describe=denied_names(acls, Operation.DESCRIBE),
             ruled=self._ruled,
         )
 
 
-def allowed(acls: Iterable[Acl], by: Iterable[Operation]) -> Names:
-    return names_of(acl for acl in acls if acl.permission is Permission.ALLOW and acl.operation in by)
+def allowed_names(acls: Iterable[Acl], by: Iterable[Operation]) -> TopicNames:
+    return topic_names_of(acl for acl in acls if acl.permission is Permission.ALLOW and acl.operation in by)
 
 
-def denied(acls: Iterable[Acl], operation: Operation) -> Names:
-    return names_of(
+def denied_names(acls: Iterable[Acl], operation: Operation) -> TopicNames:
+    return topic_names_of(
         acl for acl in acls if acl.permission is Permission.DENY and acl.operation in (operation, Operation.ALL)
     )
 
 
-def names_of(acls: Iterable[Acl]) -> Names:
+def topic_names_of(acls: Iterable[Acl]) -> TopicNames:
     literal: set[str] = set()
     prefixes: set[str] = set()
     for acl in acls:
@@ -104,4 +104,4 @@ def names_of(acls: Iterable[Acl]) -> Names:
     if not literal and not prefixes:
         return NONE
     every = WILDCARD in literal
-    return Names(frozenset(literal - {WILDCARD}), tuple(sorted(prefixes)), every)
+    return TopicNames(frozenset(literal - {WILDCARD}), tuple(sorted(prefixes)), every)

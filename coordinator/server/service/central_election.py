@@ -14,9 +14,9 @@ from muster.coordinator.config import Address
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
-from muster.coordinator.zookeeper.connect import Session, SessionState
-from muster.coordinator.zookeeper.election import Election, Reign
+from muster.coordinator.zookeeper.central_owners import CentralGroupPublisher, PublishedCentralGroup
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
+from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 COMMIT_EVERY_S = 2.0
@@ -25,7 +25,7 @@ COMMIT_EVERY_S = 2.0
 log = structlog.get_logger("muster.zookeeper")
 
 
-class Elected(NamedTuple):
+class CentralCoordinator(NamedTuple):
     node_id: int
     host: str
     port: int
@@ -36,7 +36,7 @@ class CentralElection:
 
     def __init__(
         self,
-        session: Session,
+        session: ZooKeeperSession,
         node_id: int,
         address: Callable[[], Address],
         cores: Callable[[], Iterable[Shard]],
@@ -45,9 +45,9 @@ class CentralElection:
         self._session = session
         self._cores = cores
         self._on_resigned = on_resigned
-        self._owners = CentralOwners(session)
+        self._owners = CentralGroupPublisher(session)
         self._task: asyncio.Task[None] | None = None
-        self._election = Election(
+        self._election = ElectionCandidate(
             session,
             paths.CENTRAL_COORDINATOR,
             lambda: paths.coordinator_json(node_id, *address()),
@@ -78,7 +78,7 @@ class CentralElection:
         await self._owners.stop()
         await self._election.stop()
 
-    async def coordinator(self) -> Elected | None:
+    async def coordinator(self) -> CentralCoordinator | None:
         """The node that is elected; None while there is none, or ZooKeeper cannot say: see `why_nobody`."""
         if not self._in_touch:
             return None  # a question would wait until ZooKeeper is back
@@ -87,7 +87,7 @@ class CentralElection:
         except ZooKeeperError as error:
             log.warning("who coordinates central groups cannot be read", why=str(error))
             return None
-        return None if body is None else Elected(*paths.read_coordinator(paths.CENTRAL_COORDINATOR, body))
+        return None if body is None else CentralCoordinator(*paths.read_coordinator(paths.CENTRAL_COORDINATOR, body))
 
     def why_nobody(self) -> str:
         """What members are told who find no coordinator."""
@@ -107,7 +107,7 @@ class CentralElection:
         if self.elected and notice.entry is not None:
             self._publish()
 
-    def _elected(self, reign: Reign) -> None:
+    def _elected(self, reign: ElectedTerm) -> None:
         log.info("this node coordinates central groups", epoch=reign.epoch)
         self._publish()
 
@@ -132,5 +132,5 @@ class CentralElection:
                     for number in numbers
                 }
                 kept = core.state.offsets.get(group.id, {})
-                groups[group.id] = CentralGroupState(owners, {tp: value.offset for tp, value in kept.items()})
+                groups[group.id] = PublishedCentralGroup(owners, {tp: value.offset for tp, value in kept.items()})
         self._owners.publish(groups)

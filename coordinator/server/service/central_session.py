@@ -13,13 +13,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from muster.coordinator.core.central import events
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.edge.words import sentence
-from muster.coordinator.errors import Draining, ErrorCode, Refusal
+from muster.coordinator.edge.words import error_sentence
+from muster.coordinator.errors import CallRefusal, ErrorCode, NodeShuttingDown
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.messages import answers, central_words, shape
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 NO_ELECTION = 0
 """The epoch of a node that shares no ZooKeeper: it coordinates its central groups, and nobody else does."""
@@ -33,10 +33,10 @@ class CentralSession:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: EngineDriver,
         shard: int,
         registration: pb.RegisterConsumer,
-        call: Call,
+        call: RpcCall,
         *,
         epoch: int,
         reigning: Callable[[], int | None],
@@ -88,7 +88,7 @@ class CentralSession:
 
     async def _register(self, request: pb.RegisterConsumer) -> pb.SessionResponse | None:
         """The answer to a refusal; None when the member was taken in."""
-        event = central_words.registration(
+        event = central_words.parse_registration(
             request,
             self._driver.next_id(),
             client_host=self._peer_host,
@@ -104,7 +104,7 @@ class CentralSession:
             return None
         if first:
             self.stream = 0
-        return registered(reply)
+        return build_registered(reply)
 
     async def _next(self) -> pb.SessionResponse | None:
         """The next response; None at the end. What waits when the end comes is still written."""
@@ -123,7 +123,7 @@ class CentralSession:
                 if not await self._take(request):
                     return
             self._over.set()
-        except Draining as error:
+        except NodeShuttingDown as error:
             self.end(str(error))
         except Exception as error:
             self._failure = error
@@ -152,18 +152,20 @@ class CentralSession:
         match request.WhichOneof("request"):
             case "ping_answered":
                 ping = request.ping_answered
-                return events.PingAnswered(*who, ping.number, central_words.consumed(ping.offsets))
+                return events.PingAnswered(*who, ping.number, central_words.parse_consumed_offsets(ping.offsets))
             case "fetcher_stopped":
                 stopped = request.fetcher_stopped
-                return events.FetcherStopped(*who, stopped.number, central_words.consumed(stopped.offsets))
+                return events.FetcherStopped(
+                    *who, stopped.number, central_words.parse_consumed_offsets(stopped.offsets)
+                )
             case "fetcher_started":
                 return events.FetcherStarted(*who, request.fetcher_started.number)
             case "deregister":
                 leave = request.deregister
-                reason = shape.reason("deregister.reason", leave.reason)
-                return events.Deregister(*who, central_words.consumed(leave.offsets), reason)
+                reason = shape.check_reason("deregister.reason", leave.reason)
+                return events.Deregister(*who, central_words.parse_consumed_offsets(leave.offsets), reason)
             case other:
-                raise MalformedRequest(
+                raise MalformedGroupRequest(
                     f"request is {other or 'empty'}; expected ping_answered, fetcher_stopped, fetcher_started, "
                     "deregister or register_consumer, for this stream belongs to a member of a central group"
                 )
@@ -171,13 +173,13 @@ class CentralSession:
     async def _change_subscription(self, request: pb.RegisterConsumer) -> bool:
         for field, own in (("group_id", self.group_id), ("member_id", self.member_id)):
             if (said := getattr(request, field)) != own:
-                raise MalformedRequest(f"{field} is {said!r}; this stream belongs to {own!r}")
+                raise MalformedGroupRequest(f"{field} is {said!r}; this stream belongs to {own!r}")
         refused = await self._register(request)
         await self._unwritten.put(refused or self._registered())
         return True
 
     def _registered(self) -> pb.SessionResponse:
-        return registered(CentralReply(), self._epoch)
+        return build_registered(CentralReply(), self._epoch)
 
     def _deposed(self) -> bool:
         """Whether the reign is over; then so is the stream."""
@@ -198,21 +200,21 @@ class CentralSession:
                     self._refused(reply)
                     return
                 for given in reply.orders:
-                    await self._unwritten.put(central_words.order(given, reply.answered, self._epoch))
-        except Draining as error:
+                    await self._unwritten.put(central_words.build_order(given, reply.answered, self._epoch))
+        except NodeShuttingDown as error:
             self.end(str(error))
-        except Refusal as error:
+        except CallRefusal as error:
             self._failure = error
             self._over.set()
 
     def _refused(self, reply: CentralReply) -> None:
         if reply.code is not ErrorCode.UNKNOWN_MEMBER_ID:
             # The group's coordinator moved or was reloaded; the member finds it again.
-            self.end(sentence(reply.code, reply.message))
+            self.end(error_sentence(reply.code, reply.message))
             return
         self.left = True
         fenced = pb.SessionFenced(
-            error_code=answers.error_code(reply.code), error_message=sentence(reply.code, reply.message)
+            error_code=answers.to_error_code(reply.code), error_message=error_sentence(reply.code, reply.message)
         )
         self._finish(pb.SessionResponse(fenced=fenced))
 
@@ -226,11 +228,11 @@ class CentralSession:
         return response
 
 
-def registered(reply: CentralReply, epoch: int = NO_ELECTION) -> pb.SessionResponse:
+def build_registered(reply: CentralReply, epoch: int = NO_ELECTION) -> pb.SessionResponse:
     return pb.SessionResponse(
         registered=pb.ConsumerRegistered(
-            error_code=answers.error_code(reply.code),
-            error_message=sentence(reply.code, reply.message),
+            error_code=answers.to_error_code(reply.code),
+            error_message=error_sentence(reply.code, reply.message),
             coordinator_epoch=epoch,
         )
     )

@@ -7,8 +7,8 @@ from muster.coordinator.core import effects
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.rpc.v1 import fence_service_pb2 as pb
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.messages import claims
 
 
@@ -25,24 +25,24 @@ class LogFences(Protocol):
         """Make the ownership known to these logs, and to all that owners before it have claimed for."""
 
 
-class Fencing:
+class FencingService:
     """The handler. The group's shard decides; then the logs are told, and only then the owner."""
 
-    def __init__(self, driver: Driver, fences: LogFences, *, shards: int) -> None:
+    def __init__(self, driver: EngineDriver, fences: LogFences, *, shards: int) -> None:
         self._driver = driver
         self._fences = fences
         self._shards = shards
 
-    async def claim_fence(self, request: pb.ClaimFenceRequest, call: Call) -> pb.ClaimFenceResponse:
-        places = claims.logs(request)
+    async def claim_fence(self, request: pb.ClaimFenceRequest, call: RpcCall) -> pb.ClaimFenceResponse:
+        places = claims.parse_fenced_logs(request)
         try:
             self._fences.check(places)
-            claim = claims.claim(request, self._driver.next_id(), self._fences.fresh_id())
+            claim = claims.parse_fence_claim(request, self._driver.next_id(), self._fences.fresh_id())
             shard = partition_for(claim.group_id, self._shards)
             granted = await self._driver.ask(shard, claim, effects.ClaimFenceReply)
             if granted.code is not ErrorCode.NONE:
                 raise CoordinatorError(granted.code, granted.message)
             await self._fences.put_up(granted, places)
         except CoordinatorError as refusal:
-            return claims.refused(refusal)
+            return claims.build_fence_refusal(refusal)
         return pb.ClaimFenceResponse(producer_id=granted.producer_id, producer_epoch=granted.epoch)

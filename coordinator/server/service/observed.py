@@ -10,16 +10,16 @@ from typing import TypeVar
 from muster.coordinator.core.effects import DeleteReply, OffsetCommitReply, OffsetDeleteReply
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 from muster.coordinator.zookeeper.errors import ConnectionLost, ZooKeeperError
-from muster.coordinator.zookeeper.observer import GroupActive, Observer
+from muster.coordinator.zookeeper.observer import GroupHasMembers, GroupObserver
 
 TopicPartition = tuple[str, int]
 Answer = TypeVar("Answer")
 
 
-class ObservedGroups:
+class ZooKeeperGroups:
     """The groups that this node watches in ZooKeeper, for the handlers."""
 
-    def __init__(self, observer: Observer, patience_ms: int) -> None:
+    def __init__(self, observer: GroupObserver, patience_ms: int) -> None:
         self._observer = observer
         self._patience_ms = patience_ms
 
@@ -59,7 +59,7 @@ class ObservedGroups:
     async def _changed(self, change: Awaitable[None]) -> tuple[ErrorCode, str]:
         try:
             await self._patiently(change)
-        except GroupActive as error:
+        except GroupHasMembers as error:
             return ErrorCode.NON_EMPTY_GROUP, str(error)
         except ZooKeeperError as error:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)

@@ -4,26 +4,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.driver.breath import Breath
+from muster.coordinator.server.driver.breath import LoopSlice
 
 if TYPE_CHECKING:
-    from muster.coordinator.observe.history import History
+    from muster.coordinator.observe.history import GroupHistory
 
-Told: TypeAlias = pb.DescribedGroup | pb.ListedGroup | pb.WatchGroupResponse
+ProgressTarget: TypeAlias = pb.DescribedGroup | pb.ListedGroup | pb.WatchGroupResponse
 
 
-async def tell_progress(groups: Iterable[Told], history: "History | None") -> None:
+async def add_progress(groups: Iterable[ProgressTarget], history: "GroupHistory | None") -> None:
     """Fill in what has been seen of them; of what has not, nothing is said. Others have their turns in between."""
     if history is None:
         return
-    breath = Breath()
+    breath = LoopSlice()
     for group in groups:
-        if (found := progress(history, group.group_id)) is not None:
+        if (found := build_progress(history, group.group_id)) is not None:
             group.progress.CopyFrom(found)
         await breath.take()
 
 
-def progress(history: "History", group_id: str) -> pb.GroupProgress | None:
+def build_progress(history: "GroupHistory", group_id: str) -> pb.GroupProgress | None:
     seen_ms = history.seen_ms(group_id)
     if seen_ms is None:
         return None
@@ -38,7 +38,7 @@ def progress(history: "History", group_id: str) -> pb.GroupProgress | None:
     )
 
 
-def gets_on_otherwise(before: pb.GroupProgress, now: pb.GroupProgress | None) -> bool:
+def progress_changed(before: pb.GroupProgress, now: pb.GroupProgress | None) -> bool:
     """Whether anything but the time of the look is different."""
     if now is None:
         return before.sampled_ms != 0

@@ -14,18 +14,18 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.central.events import StreamClosed
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.edge.rights import RightsOf, everything
-from muster.coordinator.edge.words import sentence
-from muster.coordinator.errors import Draining, ErrorCode, Overloaded, Refusal
+from muster.coordinator.edge.rights import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.edge.words import error_sentence
+from muster.coordinator.errors import CallRefusal, ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.messages import answers, answers_consumer, translate, translate_consumer
-from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.service.central_session import NO_ELECTION, RESIGNED, CentralSession, registered
-from muster.coordinator.server.service.session_identity import Identity, greeted
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.service.central_session import NO_ELECTION, RESIGNED, CentralSession, build_registered
+from muster.coordinator.server.service.session_identity import SessionIdentity, read_greeting
 
 NO_NEWS = frozenset(
     {
@@ -52,14 +52,14 @@ MOST_SILENT = 1_000
 """Streams that may be open before they have said whose they are: a second's worth of members, all at once."""
 
 
-class Session:
+class ServerSession:
     """One member's stream."""
 
     def __init__(
         self,
-        driver: Driver,
+        driver: EngineDriver,
         shard: int,
-        identity: Identity,
+        identity: SessionIdentity,
         peer_host: str,
         software: str,
         rights: Callable[[], Rights] = lambda: None,
@@ -146,9 +146,9 @@ class Session:
             case "consumer_group_heartbeat":
                 await self._consumer_heartbeat(request.consumer_group_heartbeat, request.request_number)
             case "hello":
-                raise MalformedRequest("hello was sent twice; expected heartbeats after the first message")
+                raise MalformedGroupRequest("hello was sent twice; expected heartbeats after the first message")
             case _:
-                raise MalformedRequest("request is empty; expected heartbeat or consumer_group_heartbeat")
+                raise MalformedGroupRequest("request is empty; expected heartbeat or consumer_group_heartbeat")
 
     async def _heartbeat(self, request: pb.HeartbeatRequest, number: int) -> None:
         self.identity.sign(request)
@@ -157,12 +157,14 @@ class Session:
                 self._put_answer(pb.SessionResponse(request_number=number, heartbeat=ALL_WELL))
             self._listen(request.generation_id)
             return
-        event = translate.heartbeat(request, self._driver.next_id(), self._rights())
+        event = translate.parse_heartbeat(request, self._driver.next_id(), self._rights())
         reply = await self._driver.ask(self._shard, event, effects.HeartbeatReply)
         if number:
-            self._put_answer(pb.SessionResponse(request_number=number, heartbeat=answers.heartbeat(reply)))
+            self._put_answer(
+                pb.SessionResponse(request_number=number, heartbeat=answers.build_heartbeat_response(reply))
+            )
         elif reply.code not in NO_NEWS:
-            self._put_push(told(event.generation, effects.PushReply(reply.code, reply.message)))
+            self._put_push(build_push(event.generation, effects.PushReply(reply.code, reply.message)))
         if reply.code is ErrorCode.NONE:
             self._listen(event.generation)
 
@@ -175,7 +177,7 @@ class Session:
     async def _consumer_heartbeat(self, request: pb.ConsumerGroupHeartbeatRequest, number: int) -> None:
         self.identity.sign(request)
         listening = self._listening.request_id if self._listening is not None else None
-        heartbeat = translate_consumer.heartbeat(
+        heartbeat = translate_consumer.parse_consumer_heartbeat(
             request,
             self._driver.next_id(),
             client_host=self._peer_host,
@@ -188,7 +190,7 @@ class Session:
             return  # The member hears what was pushed, and speaks again.
         self._listening = None
         told_now = reply.consumer or effects.ConsumerHeartbeatReply(reply.code, reply.message)
-        answer = answers_consumer.heartbeat(told_now)
+        answer = answers_consumer.build_consumer_heartbeat_response(told_now)
         self._put_answer(pb.SessionResponse(request_number=number, consumer_group_heartbeat=answer))
         if told_now.code is ErrorCode.NONE and told_now.member_epoch > 0:
             self._listen(told_now.member_epoch, consumer=True)
@@ -212,7 +214,7 @@ class Session:
     async def _hear(self, event: events.Listen) -> None:
         try:
             word = await self._driver.ask(self._shard, event, effects.PushReply)
-        except Refusal:
+        except CallRefusal:
             word = effects.PushReply()
         if word.code in NO_NEWS and word.consumer is None:
             if self._listening is event:
@@ -220,7 +222,7 @@ class Session:
             return
         if not event.consumer and self._listening is event:
             self._listening = None
-        self._put_push(told(event.generation, word))
+        self._put_push(build_push(event.generation, word))
 
     def _put_answer(self, response: pb.SessionResponse) -> None:
         assert self._answer is None, "the next heartbeat is read when the last answer is on its way"
@@ -234,12 +236,12 @@ class Session:
         self._news.set()
 
 
-class Sessions:
+class ServerSessions:
     """All session streams of a node, one for each member at most, and those that have not said whose they are."""
 
     def __init__(
         self,
-        driver: Driver,
+        driver: EngineDriver,
         *,
         shards: int,
         limit: int,
@@ -247,7 +249,7 @@ class Sessions:
         central_reign: Callable[[], int | None] = lambda: NO_ELECTION,
         hello_ms: int = HELLO_MS,
         most_silent: int = MOST_SILENT,
-        rights_of: RightsOf = everything,
+        rights_of: TopicRightsSource = UNRESTRICTED,
     ) -> None:
         self._rights_of = rights_of
         self._hello_ms = hello_ms
@@ -258,7 +260,7 @@ class Sessions:
         self._shards = shards
         self._limit = limit
         self._grace_ms = grace_ms
-        self._open: dict[tuple[str, str], Session] = {}
+        self._open: dict[tuple[str, str], ServerSession] = {}
         self._central: set[CentralSession] = set()
         self._count = 0
         self._closed = False
@@ -273,7 +275,7 @@ class Sessions:
 
     def end_shard(self, shard: int) -> None:
         """Send the members of a shard's groups away: another node coordinates them, or this one cannot now."""
-        streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
+        streams: list[ServerSession | CentralSession] = [*self._open.values(), *self._central]
         for stream in streams:
             if stream.shard == shard:
                 stream.end(MOVED)
@@ -281,15 +283,17 @@ class Sessions:
     def close(self) -> None:
         """Tell every member that the node stops; nobody is taken in any more."""
         self._closed = True
-        streams: list[Session | CentralSession] = [*self._open.values(), *self._central]
+        streams: list[ServerSession | CentralSession] = [*self._open.values(), *self._central]
         for stream in streams:
-            stream.end(str(Draining()))
+            stream.end(str(NodeShuttingDown()))
 
-    async def serve(self, requests: AsyncIterator[pb.SessionRequest], call: Call) -> AsyncIterator[pb.SessionResponse]:
+    async def serve(
+        self, requests: AsyncIterator[pb.SessionRequest], call: RpcCall
+    ) -> AsyncIterator[pb.SessionResponse]:
         """One stream from hello to its end. Raises Overloaded when there are too many, MalformedRequest as it says."""
         identity = await self._greeted(requests)
         if self._closed:
-            raise Draining
+            raise NodeShuttingDown
         if self._count >= self._limit:
             raise Overloaded(f"{self._count} sessions are open, as many as this node keeps; heartbeat by calls instead")
         self._count += 1
@@ -300,23 +304,23 @@ class Sessions:
         finally:
             self._count -= 1
 
-    async def _greeted(self, requests: AsyncIterator[pb.SessionRequest]) -> Identity | pb.RegisterConsumer:
+    async def _greeted(self, requests: AsyncIterator[pb.SessionRequest]) -> SessionIdentity | pb.RegisterConsumer:
         """Whose stream it is, once it says so."""
         if self._silent >= self._most_silent:
             raise Overloaded(f"{self._silent} sessions are open that have not said whose they are; try again shortly")
         self._silent += 1
         try:
             async with asyncio.timeout(self._hello_ms / 1000):
-                return await greeted(requests)
+                return await read_greeting(requests)
         except TimeoutError:
-            raise MalformedRequest(
+            raise MalformedGroupRequest(
                 f"hello did not come within {self._hello_ms} ms; send it, or register_consumer, first on a session"
             ) from None
         finally:
             self._silent -= 1
 
     async def _serve_known(
-        self, identity: Identity | pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
+        self, identity: SessionIdentity | pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: RpcCall
     ) -> AsyncGenerator[pb.SessionResponse, None]:
         if isinstance(identity, pb.RegisterConsumer):
             async with aclosing(self._serve_central(identity, requests, call)) as responses:
@@ -325,7 +329,7 @@ class Sessions:
             return
         shard = partition_for(identity.group_id, self._shards)
         rights = partial(self._rights_of.of, call.identity)
-        session = Session(self._driver, shard, identity, call.peer_host, call.client_software, rights)
+        session = ServerSession(self._driver, shard, identity, call.peer_host, call.client_software, rights)
         self._enter(session)
         reading = asyncio.create_task(session.read(requests))
         orderly = False
@@ -341,19 +345,19 @@ class Sessions:
                 self._driver.tell(shard, events.StreamLost(identity.group_id, identity.member_id, self._grace_ms))
             await session.stop(reading)
 
-    async def _welcome(self, shard: int, identity: Identity) -> pb.SessionWelcome:
+    async def _welcome(self, shard: int, identity: SessionIdentity) -> pb.SessionWelcome:
         hello = events.Hello(self._driver.next_id(), identity.group_id, identity.member_id)
         reply = await self._driver.ask(shard, hello, effects.HelloReply)
         return pb.SessionWelcome(reconnect_grace_ms=self._grace_ms, heartbeat_interval_ms=reply.heartbeat_interval_ms)
 
     async def _serve_central(
-        self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: Call
+        self, registration: pb.RegisterConsumer, requests: AsyncIterator[pb.SessionRequest], call: RpcCall
     ) -> AsyncGenerator[pb.SessionResponse, None]:
         """The stream of a member of a central group. Which of two streams counts, its group decides."""
         epoch, heard = self._central_reign(), registration.coordinator_epoch
         if epoch is None or NO_ELECTION < epoch < heard:
             why = "another node is elected for central groups, or none is yet; find the coordinator again"
-            yield registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
+            yield build_registered(CentralReply(ErrorCode.NOT_COORDINATOR, why))
             return
         shard = partition_for(registration.group_id, self._shards)
         rights = partial(self._rights_of.of, call.identity)
@@ -370,13 +374,13 @@ class Sessions:
             if session.stream and not session.left:
                 self._driver.tell(shard, StreamClosed(session.group_id, session.member_id, session.stream))
 
-    def _enter(self, session: Session) -> None:
+    def _enter(self, session: ServerSession) -> None:
         key = (session.identity.group_id, session.identity.member_id)
         if (earlier := self._open.get(key)) is not None:
             earlier.end("another session of the same member was opened")
         self._open[key] = session
 
-    def _leave(self, session: Session) -> bool:
+    def _leave(self, session: ServerSession) -> bool:
         """Whether the member lives on in another stream."""
         key = (session.identity.group_id, session.identity.member_id)
         if self._open.get(key) is not session:
@@ -385,18 +389,20 @@ class Sessions:
         return False
 
 
-async def to_the_end(requests: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionRequest]:
+async def read_to_end(requests: AsyncIterator[pb.SessionRequest]) -> AsyncIterator[pb.SessionRequest]:
     """The requests of a call. Once they end it is known whether the member closed its side, or the call broke off."""
     async for request in requests:
         yield request
     await asyncio.sleep(BREAK_HEARD_S)
 
 
-def told(generation: int, word: effects.PushReply) -> pb.SessionResponse:
+def build_push(generation: int, word: effects.PushReply) -> pb.SessionResponse:
     """The push that says this."""
     if word.consumer is not None and word.code is ErrorCode.NONE:
-        return pb.SessionResponse(consumer_group_heartbeat=answers_consumer.heartbeat(word.consumer))
-    code, why = answers.error_code(word.code), sentence(word.code, word.message)
+        return pb.SessionResponse(
+            consumer_group_heartbeat=answers_consumer.build_consumer_heartbeat_response(word.consumer)
+        )
+    code, why = answers.to_error_code(word.code), error_sentence(word.code, word.message)
     if word.code is ErrorCode.REBALANCE_IN_PROGRESS:
         return pb.SessionResponse(
             rebalance=pb.SessionRebalance(

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.messages import shape
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class SessionIdentity:
     group_id: str
     member_id: str
     group_instance_id: str | None
@@ -19,23 +19,29 @@ class Identity:
         for field, own in (("group_id", self.group_id), ("member_id", self.member_id)):
             said = getattr(request, field)
             if said and said != own:
-                raise MalformedRequest(f"{field} is {shape.shown(said)}; this session belongs to {shape.shown(own)}")
+                raise MalformedGroupRequest(
+                    f"{field} is {shape.quote_value(said)}; this session belongs to {shape.quote_value(own)}"
+                )
         request.group_id, request.member_id = self.group_id, self.member_id
         if self.group_instance_id is not None:
             request.group_instance_id = self.group_instance_id
 
 
-async def greeted(requests: AsyncIterator[pb.SessionRequest]) -> Identity | pb.RegisterConsumer:
+async def read_greeting(requests: AsyncIterator[pb.SessionRequest]) -> SessionIdentity | pb.RegisterConsumer:
     """The stream's first message: a hello, or the registration of a central group's member, who says all in it."""
     first = await anext(requests, None)
     kind = first.WhichOneof("request") if first is not None else None
     if first is not None and kind == "register_consumer":
         return first.register_consumer
     if first is None or kind != "hello":
-        raise MalformedRequest("hello is missing; expected it, or register_consumer, as the first message of a session")
+        raise MalformedGroupRequest(
+            "hello is missing; expected it, or register_consumer, as the first message of a session"
+        )
     hello = first.hello
-    return Identity(
-        shape.filled("hello.group_id", hello.group_id),
-        shape.filled("hello.member_id", hello.member_id),
-        shape.instance_id("hello.group_instance_id", hello.HasField("group_instance_id"), hello.group_instance_id),
+    return SessionIdentity(
+        shape.check_filled_name("hello.group_id", hello.group_id),
+        shape.check_filled_name("hello.member_id", hello.member_id),
+        shape.check_instance_id(
+            "hello.group_instance_id", hello.HasField("group_instance_id"), hello.group_instance_id
+        ),
     )

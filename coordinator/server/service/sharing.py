@@ -1,8 +1,9 @@
 """Many members on one stream (SharedSession): each has a session of its own, and none knows of the others.
 
-Whatever serves a member's own stream, with all that stands before it, serves each of these: to it a `Seat` is a call.
-So a member's rights, limits and end are what they are on a stream of its own, and nothing is decided here. The end of
-the stream is the end of every seat; what goes wrong with one of them is told under its number, and the others go on.
+Whatever serves a member's own stream, with all that stands before it, serves each of these: to it a `SharedStreamCall`
+is a call. So a member's rights, limits and end are what they are on a stream of its own, and nothing is decided here.
+The end of the stream is the end of every seat; what goes wrong with one of them is told under its number, and the
+others go on.
 
 A client that does not read is not read either, as on any stream: it has so much unwritten and no more.
 """
@@ -18,14 +19,21 @@ from uuid import uuid4
 import structlog
 
 from muster.coordinator.edge import words
-from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import (
+    CallDenied,
+    NodeShuttingDown,
+    NotAuthenticated,
+    Overloaded,
+    SubjectNotFound,
+    TemporarilyUnknown,
+)
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.identity import Identity
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 from muster.coordinator.server.service.session import HELLO_MS, MOST_SILENT
 
-Serve = Callable[[AsyncIterator[pb.SessionRequest], Call], Any]
+Serve = Callable[[AsyncIterator[pb.SessionRequest], RpcCall], Any]
 """Serves one member's stream."""
 
 MEMBERS_PER_STREAM: Final = 256
@@ -41,12 +49,12 @@ MOST_UNWRITTEN_BYTES: Final = 1 << 20
 FIRST_WORDS: Final = ("hello", "register_consumer")
 
 STATUSES: Final[Mapping[type[Exception], int]] = {
-    MalformedRequest: 3,
-    NotThere: 5,
-    Denied: 7,
+    MalformedGroupRequest: 3,
+    SubjectNotFound: 5,
+    CallDenied: 7,
     Overloaded: 8,
-    Draining: 14,
-    NotNow: 14,
+    NodeShuttingDown: 14,
+    TemporarilyUnknown: 14,
     NotAuthenticated: 16,
 }
 """The numbers of gRPC's statuses, as a stream of its own would end."""
@@ -55,7 +63,7 @@ INTERNAL: Final = 13
 log = structlog.get_logger("muster.grpc")
 
 
-class Sharing:
+class SharedSessionHandler:
     """The handler of SharedSession over `serve`, which serves one member."""
 
     def __init__(self, serve: Serve, *, hello_ms: int = HELLO_MS, most_silent: int = MOST_SILENT) -> None:
@@ -64,14 +72,14 @@ class Sharing:
         self._most_silent = most_silent
         self._silent = 0
 
-    def over(self, serve: Serve) -> "Sharing":
+    def over(self, serve: Serve) -> "SharedSessionHandler":
         """The same, where something stands before each member's stream."""
-        return Sharing(serve, hello_ms=self._hello_ms, most_silent=self._most_silent)
+        return SharedSessionHandler(serve, hello_ms=self._hello_ms, most_silent=self._most_silent)
 
     def __call__(
-        self, requests: AsyncIterator[pb.SharedSessionRequest], call: Call
+        self, requests: AsyncIterator[pb.SharedSessionRequest], call: RpcCall
     ) -> AsyncGenerator[pb.SharedSessionResponse, None]:
-        return SharedStream(self.serve, call).responses(self._greeted(requests))
+        return SharedMemberStream(self.serve, call).responses(self._greeted(requests))
 
     async def _greeted(
         self, requests: AsyncIterator[pb.SharedSessionRequest]
@@ -87,7 +95,7 @@ class Sharing:
                 while first is not None and not first.requests:
                     first = await anext(requests, None)
         except TimeoutError:
-            raise MalformedRequest(
+            raise MalformedGroupRequest(
                 f"no member came within {self._hello_ms} ms; send a member's hello first on a shared session"
             ) from None
         finally:
@@ -99,10 +107,10 @@ class Sharing:
             yield request
 
 
-class Seat:
+class SharedStreamCall:
     """One member's place on the stream: the call of which its session knows."""
 
-    def __init__(self, number: int, call: Call) -> None:
+    def __init__(self, number: int, call: RpcCall) -> None:
         self.number = number
         self.failure: Exception | None = None
         """Why it is ended from outside."""
@@ -167,13 +175,13 @@ class Seat:
             self._waiting.set_result(None)
 
 
-class SharedStream:
+class SharedMemberStream:
     """One stream, from the first member that comes to the last that goes."""
 
-    def __init__(self, serve: Serve, call: Call) -> None:
+    def __init__(self, serve: Serve, call: RpcCall) -> None:
         self._serve = serve
         self._call = call
-        self._seats: dict[int, Seat] = {}
+        self._seats: dict[int, SharedStreamCall] = {}
         self._highest = -1
         self._begun = False
         """Somebody has said something."""
@@ -210,7 +218,7 @@ class SharedStream:
         try:
             async for frame in requests:
                 if len(frame.requests) > MOST_AT_ONCE:
-                    raise MalformedRequest(
+                    raise MalformedGroupRequest(
                         f"requests has {len(frame.requests)} entries; at most {MOST_AT_ONCE} are accepted at once"
                     )
                 self._begun |= bool(frame.requests)
@@ -231,14 +239,18 @@ class SharedStream:
         if seat is None:
             if said.member <= self._highest:
                 if said.member < 0 or said.request.WhichOneof("request") in FIRST_WORDS:
-                    self._put(ended(said.member, MalformedRequest(not_above(said.member, self._highest))))
+                    self._put(
+                        build_member_end(
+                            said.member, MalformedGroupRequest(clear_member_above(said.member, self._highest))
+                        )
+                    )
                 return  # Anything else has crossed the end of that session.
             self._highest = said.member
             if len(self._seats) >= MEMBERS_PER_STREAM:
                 full = f"{len(self._seats)} members are on this stream, as many as one carries; open another one"
-                self._put(ended(said.member, Overloaded(full)))
+                self._put(build_member_end(said.member, Overloaded(full)))
                 return
-            seat = self._seats[said.member] = Seat(said.member, self._call)
+            seat = self._seats[said.member] = SharedStreamCall(said.member, self._call)
             seat.task = asyncio.create_task(self._attend(seat))
             seat.task.add_done_callback(partial(self._over, seat))
         match said.WhichOneof("said"):
@@ -247,22 +259,22 @@ class SharedStream:
             case "leaves":
                 seat.end(broken=said.leaves.broken)
             case _:
-                seat.fail(MalformedRequest("the member says nothing; expected request or leaves"))
+                seat.fail(MalformedGroupRequest("the member says nothing; expected request or leaves"))
 
-    async def _attend(self, seat: Seat) -> None:
+    async def _attend(self, seat: SharedStreamCall) -> None:
         """Serve one member until its session ends."""
         async with aclosing(self._serve(seat.requests(), seat)) as responses:
             async for response in responses:
                 self._put(pb.MemberResponse(member=seat.number, response=response))
                 await self._room.wait()
 
-    def _over(self, seat: Seat, task: "asyncio.Task[None]") -> None:
+    def _over(self, seat: SharedStreamCall, task: "asyncio.Task[None]") -> None:
         """Say how a member's session ended, unless the whole stream does."""
         if task.cancelled() and seat.failure is None:
             return
         failure = seat.failure if task.cancelled() else task.exception()
         del self._seats[seat.number]
-        self._put(ended(seat.number, failure))
+        self._put(build_member_end(seat.number, failure))
 
     def _put(self, response: pb.MemberResponse) -> None:
         self._unwritten.append(response)
@@ -288,14 +300,14 @@ class SharedStream:
         return len(self._unwritten) < MOST_UNWRITTEN and self._unwritten_bytes < MOST_UNWRITTEN_BYTES
 
 
-def not_above(member: int, highest: int) -> str:
+def clear_member_above(member: int, highest: int) -> str:
     return (
         f"member is {member}; expected a number above {highest}, the highest on this stream so far: each session has "
         "one of its own"
     )
 
 
-def ended(member: int, failure: BaseException | None) -> pb.MemberResponse:
+def build_member_end(member: int, failure: BaseException | None) -> pb.MemberResponse:
     """How the member's session ended. What nobody expected is in the node's log, by a reference."""
     if failure is None:
         return pb.MemberResponse(member=member, ended=pb.MemberEnded())
@@ -304,4 +316,6 @@ def ended(member: int, failure: BaseException | None) -> pb.MemberResponse:
             return pb.MemberResponse(member=member, ended=pb.MemberEnded(status=status, message=str(failure)))
     reference = uuid4().hex[:12]
     log.error("handler failed", method="SharedSession", reference=reference, exc_info=failure)
-    return pb.MemberResponse(member=member, ended=pb.MemberEnded(status=INTERNAL, message=words.failed(reference)))
+    return pb.MemberResponse(
+        member=member, ended=pb.MemberEnded(status=INTERNAL, message=words.describe_failure(reference))
+    )

@@ -8,18 +8,18 @@ from functools import partial
 from typing import TypeVar
 
 from muster.assignors.api import Member, Snapshot
-from muster.assignors.data.snapshot_json import compact
+from muster.assignors.data.snapshot_json import compact_json
 from muster.assignors.data.user_data import member_from_subscription, parse_assignment
 from muster.assignors.registry import known, resolve
-from muster.assignors.tools.what_if import Change, Decide, what_if
+from muster.assignors.tools.what_if import Decide, SnapshotChange, what_if
 from muster.coordinator.core import effects, events
-from muster.coordinator.edge.elsewhere import later
+from muster.coordinator.edge.elsewhere import later_position
 from muster.coordinator.errors import CoordinatorError, ErrorCode, Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.messages import answers, shape
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 MAX_AT_ONCE = 4
 MAX_ASSIGNORS = 20
@@ -32,7 +32,7 @@ Spans = Mapping[tuple[str, int], tuple[int, int]]
 Positions = Callable[[str], Awaitable[Mapping[tuple[str, int], int]]]
 
 
-class Simulator:
+class AssignmentSimulator:
     """`shard_of` routes a group, `partitions` gives the catalog's counts, `spans` the log ends of partitions.
 
     `plugins` has the classes of offered assignors by their names; `elsewhere` gives the positions that a group keeps in
@@ -41,7 +41,7 @@ class Simulator:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: EngineDriver,
         *,
         shard_of: Callable[[str], int],
         partitions: Callable[[], Mapping[str, int]],
@@ -59,21 +59,21 @@ class Simulator:
         self._elsewhere = elsewhere
         self._running = 0
 
-    async def simulate(self, request: pb.SimulateAssignmentRequest, call: Call) -> pb.SimulateAssignmentResponse:
-        check_shape(request)
+    async def simulate(self, request: pb.SimulateAssignmentRequest, call: RpcCall) -> pb.SimulateAssignmentResponse:
+        check_simulation_request(request)
         try:
             snapshot = await self._snapshot(request)
         except CoordinatorError as refusal:
             return pb.SimulateAssignmentResponse(
-                error_code=answers.error_code(refusal.code), error_message=refusal.message
+                error_code=answers.to_error_code(refusal.code), error_message=refusal.message
             )
-        change = Change(add=tuple(request.add_members), remove=tuple(request.remove_members))
+        change = SnapshotChange(add=tuple(request.add_members), remove=tuple(request.remove_members))
         tried = [await self._try(snapshot, word, change) for word in request.assignors]
         return pb.SimulateAssignmentResponse(snapshot_json=await self._converted(snapshot.to_json), assignments=tried)
 
     async def _snapshot(self, request: pb.SimulateAssignmentRequest) -> Snapshot:
         if not request.group_id:
-            return await self._converted(lambda: given_snapshot(request.snapshot_json))
+            return await self._converted(lambda: parse_snapshot(request.snapshot_json))
         return await self._live(request.group_id, request.auto_offset_reset)
 
     async def _live(self, group_id: str, reset: str) -> Snapshot:
@@ -82,7 +82,7 @@ class Simulator:
         while True:
             described = await self._describe(shard, group_id)
             kept = await self._elsewhere(group_id) if self._elsewhere is not None else {}
-            members = [known_member(member, described) for member in described.members]
+            members = [snapshot_member(member, described) for member in described.members]
             counts = self._partitions()
             topics = {t: counts[t] for t in sorted({t for m in members for t in m.topics}) if t in counts}
             wanted = tuple((topic, number) for topic, count in topics.items() for number in range(count))
@@ -92,7 +92,7 @@ class Simulator:
             )
             if (await self._describe(shard, group_id)).generation == described.generation:
                 lags = {
-                    topic: [lag(reply, kept, spans, (topic, number), reset) for number in range(count)]
+                    topic: [compute_lag(reply, kept, spans, (topic, number), reset) for number in range(count)]
                     for topic, count in topics.items()
                 }
                 return Snapshot(topics, members, lags=lags, assignor=described.protocol_name)
@@ -114,9 +114,9 @@ class Simulator:
             )
         return described
 
-    async def _try(self, snapshot: Snapshot, word: str, change: Change) -> pb.SimulatedAssignment:
+    async def _try(self, snapshot: Snapshot, word: str, change: SnapshotChange) -> pb.SimulatedAssignment:
         try:
-            forecast = await self._beside(lambda: forecast_of(snapshot, word, change, self._decide, self._plugins))
+            forecast = await self._beside(lambda: forecast_plan(snapshot, word, change, self._decide, self._plugins))
         except TimeoutError:
             late = f"{word!r} was not done after {DEADLINE_S:.0f} s"
             return pb.SimulatedAssignment(assignor=word, error_message=late)
@@ -136,21 +136,23 @@ class Simulator:
         if self._running >= MAX_AT_ONCE:
             raise Overloaded(f"{MAX_AT_ONCE} simulations run already; try again shortly")
         self._running += 1
-        return await aside(work, self._done)
+        return await run_in_daemon_thread(work, self._done)
 
     def _done(self) -> None:
         self._running -= 1
 
 
-def forecast_of(snapshot: Snapshot, word: str, change: Change, decide: Decide, plugins: Mapping[str, str]) -> str:
+def forecast_plan(
+    snapshot: Snapshot, word: str, change: SnapshotChange, decide: Decide, plugins: Mapping[str, str]
+) -> str:
     """By a name this node knows. A path into a module would let a stranger import code here."""
     if ":" in word and word not in plugins.values():
         names = ", ".join(dict.fromkeys([*known(), *plugins]))
         raise ValueError(f"{word!r} names code by its path; a node takes only installed ones: {names}")
-    return compact(what_if(snapshot, resolve(plugins.get(word, word)), change, decide).to_dict())
+    return compact_json(what_if(snapshot, resolve(plugins.get(word, word)), change, decide).to_dict())
 
 
-async def aside(work: Callable[[], Result], done: Callable[[], None]) -> Result:
+async def run_in_daemon_thread(work: Callable[[], Result], done: Callable[[], None]) -> Result:
     """Run `work` in a daemon thread: one that hangs keeps its place among the few, but not the node."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Result] = loop.create_future()
@@ -173,27 +175,27 @@ async def aside(work: Callable[[], Result], done: Callable[[], None]) -> Result:
     return await asyncio.wait_for(answer, DEADLINE_S)
 
 
-def check_shape(request: pb.SimulateAssignmentRequest) -> None:
+def check_simulation_request(request: pb.SimulateAssignmentRequest) -> None:
     if bool(request.group_id) == bool(request.snapshot_json):
-        raise MalformedRequest("group_id or snapshot_json is needed, and only one of them")
-    shape.at_most("assignors", len(request.assignors), MAX_ASSIGNORS)
+        raise MalformedGroupRequest("group_id or snapshot_json is needed, and only one of them")
+    shape.check_at_most("assignors", len(request.assignors), MAX_ASSIGNORS)
     if request.auto_offset_reset not in RESETS:
-        raise MalformedRequest(
+        raise MalformedGroupRequest(
             f"auto_offset_reset is {request.auto_offset_reset!r}; expected one of latest, earliest, none, or nothing"
         )
 
 
-def given_snapshot(text: str) -> Snapshot:
+def parse_snapshot(text: str) -> Snapshot:
     try:
         return Snapshot.from_json(text)
     except ValueError as error:
-        raise MalformedRequest(f"snapshot_json cannot be read: {error}") from error
+        raise MalformedGroupRequest(f"snapshot_json cannot be read: {error}") from error
 
 
-def known_member(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
+def snapshot_member(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
     """The member with what it really owns now; it may have said less when it joined."""
     try:
-        said = subscribed(member, described)
+        said = subscription_of(member, described)
         owned = parse_assignment(member.assignment).partitions if member.assignment else {}
     except ValueError as error:
         raise CoordinatorError(
@@ -203,7 +205,7 @@ def known_member(member: effects.DescribedMember, described: effects.DescribeRep
     return replace(said, owned=owned, generation=described.generation)
 
 
-def subscribed(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
+def subscription_of(member: effects.DescribedMember, described: effects.DescribeReply) -> Member:
     """Members of KIP-848 groups tell the coordinator what they read; classic ones bring a subscription, as bytes."""
     if not member.metadata and (member.topics or member.heartbeat_interval_ms is not None):
         return Member(member.member_id, member.topics, instance_id=member.group_instance_id)
@@ -212,7 +214,7 @@ def subscribed(member: effects.DescribedMember, described: effects.DescribeReply
     )
 
 
-def lag(
+def compute_lag(
     reply: effects.OffsetFetchReply,
     kept: Mapping[tuple[str, int], int],
     spans: Spans,
@@ -221,7 +223,7 @@ def lag(
 ) -> int:
     """From the larger of both positions, as elsewhere where a group keeps two."""
     start, end = spans.get(tp, (0, 0))
-    position = later(reply.offsets.get(tp), kept.get(tp))
+    position = later_position(reply.offsets.get(tp), kept.get(tp))
     if position is not None:
         return max(0, end - position.offset)
     return 0 if reset.lower() in ("", "latest") else end - start

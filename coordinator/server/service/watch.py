@@ -4,13 +4,13 @@ import asyncio
 from collections import deque
 
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.errors import Draining
+from muster.coordinator.errors import NodeShuttingDown
 
 MAX_REBALANCES = 100
 """Rebalances kept for a watcher that does not read; older ones are counted as skipped."""
 
 
-class Watcher:
+class GroupWatcher:
     """One watcher's unread notices.
 
     Mere changes of state coalesce: only the latest is kept. Notices of a rebalance (decided or settled) are kept in
@@ -27,10 +27,10 @@ class Watcher:
         self._news = asyncio.Event()
 
     def put(self, notice: GroupChanged) -> None:
-        if self._unread and not tells_of_rebalance(self._unread[-1]):
+        if self._unread and not is_rebalance_notice(self._unread[-1]):
             self._unread.pop()
         self._unread.append(notice)
-        if tells_of_rebalance(notice):
+        if is_rebalance_notice(notice):
             self._rebalances += 1
             if self._rebalances > self._max_rebalances:
                 self._drop_oldest()
@@ -48,14 +48,14 @@ class Watcher:
         """
         while not self._unread:
             if self._closed:
-                raise Draining
+                raise NodeShuttingDown
             if self._nudged:
                 self._nudged = False
                 return None, 0
             self._news.clear()
             await self._news.wait()
         notice = self._unread.popleft()
-        self._rebalances -= tells_of_rebalance(notice)
+        self._rebalances -= is_rebalance_notice(notice)
         skipped, self._skipped = self._skipped, 0
         return notice, skipped
 
@@ -70,12 +70,12 @@ class Watcher:
         self._skipped += 1
 
 
-class Watchers:
+class GroupWatchers:
     """All watchers of a node, by group."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._by_group: dict[str, set[Watcher]] = {}
+        self._by_group: dict[str, set[GroupWatcher]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -85,13 +85,13 @@ class Watchers:
     def full(self) -> bool:
         return self._count >= self._limit
 
-    def add(self, group_id: str) -> Watcher:
-        watcher = Watcher()
+    def add(self, group_id: str) -> GroupWatcher:
+        watcher = GroupWatcher()
         self._by_group.setdefault(group_id, set()).add(watcher)
         self._count += 1
         return watcher
 
-    def remove(self, group_id: str, watcher: Watcher) -> None:
+    def remove(self, group_id: str, watcher: GroupWatcher) -> None:
         watchers = self._by_group[group_id]
         watchers.remove(watcher)
         self._count -= 1
@@ -114,5 +114,5 @@ class Watchers:
             watcher.nudge()
 
 
-def tells_of_rebalance(notice: GroupChanged) -> bool:
+def is_rebalance_notice(notice: GroupChanged) -> bool:
     return notice.entry is not None

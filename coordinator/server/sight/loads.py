@@ -13,14 +13,14 @@ import structlog
 
 from muster.assignors.api import AssignorError
 from muster.assignors.registry import resolve
-from muster.coordinator.core.control.balance.weighing import LAG_STICKY, takes_loads
+from muster.coordinator.core.control.balance.weighing import LAG_STICKY, accepts_loads
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import LoadMeasured
 from muster.coordinator.core.plan import plugins, wants_lags
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.observe.history import MAX_GROUPS, MAX_PARTITIONS, Place, admitted
-from muster.coordinator.server.driver.breath import Breath
-from muster.coordinator.server.sight.looking import Ahead, Looking, Piece, Shards
+from muster.coordinator.observe.history import MAX_GROUPS, MAX_PARTITIONS, Place, admit_groups
+from muster.coordinator.server.driver.breath import LoopSlice
+from muster.coordinator.server.sight.looking import AwaitEnds, ObservedShards, PositionReader, PositionSlice
 
 UNKNOWN = -1
 
@@ -35,12 +35,12 @@ class LoadMeter:
 
     def __init__(
         self,
-        engine: Shards,
+        engine: ObservedShards,
         ends: Callable[[Sequence[Place]], list[int]],
         clock_ms: Callable[[], int],
-        ahead: Ahead | None = None,
+        ahead: AwaitEnds | None = None,
     ) -> None:
-        self._looking = Looking(engine, ends, ahead)
+        self._looking = PositionReader(engine, ends, ahead)
         self._clock_ms = clock_ms
         self._refused: frozenset[str] = frozenset()
         self._weighing: Weighing | None = None
@@ -57,16 +57,16 @@ class LoadMeter:
             return
         if self._weighing is None:
             words = dict.fromkeys(word for core in self._cores() for word in plugins(core.state.limits))
-            self._weighing = await asyncio.to_thread(looked_up, words)
+            self._weighing = await asyncio.to_thread(find_load_plugins, words)
         places = ((topic, partition) for topic, count in asked.topics.items() for partition in range(count))
-        async for piece in self._looking.pieces(group_id, Breath(), places):
-            yield LoadMeasured(group_id, serial, tuple(rows_of(piece)), self._clock_ms())
+        async for piece in self._looking.pieces(group_id, LoopSlice(), places):
+            yield LoadMeasured(group_id, serial, tuple(consecutive_rows(piece)), self._clock_ms())
         yield LoadMeasured(group_id, serial, at_ms=self._clock_ms(), last=True, weighing=self._weighing)
 
     def _without_room(self) -> frozenset[str]:
         """Groups that are not measured; the log is told when there are others than before."""
         sizes = self._sizes()
-        room = admitted(list(sizes.values()))
+        room = admit_groups(list(sizes.values()))
         refused = frozenset(group_id for group_id, has in zip(sizes, room.tolist(), strict=True) if not has)
         if refused != self._refused:
             self._refused = refused
@@ -82,7 +82,7 @@ class LoadMeter:
 
     def _sizes(self) -> dict[str, int]:
         """How many partitions each group reads whose balance is on, refused or not."""
-        return {group_id: size for shard in self._cores() for group_id, size in partitions_read(shard)}
+        return {group_id: size for shard in self._cores() for group_id, size in count_read_partitions(shard)}
 
     def _cores(self) -> Iterator[Shard]:
         for number in range(self._looking.shards):
@@ -90,7 +90,7 @@ class LoadMeter:
                 yield shard
 
 
-def looked_up(words: Iterable[str]) -> Weighing:
+def find_load_plugins(words: Iterable[str]) -> Weighing:
     """Which of these plugins take loads. For a thread: what is looked up is imported. So is what plans instead of those
     that take none, or the first plan would import it in the middle of a turn."""
     resolve(LAG_STICKY)
@@ -100,16 +100,16 @@ def looked_up(words: Iterable[str]) -> Weighing:
             options = tuple(getattr(resolve(word), "options", ()))
         except AssignorError:
             continue  # Whoever has it plan is told.
-        if takes_loads(wants_lags(word), options):
+        if accepts_loads(wants_lags(word), options):
             found.append((word, options))
     return tuple(found)
 
 
-def partitions_read(shard: Shard) -> Iterable[tuple[str, int]]:
+def count_read_partitions(shard: Shard) -> Iterable[tuple[str, int]]:
     return [(group_id, balancing.partitions) for group_id, balancing in shard.state.balancing.items()]
 
 
-def rows_of(piece: Piece) -> Iterator[tuple[str, int, tuple[int, ...], tuple[int, ...]]]:
+def consecutive_rows(piece: PositionSlice) -> Iterator[tuple[str, int, tuple[int, ...], tuple[int, ...]]]:
     """Partitions that follow one another, topic by topic."""
     rows = zip(piece.places, piece.ends, piece.stored, strict=True)
     for topic, same in groupby(rows, lambda row: row[0][0]):

@@ -11,14 +11,14 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.observe.history import Place
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import Core, ShardStatus
-from muster.coordinator.server.driver.breath import Breath
+from muster.coordinator.runtime.slot import ShardCore, ShardStatus
+from muster.coordinator.server.driver.breath import LoopSlice
 
-AT_ONCE = 500
+PARTITIONS_PER_SLICE = 500
 """Partitions that are looked at in one piece."""
 
 
-class Shards(Protocol):
+class ObservedShards(Protocol):
     """What is looked at of the engine."""
 
     @property
@@ -26,10 +26,10 @@ class Shards(Protocol):
 
     def status(self, shard: int, /) -> ShardStatus: ...
 
-    def core(self, shard: int, /) -> Core | None: ...
+    def core(self, shard: int, /) -> ShardCore | None: ...
 
 
-class Piece(NamedTuple):
+class PositionSlice(NamedTuple):
     places: list[Place]
     stored: list[StoredOffset | None]
     """None: nothing is committed there."""
@@ -37,15 +37,15 @@ class Piece(NamedTuple):
     """-1: there is no such log, or it is away."""
 
 
-Ahead: TypeAlias = Callable[[Sequence[Place]], Awaitable[None]]
+AwaitEnds: TypeAlias = Callable[[Sequence[Place]], Awaitable[None]]
 
 
-class Looking:
+class PositionReader:
     """`ends` gives the log ends of partitions (-1: none to be had); `ahead` waits until they are known, where
     others are to say."""
 
     def __init__(
-        self, engine: Shards, ends: Callable[[Sequence[Place]], list[int]], ahead: Ahead | None = None
+        self, engine: ObservedShards, ends: Callable[[Sequence[Place]], list[int]], ahead: AwaitEnds | None = None
     ) -> None:
         self._engine = engine
         self._ends = ends
@@ -73,16 +73,16 @@ class Looking:
         return {} if shard is None else shard.state.offsets.get(group_id, {})
 
     async def pieces(
-        self, group_id: str, breath: Breath, places: Iterable[Place] | None = None
-    ) -> AsyncIterator[Piece]:
+        self, group_id: str, breath: LoopSlice, places: Iterable[Place] | None = None
+    ) -> AsyncIterator[PositionSlice]:
         """These places, or all where the group has committed. Others have their turns between the pieces."""
         wanted = iter(list(self.stored(group_id)) if places is None else places)
-        while piece := list(islice(wanted, AT_ONCE)):
+        while piece := list(islice(wanted, PARTITIONS_PER_SLICE)):
             if self._ahead is not None:
                 await self._ahead(piece)
             # What is committed is looked up anew: the group may have gone meanwhile, and its shard, too.
             stored = self.stored(group_id)
             if places is None:
                 piece = [place for place in piece if place in stored]
-            yield Piece(piece, [stored.get(place) for place in piece], self._ends(piece))
+            yield PositionSlice(piece, [stored.get(place) for place in piece], self._ends(piece))
             await breath.take()

@@ -15,22 +15,22 @@ from muster.coordinator.config import Settings
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.metrics.cluster import ClusterSight
-from muster.coordinator.metrics.engine import EngineFigures
+from muster.coordinator.metrics.cluster import ClusterFiguresSource
+from muster.coordinator.metrics.engine import KafkaBackendFigures
 from muster.coordinator.metrics.instruments import Instruments
-from muster.coordinator.metrics.rebalances import Rebalances
-from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
-from muster.coordinator.observe.history import History, Rates
+from muster.coordinator.metrics.rebalances import RebalanceTotals
+from muster.coordinator.metrics.scraping import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
+from muster.coordinator.observe.history import GroupHistory, PartitionRates
 from muster.coordinator.rpc.v1 import errors_pb2
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.driver.breath import Breath
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
-from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.server.driver.breath import LoopSlice
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.service.session import ServerSessions
 from muster.coordinator.web.asks import Exposition
 from muster.storage.rpc.v1 import broker_service_pb2
 
@@ -43,14 +43,14 @@ NAMES = {
 }
 
 
-class Parking(Protocol):
+class ParkedFetches(Protocol):
     """Fetches that wait for records."""
 
     @property
     def parked(self) -> int: ...
 
 
-class Places(Protocol):
+class LogPositions(Protocol):
     """What is looked at of the log."""
 
     def ends(self, places: Iterable[tuple[str, int]], /) -> list[int]: ...
@@ -61,13 +61,13 @@ class Places(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSight:
-    """`muster.coordinator.metrics.sight.Sight` of a running node."""
+class NodeMetricsView:
+    """`muster.coordinator.metrics.sight.SeriesSource` of a running node."""
 
     engine: Engine
-    log: Places
+    log: LogPositions
     catalog: Callable[[], Mapping[str, int]]
-    history: History | None
+    history: GroupHistory | None
 
     def cores(self) -> Iterable[Shard]:
         for shard in range(self.engine.shards):
@@ -81,7 +81,7 @@ class NodeSight:
     def partitions(self) -> Mapping[str, int]:
         return self.catalog()
 
-    def rates(self, group_id: str) -> Rates | None:
+    def rates(self, group_id: str) -> PartitionRates | None:
         return None if self.history is None else self.history.rates(group_id)
 
     def ends(self, topic: str, partitions: range) -> list[int]:
@@ -94,14 +94,14 @@ class NodeSight:
         return sum(self.log.sizes((topic, partition) for partition in partitions))
 
 
-class Connected(Protocol):
+class ConnectionCount(Protocol):
     """A door beside gRPC's, as far as it is counted."""
 
     @property
     def connections(self) -> int: ...
 
 
-class Door(Connected, Protocol):
+class KafkaListenerCounts(ConnectionCount, Protocol):
     """Kafka's."""
 
     @property
@@ -110,33 +110,33 @@ class Door(Connected, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Gauges:
+class NodeGauges:
     """What of a node is read at the moment of an answer, beside its groups and topics."""
 
-    driver: Driver
+    driver: EngineDriver
     engine: Engine
     conditions: Conditions
     address: Callable[[], str]
-    kafka: Door | None
-    http: Connected | None
-    methods: Methods
-    fetches: Parking
-    sessions: Sessions
+    kafka: KafkaListenerCounts | None
+    http: ConnectionCount | None
+    methods: GrpcMethods
+    fetches: ParkedFetches
+    sessions: ServerSessions
     expiries: Callable[[], Mapping[str, float]]
     """When certificates end, by listener."""
     throttled: Callable[[], Mapping[str, float]]
     """For how many seconds principals were told to wait, because of a quota."""
     failed_logins: Callable[[], Mapping[tuple[str, str], float]]
     """How many, by door and address."""
-    cluster: ClusterSight | None = None
+    cluster: ClusterFiguresSource | None = None
     """None of a node on its own."""
-    upstream: Callable[[], EngineFigures] | None = None
+    upstream: Callable[[], KafkaBackendFigures] | None = None
     """None of a node that is not over somebody's Kafka."""
 
     def connections(self) -> dict[str, int]:
         """What is open, by door."""
         calls = {"grpc": self.methods.in_flight}
-        others: dict[str, Connected | None] = {"kafka": self.kafka, "http": self.http}
+        others: dict[str, ConnectionCount | None] = {"kafka": self.kafka, "http": self.http}
         return calls | {name: door.connections for name, door in others.items() if door is not None}
 
     def unread(self) -> dict[str, int]:
@@ -151,32 +151,32 @@ class Gauges:
         return at_groups | {"fetch": self.fetches.parked, "session": len(self.sessions)}
 
 
-class Measuring:
+class NodeMetrics:
     """Made with the node, so that all count from the start; `sees` tells it what there is to be looked at."""
 
-    def __init__(self, settings: Settings, clock: Clock) -> None:
+    def __init__(self, settings: Settings, clock: NodeClock) -> None:
         self._settings = settings
         self._clock = clock
         self.instruments = Instruments()
-        self._rebalances = Rebalances()
+        self._rebalances = RebalanceTotals()
         self._under_way: dict[str, asyncio.Task[Exposition]] = {}
 
     def sees(
         self,
         engine: Engine,
-        log: Places,
+        log: LogPositions,
         catalog: Callable[[], Mapping[str, int]],
-        history: History | None,
-        gauges: Gauges,
+        history: GroupHistory | None,
+        gauges: NodeGauges,
     ) -> None:
         settings = self._settings
         self._engine, self._gauges = engine, gauges
-        counts = Counts(self.instruments, self._rebalances, engine.metrics.fenced)
-        fineness = Fineness(
+        counts = ScrapeCounts(self.instruments, self._rebalances, engine.metrics.fenced)
+        fineness = SeriesGranularity(
             settings.metrics_granularity, settings.metrics_max_series, settings.metrics_member_commit_age
         )
         self._scraper = Scraper(
-            NodeSight(engine, log, catalog, history), counts, settings.node_id, fineness, gauges.cluster
+            NodeMetricsView(engine, log, catalog, history), counts, settings.node_id, fineness, gauges.cluster
         )
 
     def noticed(self, notice: GroupChanged) -> None:
@@ -190,9 +190,9 @@ class Measuring:
 
     async def scrape(self, accept: str) -> Exposition:
         """The answer in the format that the Accept header asks for; while one is being made, others wait for it."""
-        from muster.coordinator.metrics.node import negotiated
+        from muster.coordinator.metrics.node import negotiate_format
 
-        _, _, content_type = negotiated(accept)
+        _, _, content_type = negotiate_format(accept)
         task = self._under_way.get(content_type)
         if task is None:
             task = self._under_way[content_type] = asyncio.create_task(self._made(accept))
@@ -201,23 +201,23 @@ class Measuring:
         return await asyncio.shield(task)
 
     async def _made(self, accept: str) -> Exposition:
-        from muster.coordinator.metrics.node import families, negotiated, written
+        from muster.coordinator.metrics.node import encode_family, negotiate_format, node_families
 
-        form, encode, content_type = negotiated(accept)
+        form, encode, content_type = negotiate_format(accept)
         page = self._scraper.page(form)
-        disk_free = await asyncio.to_thread(free_bytes, self._settings)
-        breath = Breath()
+        disk_free = await asyncio.to_thread(free_disk_bytes, self._settings)
+        breath = LoopSlice()
         for _ in self._scraper.steps(page, self._clock.now_ms()):
             await breath.take()
         pieces = list(page.sheet.pieces())
-        for family in families(self._figures(page, disk_free), self.instruments, self._rebalances, code_name):
-            pieces.append(written([family], encode))
+        for family in node_families(self._figures(page, disk_free), self.instruments, self._rebalances, name_code):
+            pieces.append(encode_family([family], encode))
             await breath.take()
         if form.openmetrics:
             pieces.append(b"# EOF\n")
         return Exposition(content_type, pieces)
 
-    def _figures(self, page: Page, disk_free: int | None) -> "NodeFigures":
+    def _figures(self, page: ScrapePage, disk_free: int | None) -> "NodeFigures":
         from muster.coordinator.metrics.node import NodeFigures
 
         gauges, engine = self._gauges, self._engine
@@ -244,7 +244,7 @@ class Measuring:
         )
 
 
-def free_bytes(settings: Settings) -> int | None:
+def free_disk_bytes(settings: Settings) -> int | None:
     """What this process may still take where the log lies; None where nobody can tell."""
     if settings.directory is None:
         return None
@@ -254,10 +254,10 @@ def free_bytes(settings: Settings) -> int | None:
         return None
 
 
-def code_name(code: int | str) -> str:
+def name_code(code: int | str) -> str:
     """Kafka's name of an error's number; a gRPC status has its own.
 
-    >>> code_name(0), code_name(27), code_name(-7), code_name("UNAVAILABLE")
+    >>> name_code(0), name_code(27), name_code(-7), name_code("UNAVAILABLE")
     ('NONE', 'REBALANCE_IN_PROGRESS', '-7', 'UNAVAILABLE')
     """
     return code if isinstance(code, str) else NAMES.get(code, str(code))

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 from muster.coordinator.config import Settings
 from muster.coordinator.core.control.trial.events import LagMeasured
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.observe.changes import Changes
-from muster.coordinator.observe.history import History, Place
-from muster.coordinator.server.dispatch import Method, methods_of
-from muster.coordinator.server.sight.looking import Ahead, Looking, Shards
-from muster.coordinator.server.sight.sampling import Sampling
+from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observe.history import GroupHistory, Place
+from muster.coordinator.server.dispatch import ServiceMethod, methods_of
+from muster.coordinator.server.sight.looking import AwaitEnds, ObservedShards, PositionReader
+from muster.coordinator.server.sight.sampling import GroupSampler
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.cluster import Cluster
+    from muster.coordinator.edge.cluster import ClusterView
     from muster.coordinator.scaler.service import ExternalScaler
 
 AT_REST = ("Stable", "Empty", "Dead")
@@ -27,22 +27,22 @@ AT_REST = ("Stable", "Empty", "Dead")
 SCALER = "externalscaler.ExternalScaler"
 
 
-class Logs(Protocol):
+class LogEnds(Protocol):
     """What is asked of the node's logs."""
 
     def ends(self, places: Sequence[Place], /) -> list[int]: ...
 
     @property
-    def ahead(self) -> Ahead | None: ...
+    def ahead(self) -> AwaitEnds | None: ...
 
 
-class Observing:
+class GroupObservation:
     """Made with the node. Nothing is kept, imported or run where no setting asks for it."""
 
     def __init__(self, settings: Settings, clock_ms: Callable[[], int], on_look: Callable[[str], None]) -> None:
         """`on_look` gets each group that was sampled."""
-        self.history = History(settings.observe_sample_ms) if settings.observes else None
-        self.changes = Changes(token_hex(8))
+        self.history = GroupHistory(settings.observe_sample_ms) if settings.observes else None
+        self.changes = GroupChanges(token_hex(8))
         """Which groups are not as they were: noted by the node, and by the sampler where a lag is another one."""
         self.services: tuple[str, ...] = ()
         """The services that are served beside the node's own."""
@@ -50,7 +50,7 @@ class Observing:
         """By what these say that a request has no shape."""
         self._clock_ms = clock_ms
         self._on_look = on_look
-        self._sampling: Sampling | None = None
+        self._sampling: GroupSampler | None = None
         self._scaler: ExternalScaler | None = None
         if settings.scaler_enable:
             from muster.coordinator.scaler.metadata import BadMetadata
@@ -59,21 +59,21 @@ class Observing:
 
     def start(
         self,
-        engine: Shards,
-        logs: Logs,
+        engine: ObservedShards,
+        logs: LogEnds,
         topic_ids: Callable[[], Mapping[str, bytes]],
         partitions: Callable[[], Mapping[str, int]],
         span: Callable[[str, int], tuple[int, int]],
         tell: Callable[[int, LagMeasured], None],
-        cluster: "Cluster | None" = None,
-    ) -> dict[str, Method]:
+        cluster: "ClusterView | None" = None,
+    ) -> dict[str, ServiceMethod]:
         """Sample from now on, and the scaler's methods, if it is on. `tell` gives a shard what its canaries ask for;
         `cluster` knows the other nodes where this one is one of many."""
         if self.history is None:
             return {}
-        looking = Looking(engine, logs.ends, logs.ahead)
+        looking = PositionReader(engine, logs.ends, logs.ahead)
         on_look = partial(self._looked, looking, self.history, tell)
-        self._sampling = Sampling(self.history, looking, self._clock_ms, topic_ids, self.changes.note, on_look)
+        self._sampling = GroupSampler(self.history, looking, self._clock_ms, topic_ids, self.changes.note, on_look)
         self._sampling.start()
         if not self.services:
             return {}
@@ -90,7 +90,7 @@ class Observing:
         return methods_of(pb.DESCRIPTOR.services_by_name["ExternalScaler"], self._scaler)
 
     def _looked(
-        self, looking: Looking, history: History, tell: Callable[[int, LagMeasured], None], group_id: str
+        self, looking: PositionReader, history: GroupHistory, tell: Callable[[int, LagMeasured], None], group_id: str
     ) -> None:
         """A group was sampled: a canary of it is held against its lag."""
         self._on_look(group_id)

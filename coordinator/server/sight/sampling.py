@@ -1,4 +1,5 @@
-"""Fills a `History` from the node's own logs and groups, every `observe.sample.ms`, a slice for a turn of the loop.
+"""Fills a `GroupHistory` from the node's own logs and groups, every `observe.sample.ms`, a slice for a turn of the
+loop.
 
 A lag is of one moment (`looking`), and never below none. Spacing is by the node's clock, which is monotonic: a clock
 that is set back changes nothing, and a stall makes one interval longer, as it was. Samples that were missed are not
@@ -13,21 +14,21 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from muster.coordinator.observe.history import History, Sample, admitted
+from muster.coordinator.observe.history import GroupHistory, Sample, admit_groups
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.driver.breath import Breath
-from muster.coordinator.server.sight.looking import Looking
+from muster.coordinator.server.driver.breath import LoopSlice
+from muster.coordinator.server.sight.looking import PositionReader
 
 log = structlog.get_logger("muster.node")
 
 
-class Sampling:
+class GroupSampler:
     """`topic_ids` gives the topics there are."""
 
     def __init__(
         self,
-        history: History,
-        looking: Looking,
+        history: GroupHistory,
+        looking: PositionReader,
         clock_ms: Callable[[], int],
         topic_ids: Callable[[], Mapping[str, bytes]],
         on_lag: Callable[[str], None] = lambda group_id: None,
@@ -65,14 +66,14 @@ class Sampling:
 
     async def sample(self) -> None:
         """Look at every group once."""
-        breath = Breath()
+        breath = LoopSlice()
         self.history.topics(self._topic_ids())
         sizes: dict[str, int] = {}
         for number in range(self._looking.shards):
             if (shard := self._looking.active(number)) is not None:
                 sizes.update((group_id, len(stored)) for group_id, stored in shard.state.offsets.items() if stored)
             await breath.take()
-        room = admitted(list(sizes.values()))
+        room = admit_groups(list(sizes.values()))
         kept = {group_id for group_id, has in zip(sizes, room, strict=True) if has}
         self._tell(len(sizes) - len(kept), sum(sizes.values()) - sum(sizes[group_id] for group_id in kept))
         self.history.forget([group_id for group_id in self.history.groups if self._gone(group_id, kept, sizes)])
@@ -84,7 +85,7 @@ class Sampling:
             return group_id not in kept
         return self._looking.status(group_id) in (ShardStatus.ACTIVE, ShardStatus.UNLOADED)
 
-    async def _look_at(self, group_id: str, breath: Breath) -> None:
+    async def _look_at(self, group_id: str, breath: LoopSlice) -> None:
         before = self.history.lag(group_id)
         if stored := self._looking.stored(group_id):
             self.history.expect(group_id, len(stored))

@@ -5,14 +5,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.errors import NotNow, NotThere
-from muster.coordinator.observe.history import History, Place
+from muster.coordinator.errors import SubjectNotFound, TemporarilyUnknown
+from muster.coordinator.observe.history import GroupHistory, Place
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.scaler.metadata import Trigger
-from muster.coordinator.scaler.rules import NOTHING, Seen
-from muster.coordinator.server.driver.breath import Breath
-from muster.coordinator.server.sight.looking import Looking
+from muster.coordinator.scaler.metadata import ScalerTrigger
+from muster.coordinator.scaler.rules import NOTHING, GroupSample
+from muster.coordinator.server.driver.breath import LoopSlice
+from muster.coordinator.server.sight.looking import PositionReader
 
 AT_REST = frozenset({"Empty", "Stable", "Dead"})
 """States in which a group does not rebalance, whatever its kind."""
@@ -25,8 +25,8 @@ class ScaledGroups:
 
     def __init__(
         self,
-        looking: Looking,
-        history: History,
+        looking: PositionReader,
+        history: GroupHistory,
         clock_ms: Callable[[], int],
         partitions: Callable[[], Mapping[str, int]],
         span: Callable[[str, int], tuple[int, int]],
@@ -37,18 +37,18 @@ class ScaledGroups:
         self._partitions = partitions
         self._span = span
 
-    async def look(self, trigger: Trigger) -> Seen:
+    async def look(self, trigger: ScalerTrigger) -> GroupSample:
         """The group of the trigger, and the partitions that count. Raises NotThere or NotNow."""
         shard = self._shard(trigger.group)
         places = self._places(trigger, shard)
-        committed, ends, breath = [], [], Breath()
+        committed, ends, breath = [], [], LoopSlice()
         async for piece in self._looking.pieces(trigger.group, breath, places):
             committed += [NOTHING if each is None else each.offset for each in piece.stored]
             ends += piece.ends
         if self._looking.of_group(trigger.group) is not shard or -1 in ends:
-            raise NotNow(self._why_not_now(trigger.group, places, ends))
+            raise TemporarilyUnknown(self._why_not_now(trigger.group, places, ends))
         group, holds = shard.state.groups.get(trigger.group), shard.state.holds.get(trigger.group)
-        return Seen(
+        return GroupSample(
             topics=tuple(topic for topic, _ in places),
             partitions=np.array([partition for _, partition in places], np.int64),
             committed=np.array(committed, np.int64),
@@ -64,40 +64,44 @@ class ScaledGroups:
         shard, status = self._looking.of_group(group_id), self._looking.status(group_id)
         if shard is None:
             what = "is being loaded" if status is ShardStatus.LOADING else f"is {status.value}"
-            raise NotNow(f"the shard of group {group_id!r} {what}, so its lag is not known; ask again")
+            raise TemporarilyUnknown(f"the shard of group {group_id!r} {what}, so its lag is not known; ask again")
         group = shard.state.groups.get(group_id)
         stored = shard.state.offsets.get(group_id)
         if group is not None and group.logged is not group and not stored:
-            raise NotThere(
+            raise SubjectNotFound(
                 f"group {group_id!r} keeps its positions in ZooKeeper, where the scaler does not look; "
                 "move it to the coordinator with `muster groups migrate`"
             )
         if group is None and not stored:
-            raise NotThere(
+            raise SubjectNotFound(
                 f"there is no group {group_id!r} on this node; check consumerGroup, or start one consumer "
                 "(minReplicaCount: 1) and let it commit"
             )
         return shard
 
-    def _places(self, trigger: Trigger, shard: Shard) -> list[Place]:
+    def _places(self, trigger: ScalerTrigger, shard: Shard) -> list[Place]:
         """The partitions of the topic, or of all topics in which the group has committed."""
         counts = self._partitions()
         if trigger.topic and trigger.topic not in counts:
-            raise NotThere(f"there is no topic {trigger.topic!r} on this node; check the trigger's topic, or create it")
+            raise SubjectNotFound(
+                f"there is no topic {trigger.topic!r} on this node; check the trigger's topic, or create it"
+            )
         stored = shard.state.offsets.get(trigger.group, {})
         topics = [trigger.topic] if trigger.topic else sorted({topic for topic, _ in stored} & counts.keys())
         wanted = trigger.partitions
         if sum(counts[topic] for topic in topics) > MAX_PARTITIONS:
-            raise NotThere(f"{', '.join(topics[:3])} have more than {MAX_PARTITIONS} partitions; name one topic")
+            raise SubjectNotFound(f"{', '.join(topics[:3])} have more than {MAX_PARTITIONS} partitions; name one topic")
         places = [
             (topic, number) for topic in topics for number in range(counts[topic]) if wanted is None or number in wanted
         ]
         if not places:
             what = f"of {trigger.topic!r} is named by partitionLimitation" if trigger.topic else "has a position"
-            raise NotThere(f"no partition {what} for group {trigger.group!r}; name a topic and partitions that exist")
+            raise SubjectNotFound(
+                f"no partition {what} for group {trigger.group!r}; name a topic and partitions that exist"
+            )
         return places
 
-    def _starts(self, trigger: Trigger, places: list[Place], committed: list[int]) -> list[int]:
+    def _starts(self, trigger: ScalerTrigger, places: list[Place], committed: list[int]) -> list[int]:
         """Log starts, where they count: nothing is committed, and consumers begin at the earliest record."""
         if not trigger.earliest or trigger.scale_to_zero_on_invalid_offset:
             return [0] * len(places)
@@ -107,9 +111,9 @@ class ScaledGroups:
                 for place, offset in zip(places, committed, strict=True)
             ]
         except LogFailed as error:
-            raise NotNow(f"the lag of group {trigger.group!r} is not known: {error}") from error
+            raise TemporarilyUnknown(f"the lag of group {trigger.group!r} is not known: {error}") from error
 
-    def _produced(self, trigger: Trigger, places: list[Place]) -> float | None:
+    def _produced(self, trigger: ScalerTrigger, places: list[Place]) -> float | None:
         """Records a second, as measured of late; None while that is not known."""
         if not trigger.drain_target_s or not self._history.fresh(trigger.group, self._clock_ms()):
             return None

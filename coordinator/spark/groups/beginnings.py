@@ -8,22 +8,22 @@ offset that is missing tells nothing. The note does: `partitions=3`, on every of
 import re
 from collections.abc import Iterable, Mapping
 
-TP = tuple[str, int]
+NotedPartition = tuple[str, int]
 NOTE = re.compile(r"partitions=([0-9]{1,9})")
 
 
-def note_of(count: int | None) -> str:
+def write_note(count: int | None) -> str:
     """
-    >>> note_of(3), note_of(None)
+    >>> write_note(3), write_note(None)
     ('partitions=3', '')
     """
     return "" if count is None else f"partitions={count}"
 
 
-def counts_of(notes: Iterable[tuple[TP, str]]) -> dict[str, int]:
+def read_notes(notes: Iterable[tuple[NotedPartition, str]]) -> dict[str, int]:
     """How many partitions each topic had when the group began, where anybody noted it; the fewest of several.
 
-    >>> counts_of([(("t", 0), "partitions=4"), (("t", 1), "partitions=3"), (("u", 0), "")])
+    >>> read_notes([(("t", 0), "partitions=4"), (("t", 1), "partitions=3"), (("u", 0), "")])
     {'t': 3}
     """
     counts: dict[str, int] = {}
@@ -33,13 +33,15 @@ def counts_of(notes: Iterable[tuple[TP, str]]) -> dict[str, int]:
     return counts
 
 
-def begun_with(noted: Mapping[str, int], committed: Iterable[TP], present: Mapping[str, int]) -> dict[str, int]:
+def find_initial_counts(
+    noted: Mapping[str, int], committed: Iterable[NotedPartition], present: Mapping[str, int]
+) -> dict[str, int]:
     """How many partitions each topic had when the group began.
 
     Without a note a topic of which something is committed began with nothing that is not: somebody else read it, who
     settles all partitions at once. A topic of which nothing is committed begins now.
 
-    >>> begun_with({"t": 3}, [("t", 0), ("u", 0)], {"t": 4, "u": 2, "v": 5})
+    >>> find_initial_counts({"t": 3}, [("t", 0), ("u", 0)], {"t": 4, "u": 2, "v": 5})
     {'t': 3, 'u': 0, 'v': 5}
     """
     read = {topic for topic, _ in committed}

@@ -26,9 +26,15 @@ from muster.coordinator.client.errors import ClientError, ConfigError, Refused
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.options import read_options
-from muster.coordinator.spark.reading.lookup import TP, Lookup
-from muster.coordinator.spark.reading.offsets import MARKER, OffsetError, StreamOffset, ahead, parse
+from muster.coordinator.spark.options import check_read_options
+from muster.coordinator.spark.reading.lookup import LookupKey, NodeLookup
+from muster.coordinator.spark.reading.offsets import (
+    MARKER,
+    OffsetError,
+    StreamOffset,
+    find_positions_ahead,
+    parse_offset,
+)
 from muster.coordinator.spark.reading.options import ReadOptions
 
 log = logging.getLogger("muster.spark")
@@ -57,8 +63,8 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
     the same query twice, has to know them before. Raises OptionError, without a group.id too: what nobody can commit is
     told before the job and not after it, or for an end that is before its start. And what a node can refuse.
     """
-    known = of_a_group("pin_batch", options)
-    lookup = Lookup(known)
+    known = check_has_group("pin_batch", options)
+    lookup = NodeLookup(known)
     try:
         starts, ends = lookup.run(lookup.span())
     finally:
@@ -71,13 +77,13 @@ def pin_batch(options: Mapping[str, str]) -> dict[str, str]:
     return {
         **kept,
         "assign": json.dumps(partitions),
-        "startingOffsets": as_json(starts),
-        "endingOffsets": as_json(ends),
+        "startingOffsets": encode_positions(starts),
+        "endingOffsets": encode_positions(ends),
     }
 
 
-def of_a_group(who: str, options: Mapping[str, str]) -> ReadOptions:
-    known = read_options(options, streaming=False)
+def check_has_group(who: str, options: Mapping[str, str]) -> ReadOptions:
+    known = check_read_options(options, streaming=False)
     if known.group_id is None:
         raise OptionError(
             f"{who} needs a group.id, the group whose progress a batch job commits; a read that commits nothing needs "
@@ -86,20 +92,20 @@ def of_a_group(who: str, options: Mapping[str, str]) -> ReadOptions:
     return known
 
 
-def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:
+def commit_batch(options: Mapping[str, str]) -> dict[LookupKey, int]:
     """Commit the ending offsets of a pinned read to its group, and return them. Call it when the job's output is safe.
 
     `options` are those of `pin_batch`, with the group.id. The group must have no members: they commit for themselves.
     Raises OptionError for offsets behind the end of a log, and for such as would take the group back.
     """
-    known = of_a_group("commit_batch", options)
+    known = check_has_group("commit_batch", options)
     ends = {(topic, number): at for topic, row in known.ending.offsets.items() for number, at in row.items()}
     if not ends or min(ends.values()) < 0:
         raise OptionError(
             "commit_batch needs the endingOffsets that were read, as JSON with a number for each partition; "
             "take the options of pin_batch for the read and for this"
         )
-    lookup = Lookup(known)
+    lookup = NodeLookup(known)
     try:
         assert lookup.group is not None, "the options name a group"
         lookup.run(check_ends(lookup, known, ends))
@@ -109,7 +115,7 @@ def commit_batch(options: Mapping[str, str]) -> dict[TP, int]:
     return ends
 
 
-async def check_ends(lookup: Lookup, options: ReadOptions, ends: Mapping[TP, int]) -> None:
+async def check_ends(lookup: NodeLookup, options: ReadOptions, ends: Mapping[LookupKey, int]) -> None:
     """Raise OptionError unless every log reaches that far and the group is not further on."""
     bounds = await lookup.bounds(ends)
     committed = await lookup.committed(ends)
@@ -124,9 +130,9 @@ async def check_ends(lookup: Lookup, options: ReadOptions, ends: Mapping[TP, int
             )
 
 
-async def commit_without_membership(calls: GroupCalls, positions: Mapping[TP, int]) -> None:
+async def commit_without_membership(calls: GroupCalls, positions: Mapping[LookupKey, int]) -> None:
     try:
-        await calls.commit(as_offsets(positions), None)
+        await calls.commit(decode_positions(positions), None)
     except Refused as error:
         if error.code != UNKNOWN_MEMBER:
             raise
@@ -135,14 +141,14 @@ async def commit_without_membership(calls: GroupCalls, positions: Mapping[TP, in
         ) from None
 
 
-def as_json(positions: Mapping[TP, int]) -> str:
+def encode_positions(positions: Mapping[LookupKey, int]) -> str:
     topics: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(positions.items()):
         topics.setdefault(topic, {})[str(number)] = offset
     return json.dumps(topics)
 
 
-def as_offsets(positions: Mapping[TP, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+def decode_positions(positions: Mapping[LookupKey, int]) -> dict[TopicPartition, OffsetAndMetadata]:
     return {TopicPartition(*tp): OffsetAndMetadata(offset) for tp, offset in positions.items()}
 
 
@@ -184,7 +190,7 @@ class OffsetCommitter(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         for source in event.progress.sources:
-            offset = group_offset(source.endOffset)
+            offset = parse_group_offset(source.endOffset)
             if offset is not None:
                 with self._changed:
                     # Only the newest counts, so this never holds more than one entry per query and group.
@@ -260,11 +266,11 @@ class OffsetCommitter(StreamingQueryListener):
         return GroupCalls(self._transports[offset.servers], offset.group)
 
 
-def group_offset(text: str | None) -> StreamOffset | None:
+def parse_group_offset(text: str | None) -> StreamOffset | None:
     """The offset of a source of ours that is in a group; None for any other."""
     try:
         read = json.loads(text or "null")
-        offset = parse(read) if isinstance(read, dict) and MARKER in read else None
+        offset = parse_offset(read) if isinstance(read, dict) and MARKER in read else None
     except (ValueError, OffsetError):
         return None
     return offset if offset is not None and offset.group else None
@@ -277,7 +283,7 @@ async def commit_reported(calls: GroupCalls, offset: StreamOffset) -> bool:
     fresh = {
         # What the drivers noted stays: see `muster.coordinator.spark.groups.beginnings`.
         tp: entry._replace(metadata=before.metadata) if (before := committed.get(tp)) is not None else entry
-        for tp, entry in as_offsets(ahead(offset, known)).items()
+        for tp, entry in decode_positions(find_positions_ahead(offset, known)).items()
     }
     if not fresh:
         return True

@@ -13,10 +13,10 @@ from types import FrameType
 def leave_on_sigterm() -> None:
     """Let SIGTERM end this process through its `finally` clauses, unless the application has a handler of its own."""
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end_in_order)
+        signal.signal(signal.SIGTERM, exit_in_order)
 
 
-def end_in_order(number: int, frame: FrameType | None) -> None:
+def exit_in_order(number: int, frame: FrameType | None) -> None:
     # The second signal would interrupt what the first one began.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.exit(0)

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 
-from muster.coordinator.client.aio import Admin
+from muster.coordinator.client.aio import AsyncAdmin
 from muster.coordinator.client.config import WorkerConfig
 from muster.coordinator.client.described import GroupDescription
 from muster.coordinator.spark.errors import NoShare
@@ -27,7 +27,7 @@ class SharePatience:
         """Whom the group waits for, in the log. Raises NoShare, and what a node that is away or refuses raises."""
         assert self._config.group_id is not None, "only members wait for a share"
         names = {"bootstrap.servers": self._config.bootstrap_servers}
-        async with Admin(names, default_api_timeout_ms=self._config.default_api_timeout_ms) as admin:
+        async with AsyncAdmin(names, default_api_timeout_ms=self._config.default_api_timeout_ms) as admin:
             group = await admin.describe_group(self._config.group_id)
         if group.waiting_until_ms:
             self._idle_turns = 0
@@ -36,7 +36,9 @@ class SharePatience:
         self._idle_turns += 1
         if self._idle_turns >= PATIENT_TURNS:
             waited_ms = self._idle_turns * self._config.default_api_timeout_ms
-            raise NoShare(group.group_id, waited_ms, group.state, shown(group, [m.member_id for m in group.members]))
+            raise NoShare(
+                group.group_id, waited_ms, group.state, describe_members(group, [m.member_id for m in group.members])
+            )
 
     def _tell(self, group: GroupDescription) -> None:
         if group.waiting_for != self._told:
@@ -45,11 +47,11 @@ class SharePatience:
                 "group %r gives no share yet: it waits for %s to finish a batch and poll, at most until that member's "
                 "max.poll.interval.ms or its session is over",
                 group.group_id,
-                shown(group, group.waiting_for),
+                describe_members(group, group.waiting_for),
             )
 
 
-def shown(group: GroupDescription, members: Sequence[str]) -> str:
+def describe_members(group: GroupDescription, members: Sequence[str]) -> str:
     """Members by id and address."""
     hosts = {member.member_id: member.client_host for member in group.members}
     names = [f"{member} at {hosts.get(member) or 'an unknown address'}" for member in list(members)[:SHOWN_MEMBERS]]

@@ -35,7 +35,7 @@ COMPLETED = "completed"
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedTopics:
     """What the two topics say, one row per record, with the record's place in the log."""
 
     ledger: Any
@@ -48,26 +48,26 @@ class Decoded:
         return sum(int(frame.where(F.col("kind") == MALFORMED).count()) for frame in (self.ledger, self.offsets))
 
 
-def decoded(spark: Any, options: Mapping[str, str]) -> Decoded:
+def decoded(spark: Any, options: Mapping[str, str]) -> DecodedTopics:
     """Both topics as they are now. `options` are the data source's: bootstrap.servers, and the client's own."""
 
     def records(topic: str) -> Any:
         reader = spark.read.format("muster").options(**dict(options)).option("subscribe", topic)
         return reader.option("startingOffsets", "earliest").load()
 
-    return Decoded(ledger_rows(records(LEDGER_TOPIC)), offsets_rows(records(OFFSETS_TOPIC)))
+    return DecodedTopics(ledger_rows(records(LEDGER_TOPIC)), offsets_rows(records(OFFSETS_TOPIC)))
 
 
 def ledger_rows(records: Any) -> Any:
     """Rows of the data source as rows of the ledger; streams as well as tables."""
-    return rows_by(records, ledger_columns, LEDGER_ROW)
+    return decode_rows(records, ledger_columns, LEDGER_ROW)
 
 
 def offsets_rows(records: Any) -> Any:
-    return rows_by(records, offsets_columns, OFFSETS_ROW)
+    return decode_rows(records, offsets_columns, OFFSETS_ROW)
 
 
-def rows_by(records: Any, decode: Any, row: Any) -> Any:
+def decode_rows(records: Any, decode: Any, row: Any) -> Any:
     from pyspark.sql import functions as F
     from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
     from pyspark.sql.pandas.types import from_arrow_type
@@ -140,13 +140,13 @@ def rebalances(entries: Any) -> Any:
         (F.col("settlement.settled_at_ms") - F.col("ended_at_ms")).alias("settle_ms"),
         F.size("members").alias("members"),
         F.size("moves").alias("changes"),
-        F.size(handed_over()).alias("moves"),
+        F.size(build_handover_filter()).alias("moves"),
         F.col("settlement.unowned_partition_ms").alias("unowned_partition_ms"),
         "snapshot_source",
     ).orderBy("group", "started_at", "number")
 
 
-def handed_over() -> Any:
+def build_handover_filter() -> Any:
     """The changes by which a partition went from one member to another: what nobody had, or nobody has, did not
     move.
     """
@@ -224,7 +224,7 @@ def causes(entries: Any) -> Any:
         .agg(
             F.count("*").alias("rebalances"),
             F.sum(F.col("ended_at_ms") - F.col("started_at_ms")).alias("took_ms"),
-            F.sum(F.size(handed_over())).alias("moves"),
+            F.sum(F.size(build_handover_filter())).alias("moves"),
             F.sum("settlement.unowned_partition_ms").alias("unowned_partition_ms"),
             F.sum(((F.col("outcome") == COMPLETED) & F.col("settlement").isNull()).cast("int")).alias("unsettled"),
         )

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.coordinator.spark.pipelines.page import Page, colour, short
+from muster.coordinator.spark.pipelines.page import ReportPage, choose_colour, format_short
 
 MAX_GROUPS = 8
 """Lines of one chart: those with the most lag."""
@@ -16,21 +16,23 @@ UUID_LENGTH = 36
 Rows = Sequence[Mapping[str, Any]]
 
 
-def report(tables: Mapping[str, Any], malformed: int) -> str:
+def build_analytics_report(tables: Mapping[str, Any], malformed: int) -> str:
     """One HTML page from the tables, which are Spark data frames. Raises NoPlotting."""
     from pyspark.sql import functions as F
 
-    entries = rows(tables["rebalances"].orderBy(F.col("started_at").desc()).limit(MAX_POINTS))
-    causes = rows(tables["causes"])
-    members = rows(tables["members"].orderBy((F.col("gained") + F.col("lost")).desc(), "member").limit(MAX_MEMBERS))
-    page = Page(
+    entries = collect_rows(tables["rebalances"].orderBy(F.col("started_at").desc()).limit(MAX_POINTS))
+    causes = collect_rows(tables["causes"])
+    members = collect_rows(
+        tables["members"].orderBy((F.col("gained") + F.col("lost")).desc(), "member").limit(MAX_MEMBERS)
+    )
+    page = ReportPage(
         "Groups, their lag and their rebalances",
         "From the node's own records: __rebalances, the ledger of every rebalance, and __consumer_offsets. "
         "Times are UTC.",
     )
-    page.facts(facts(entries, causes, malformed, tables.get("lag")))
+    page.facts(analytics_facts(entries, causes, malformed, tables.get("lag")))
     if "lag" in tables:
-        lag_sections(page, tables["lag"], entries)
+        add_lag_sections(page, tables["lag"], entries)
     if entries:
         page.chart(
             "Rebalances over time",
@@ -52,11 +54,11 @@ def report(tables: Mapping[str, Any], malformed: int) -> str:
             lambda figure: draw_members(figure, members),
             1.2 + 0.3 * len(members),
         )
-    worst_tables(page, tables)
+    add_worst_tables(page, tables)
     return page.html()
 
 
-def facts(entries: Rows, causes: Rows, malformed: int, lag: Any) -> dict[str, object]:
+def analytics_facts(entries: Rows, causes: Rows, malformed: int, lag: Any) -> dict[str, object]:
     said: dict[str, object] = {
         "groups": len({row["group"] for row in causes}),
         "rebalances": sum(row["rebalances"] for row in causes),
@@ -70,15 +72,15 @@ def facts(entries: Rows, causes: Rows, malformed: int, lag: Any) -> dict[str, ob
     return said | ({"records not understood": malformed} if malformed else {})
 
 
-def lag_sections(page: Page, lag: Any, entries: Rows) -> None:
+def add_lag_sections(page: ReportPage, lag: Any, entries: Rows) -> None:
     from pyspark.sql import functions as F
 
     totals = lag.groupBy("group", "at").agg(F.sum("lag").alias("lag"))
-    peaks = rows(totals.groupBy("group").agg(F.max("lag").alias("peak")).orderBy(F.col("peak").desc(), "group"))
+    peaks = collect_rows(totals.groupBy("group").agg(F.max("lag").alias("peak")).orderBy(F.col("peak").desc(), "group"))
     charted = [row["group"] for row in peaks[:MAX_GROUPS]]
     if not charted:
         return
-    lines = rows(totals.where(F.col("group").isin(*charted)).orderBy("group", "at"))
+    lines = collect_rows(totals.where(F.col("group").isin(*charted)).orderBy("group", "at"))
     more = f" The {len(charted)} groups with the most are shown." if len(peaks) > len(charted) else ""
     page.chart(
         "Lag over time",
@@ -87,8 +89,8 @@ def lag_sections(page: Page, lag: Any, entries: Rows) -> None:
         lambda figure: draw_lag(figure, charted, lines, entries),
         4.0,
     )
-    cells = rows(lag.where(F.col("group") == charted[0]).orderBy("topic", "partition", "at"))
-    partitions = heaviest(cells)
+    cells = collect_rows(lag.where(F.col("group") == charted[0]).orderBy("topic", "partition", "at"))
+    partitions = find_heaviest(cells)
     page.chart(
         f"Lag by partition: {charted[0]}",
         "The group with the most lag, its heaviest partitions: dark is far behind. A single dark row is one slow "
@@ -96,7 +98,7 @@ def lag_sections(page: Page, lag: Any, entries: Rows) -> None:
         lambda figure: draw_heat(figure, partitions, cells),
         1.3 + 0.2 * len(partitions),
     )
-    approximate = rows(lag.groupBy("basis").agg(F.count("*").alias("points")).orderBy("basis"))
+    approximate = collect_rows(lag.groupBy("basis").agg(F.count("*").alias("points")).orderBy("basis"))
     page.table(
         "How the log's end was known",
         "'next record': where the first later record stands, by its timestamp. 'log end': nothing was written since. "
@@ -105,7 +107,7 @@ def lag_sections(page: Page, lag: Any, entries: Rows) -> None:
     )
 
 
-def heaviest(cells: Rows) -> list[tuple[str, int]]:
+def find_heaviest(cells: Rows) -> list[tuple[str, int]]:
     peak: dict[tuple[str, int], int] = {}
     for row in cells:
         place = (row["topic"], row["partition"])
@@ -113,7 +115,7 @@ def heaviest(cells: Rows) -> list[tuple[str, int]]:
     return sorted(sorted(peak, key=lambda place: (-peak[place], place))[:MAX_PARTITIONS])
 
 
-def worst_tables(page: Page, tables: Mapping[str, Any]) -> None:
+def add_worst_tables(page: ReportPage, tables: Mapping[str, Any]) -> None:
     from pyspark.sql import functions as F
 
     slow = tables["rebalances"].orderBy(F.col("took_ms").desc(), "group", "number").limit(WORST)
@@ -124,7 +126,7 @@ def worst_tables(page: Page, tables: Mapping[str, Any]) -> None:
             {
                 "group": row["group"],
                 "#": row["number"],
-                "started": when(row["started_at"]),
+                "started": format_time(row["started_at"]),
                 "cause": row["cause"],
                 "outcome": row["outcome"],
                 "took ms": row["took_ms"],
@@ -132,9 +134,9 @@ def worst_tables(page: Page, tables: Mapping[str, Any]) -> None:
                 "plan ms": row["plan_ms"],
                 "settle ms": row["settle_ms"],
                 "moves": row["moves"],
-                "unowned partition-s": seconds(row["unowned_partition_ms"]),
+                "unowned partition-s": format_seconds(row["unowned_partition_ms"]),
             }
-            for row in rows(slow)
+            for row in collect_rows(slow)
         ],
     )
     idle = tables["moves"].where("unowned_ms > 0").orderBy(F.col("unowned_ms").desc(), "group", "number").limit(WORST)
@@ -145,14 +147,14 @@ def worst_tables(page: Page, tables: Mapping[str, Any]) -> None:
             {
                 "group": row["group"],
                 "#": row["number"],
-                "at": when(row["at"]),
+                "at": format_time(row["at"]),
                 "partition": f"{row['topic']}-{row['partition']}",
-                "from": person(row["source"]),
-                "to": person(row["target"]),
-                "unowned s": seconds(row["unowned_ms"]),
+                "from": shorten_member_id(row["source"]),
+                "to": shorten_member_id(row["target"]),
+                "unowned s": format_seconds(row["unowned_ms"]),
                 "why": row["why"],
             }
-            for row in rows(idle)
+            for row in collect_rows(idle)
         ],
     )
 
@@ -162,12 +164,12 @@ def draw_lag(figure: Any, groups: Sequence[str], lines: Rows, entries: Rows) -> 
     for number, group in enumerate(groups):
         mine = [row for row in lines if row["group"] == group]
         lag = [row["lag"] for row in mine]
-        above.plot([row["at"] for row in mine], lag, color=colour(number), label=group, lw=1.6)
+        above.plot([row["at"] for row in mine], lag, color=choose_colour(number), label=group, lw=1.6)
         times = [row["started_at"] for row in entries if row["group"] == group]
-        below.scatter(times, [number] * len(times), marker="|", s=60, color=colour(number))
+        below.scatter(times, [number] * len(times), marker="|", s=60, color=choose_colour(number))
     above.set_ylim(bottom=0)
     above.set_ylabel("records behind")
-    above.yaxis.set_major_formatter(lambda value, _: short(float(value)))
+    above.yaxis.set_major_formatter(lambda value, _: format_short(float(value)))
     below.set_yticks([])
     below.set_ylim(len(groups) - 0.5, -0.5)
     below.set_ylabel("rebalances", rotation=0, ha="right", va="center")
@@ -192,7 +194,7 @@ def draw_heat(figure: Any, partitions: Sequence[tuple[str, int]], cells: Rows) -
     axis.xaxis_date()
     axis.set_yticks(range(len(partitions)), [f"{topic}-{number}" for topic, number in partitions], fontsize=8)
     axis.grid(visible=False)
-    figure.colorbar(image, ax=axis, format=lambda value, _: short(float(value)), pad=0.01)
+    figure.colorbar(image, ax=axis, format=lambda value, _: format_short(float(value)), pad=0.01)
 
 
 def draw_timeline(figure: Any, entries: Rows) -> None:
@@ -204,7 +206,7 @@ def draw_timeline(figure: Any, entries: Rows) -> None:
         sizes = [25 + 500 * (row["unowned_partition_ms"] or 0) / most for row in mine]
         places = [groups.index(row["group"]) for row in mine]
         times = [row["started_at"] for row in mine]
-        axis.scatter(times, places, s=sizes, color=colour(number), alpha=0.65, lw=0, label=cause)
+        axis.scatter(times, places, s=sizes, color=choose_colour(number), alpha=0.65, lw=0, label=cause)
     axis.set_yticks(range(len(groups)), groups)
     axis.set_ylim(len(groups) - 0.5, -0.5)
     legend = figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=8.5)
@@ -224,11 +226,17 @@ def draw_causes(figure: Any, causes: Rows) -> None:
         for number, cause in enumerate(known):
             by_group = {row["group"]: (row[column] or 0) / scale for row in causes if row["cause"] == cause}
             values = [by_group.get(group, 0.0) for group in groups]
-            axis.barh(range(len(groups)), values, 0.62, left=left, color=colour(number), label=cause)
+            axis.barh(range(len(groups)), values, 0.62, left=left, color=choose_colour(number), label=cause)
             left = [start + value for start, value in zip(left, values, strict=True)]
         for at, end in enumerate(left):
             axis.annotate(
-                short(end), (end, at), (4, 0), textcoords="offset points", va="center", fontsize=8.5, color="#57606a"
+                format_short(end),
+                (end, at),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8.5,
+                color="#57606a",
             )
         axis.set_title(title)
         # Not by a margin: a bar of no length at the end of others would hold the edge there.
@@ -242,18 +250,18 @@ def draw_causes(figure: Any, causes: Rows) -> None:
 
 def draw_members(figure: Any, members: Rows) -> None:
     axis = figure.subplots()
-    names = names_of(members)
-    axis.barh(range(len(members)), [row["gained"] for row in members], 0.68, color=colour(2), label="gained")
-    axis.barh(range(len(members)), [-row["lost"] for row in members], 0.68, color=colour(1), label="lost")
+    names = name_members(members)
+    axis.barh(range(len(members)), [row["gained"] for row in members], 0.68, color=choose_colour(2), label="gained")
+    axis.barh(range(len(members)), [-row["lost"] for row in members], 0.68, color=choose_colour(1), label="lost")
     axis.axvline(0, color="#9aa1a9", lw=0.8)
     axis.set_yticks(range(len(members)), names)
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
-    axis.xaxis.set_major_formatter(lambda value, _: short(abs(float(value))))
+    axis.xaxis.set_major_formatter(lambda value, _: format_short(abs(float(value))))
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 
-def names_of(members: Rows) -> list[str]:
+def name_members(members: Rows) -> list[str]:
     """Group and client id; with the start of the member id where that does not tell members apart."""
     short_names = [f"{row['group']} / {row['client_id'] or row['member']}" for row in members]
     return [
@@ -262,7 +270,7 @@ def names_of(members: Rows) -> list[str]:
     ]
 
 
-def rows(frame: Any) -> list[dict[str, Any]]:
+def collect_rows(frame: Any) -> list[dict[str, Any]]:
     """Times in UTC, whatever the session's time zone is."""
     return [
         {name: value.astimezone(UTC) if isinstance(value, datetime) else value for name, value in row.items()}
@@ -270,14 +278,14 @@ def rows(frame: Any) -> list[dict[str, Any]]:
     ]
 
 
-def person(member: str | None) -> str | None:
+def shorten_member_id(member: str | None) -> str | None:
     """A member id as far as people read it: the client's part and the start of the UUID."""
     return member if member is None or len(member) <= UUID_LENGTH else member[: 4 - UUID_LENGTH]
 
 
-def seconds(ms: int | None) -> float | None:
+def format_seconds(ms: int | None) -> float | None:
     return None if ms is None else ms / 1000
 
 
-def when(at: datetime) -> str:
+def format_time(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S")

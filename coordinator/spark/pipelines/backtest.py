@@ -11,12 +11,12 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from muster.assignors.api import AssignorError
-from muster.coordinator.spark.foreign import DEADLINE_MS, Overran
-from muster.coordinator.spark.pipelines.candidates import Candidate
-from muster.coordinator.spark.pipelines.replaying import HandOver, replay
-from muster.coordinator.spark.pipelines.scoring import SCORE_FIELDS, Score
-from muster.coordinator.spark.pipelines.synthetic import Plan
-from muster.coordinator.spark.pipelines.trace import Trace
+from muster.coordinator.spark.foreign import DEADLINE_MS, PluginOverran
+from muster.coordinator.spark.pipelines.candidates import BacktestCandidate
+from muster.coordinator.spark.pipelines.replaying import HandoverModel, replay
+from muster.coordinator.spark.pipelines.scoring import SCORE_FIELDS, ReplayScore
+from muster.coordinator.spark.pipelines.synthetic import SyntheticPlan
+from muster.coordinator.spark.pipelines.trace import GroupTrace
 
 MAX_JOBS = 10_000_000
 TASKS_PER_CORE, USUAL_CORES = 8, 4
@@ -26,14 +26,14 @@ MAX_ERROR_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class Backtest:
-    """What to try. A `Plan` is made anew for each seed; a recorded `Trace` gets other member ids for each seed but
-    0.
+    """What to try. A `SyntheticPlan` is made anew for each seed; a recorded `GroupTrace` gets other member ids for
+    each seed but 0.
     """
 
-    histories: tuple[Plan | Trace, ...]
-    candidates: tuple[Candidate, ...]
+    histories: tuple[SyntheticPlan | GroupTrace, ...]
+    candidates: tuple[BacktestCandidate, ...]
     seeds: tuple[int, ...]
-    model: HandOver = field(default_factory=HandOver)
+    model: HandoverModel = field(default_factory=HandoverModel)
     deadline_ms: int = DEADLINE_MS
     """For one plan of an assignor that is a plugin."""
 
@@ -58,7 +58,7 @@ class Backtest:
         return history, seed, candidate
 
 
-class Row(NamedTuple):
+class BacktestRow(NamedTuple):
     """What came of one job; `score` None: the assignor failed, `error` says how."""
 
     job: int
@@ -66,7 +66,7 @@ class Row(NamedTuple):
     seed: int
     candidate: str
     error: str
-    score: Score | None
+    score: ReplayScore | None
 
     def flat(self) -> dict[str, Any]:
         """One level, as tables and files want it."""
@@ -80,21 +80,21 @@ class Row(NamedTuple):
         } | dict(zip(SCORE_FIELDS, score, strict=True))
 
 
-def run_here(test: Backtest) -> Iterator[Row]:
+def run_here(test: Backtest) -> Iterator[BacktestRow]:
     """One job after the other in this process."""
-    return rows_of(test, test.jobs)
+    return replay_jobs(test, test.jobs)
 
 
-def rows_of(test: Backtest, jobs: Iterable[int]) -> Iterator[Row]:
+def replay_jobs(test: Backtest, jobs: Iterable[int]) -> Iterator[BacktestRow]:
     """Neighbouring jobs share their history, which is made once. Who overran a deadline is not tried again here:
     each of its jobs would cost as long.
     """
     overran: dict[int, str] = {}
 
     @lru_cache(maxsize=1)
-    def made(history: int, seed: int) -> Trace:
+    def made(history: int, seed: int) -> GroupTrace:
         chosen = test.histories[history]
-        return chosen.make(seed) if isinstance(chosen, Plan) else chosen.renamed(seed)
+        return chosen.make(seed) if isinstance(chosen, SyntheticPlan) else chosen.renamed(seed)
 
     for job in jobs:
         history, number, which = test.place(job)
@@ -104,12 +104,12 @@ def rows_of(test: Backtest, jobs: Iterable[int]) -> Iterator[Row]:
             score = None if error else replay(made(history, seed), candidate, test.model, test.deadline_ms)
         except AssignorError as failure:
             error = str(failure)[:MAX_ERROR_CHARACTERS]
-            if isinstance(failure, Overran):
+            if isinstance(failure, PluginOverran):
                 overran[which] = error
-        yield Row(job, test.histories[history].name, seed, candidate.label, error, score)
+        yield BacktestRow(job, test.histories[history].name, seed, candidate.label, error, score)
 
 
-def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[Row]:
+def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[BacktestRow]:
     """The same rows from a Spark session; `tasks` is the number of tasks, a multiple of the cores unless given.
 
     The assignors of plugins must be importable on the executors. Raises ImportError without pyspark and pyarrow.
@@ -119,17 +119,17 @@ def run_on_spark(test: Backtest, spark: Any, tasks: int | None = None) -> list[R
 
     def replayed(jobs: pa.Array) -> pa.Array:
         find_plugins_here()
-        return arrow_rows(rows_of(test, jobs.to_pylist())).to_struct_array().combine_chunks()
+        return build_arrow_table(replay_jobs(test, jobs.to_pylist())).to_struct_array().combine_chunks()
 
     # An Arrow function from column to column. `applyInArrow` and `mapInArrow` refuse a driver without pandas, though
     # no executor of theirs uses it; grouping would also deal jobs out by hash, and a history be made more than once.
-    wanted = tasks or TASKS_PER_CORE * cores_of(spark)
+    wanted = tasks or TASKS_PER_CORE * count_cores(spark)
     numbers = spark.range(0, len(test.jobs), 1, min(wanted, len(test.jobs)))
-    rows = numbers.select(arrow_udf(replayed, spark_schema())("id").alias("row")).select("row.*")
-    return sorted(rows_from(rows.toArrow()), key=lambda row: row.job)
+    rows = numbers.select(arrow_udf(replayed, build_spark_schema())("id").alias("row")).select("row.*")
+    return sorted(read_arrow_table(rows.toArrow()), key=lambda row: row.job)
 
 
-def cores_of(spark: Any) -> int:
+def count_cores(spark: Any) -> int:
     """A session of Spark Connect does not tell; there, as many as usual."""
     from pyspark.errors import PySparkException
 
@@ -147,39 +147,39 @@ def find_plugins_here() -> None:
         sys.path.append("")
 
 
-WHOLE = ("decisions", "rounds", "moves", "avoidable_moves", "moved_lag", "worst_lag", "unsettled")
-HEAD = {"job": "long", "history": "string", "seed": "long", "candidate": "string", "error": "string"}
+WHOLE_NUMBER_COLUMNS = ("decisions", "rounds", "moves", "avoidable_moves", "moved_lag", "worst_lag", "unsettled")
+HEAD_COLUMNS = {"job": "long", "history": "string", "seed": "long", "candidate": "string", "error": "string"}
 
 
-def spark_schema() -> str:
+def build_spark_schema() -> str:
     """The rows' columns in Spark's words."""
-    return ", ".join(f"{name} {kind}" for name, kind in columns().items())
+    return ", ".join(f"{name} {kind}" for name, kind in list_columns().items())
 
 
-def columns() -> dict[str, str]:
-    return HEAD | {name: "long" if name in WHOLE else "double" for name in SCORE_FIELDS}
+def list_columns() -> dict[str, str]:
+    return HEAD_COLUMNS | {name: "long" if name in WHOLE_NUMBER_COLUMNS else "double" for name in SCORE_FIELDS}
 
 
-def arrow_rows(rows: Iterable[Row]) -> Any:
+def build_arrow_table(rows: Iterable[BacktestRow]) -> Any:
     """The rows as an Arrow table; also what the Parquet file holds."""
     import pyarrow as pa
 
     kinds = {"long": pa.int64(), "double": pa.float64(), "string": pa.string()}
-    schema = pa.schema([(name, kinds[kind]) for name, kind in columns().items()])
+    schema = pa.schema([(name, kinds[kind]) for name, kind in list_columns().items()])
     return pa.Table.from_pylist([row.flat() for row in rows], schema=schema)
 
 
-def rows_from(table: Any) -> Iterator[Row]:
-    """The rows of a table that `arrow_rows` made."""
+def read_arrow_table(table: Any) -> Iterator[BacktestRow]:
+    """The rows of a table that `build_arrow_table` made."""
     for row in table.to_pylist():
-        score = None if row["error"] else Score(**{name: row[name] for name in SCORE_FIELDS})
-        yield Row(row["job"], row["history"], row["seed"], row["candidate"], row["error"], score)
+        score = None if row["error"] else ReplayScore(**{name: row[name] for name in SCORE_FIELDS})
+        yield BacktestRow(row["job"], row["history"], row["seed"], row["candidate"], row["error"], score)
 
 
-def same(one: Sequence[Row], other: Sequence[Row]) -> bool:
+def are_same_rows(one: Sequence[BacktestRow], other: Sequence[BacktestRow]) -> bool:
     """Equal to the last digit: floats are compared by their bits."""
-    return [digits(row) for row in one] == [digits(row) for row in other]
+    return [row_digits(row) for row in one] == [row_digits(row) for row in other]
 
 
-def digits(row: Row) -> tuple[object, ...]:
+def row_digits(row: BacktestRow) -> tuple[object, ...]:
     return tuple(value.hex() if isinstance(value, float) else value for value in row.flat().values())

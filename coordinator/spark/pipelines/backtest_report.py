@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.coordinator.spark.pipelines.backtest import Backtest, Row
-from muster.coordinator.spark.pipelines.page import Page, bars, colour, short
-from muster.coordinator.spark.pipelines.ranking import CRITERIA, EVEN, Standing, ranked
+from muster.coordinator.spark.pipelines.backtest import Backtest, BacktestRow
+from muster.coordinator.spark.pipelines.page import ReportPage, choose_colour, draw_bars, format_short
+from muster.coordinator.spark.pipelines.ranking import CRITERIA, EVEN, CandidateStanding, rank_candidates
 
 MAX_CHARTED = 24
 """Candidates in a chart, the best; the tables have them all."""
@@ -18,18 +18,18 @@ WORDS: Mapping[str, str] = {
 }
 
 
-def report(test: Backtest, rows: Sequence[Row], weights: Mapping[str, float] = EVEN) -> str:
+def build_backtest_report(test: Backtest, rows: Sequence[BacktestRow], weights: Mapping[str, float] = EVEN) -> str:
     """One HTML page. Raises NoPlotting."""
-    standings = ranked(rows, weights)
+    standings = rank_candidates(rows, weights)
     charted = standings[:MAX_CHARTED]
-    page = Page(
+    page = ReportPage(
         "Assignor backtest",
         f"{len(rows):,} replays: {len(test.histories)} histories, {len(test.seeds)} seeds, {len(test.candidates)} "
         "candidates. Every candidate met the same histories with the same seeds; only the plans differ.",
     )
-    page.facts(facts(test, rows, standings))
+    page.facts(backtest_facts(test, rows, standings))
     height = 1.0 + 0.34 * len(charted)
-    page.table("Ranking", ranking_note(weights), ranking_rows(standings), first=True)
+    page.table("Ranking", describe_ranking(weights), build_ranking_rows(standings), first=True)
     page.chart(
         "What the rank is made of",
         "Each candidate's mean place by each criterion among all candidates on the same history and seed, times its "
@@ -55,11 +55,13 @@ def report(test: Backtest, rows: Sequence[Row], weights: Mapping[str, float] = E
         lambda figure: draw_histories(figure, charted, rows, weights),
         1.6 + 0.34 * len(charted),
     )
-    page.table("Failures", "Replays in which an assignor failed or never came to rest.", failures(rows))
+    page.table("Failures", "Replays in which an assignor failed or never came to rest.", list_failures(rows))
     return page.html()
 
 
-def facts(test: Backtest, rows: Sequence[Row], standings: Sequence[Standing]) -> dict[str, object]:
+def backtest_facts(
+    test: Backtest, rows: Sequence[BacktestRow], standings: Sequence[CandidateStanding]
+) -> dict[str, object]:
     scored = [row.score for row in rows if row.score is not None]
     return {
         "best": standings[0].candidate,
@@ -71,7 +73,7 @@ def facts(test: Backtest, rows: Sequence[Row], standings: Sequence[Standing]) ->
     }
 
 
-def ranking_note(weights: Mapping[str, float]) -> str:
+def describe_ranking(weights: Mapping[str, float]) -> str:
     weighed = ", ".join(f"{WORDS[word]} {weight:g}" for word, weight in weights.items() if weight)
     return (
         f"Weights: {weighed}. Lag and count ratios are the heaviest member over the mean, weighted by time: "
@@ -79,7 +81,7 @@ def ranking_note(weights: Mapping[str, float]) -> str:
     )
 
 
-def ranking_rows(standings: Sequence[Standing]) -> list[dict[str, object]]:
+def build_ranking_rows(standings: Sequence[CandidateStanding]) -> list[dict[str, object]]:
     return [
         {
             "candidate": one.candidate,
@@ -98,13 +100,13 @@ def ranking_rows(standings: Sequence[Standing]) -> list[dict[str, object]]:
     ]
 
 
-def draw_places(figure: Any, standings: Sequence[Standing], weights: Mapping[str, float]) -> None:
+def draw_places(figure: Any, standings: Sequence[CandidateStanding], weights: Mapping[str, float]) -> None:
     axis = figure.subplots()
     whole = sum(weights.values())
     left = [0.0] * len(standings)
     for number, word in enumerate(word for word in CRITERIA if weights.get(word)):
         parts = [one.places[word] * weights[word] / whole for one in standings]
-        axis.barh(range(len(standings)), parts, 0.68, left=left, color=colour(number), label=WORDS[word])
+        axis.barh(range(len(standings)), parts, 0.68, left=left, color=choose_colour(number), label=WORDS[word])
         left = [start + part for start, part in zip(left, parts, strict=True)]
     for at, end in enumerate(left):
         axis.annotate(
@@ -117,25 +119,25 @@ def draw_places(figure: Any, standings: Sequence[Standing], weights: Mapping[str
     figure.legend(*axis.get_legend_handles_labels(), loc="outside upper center", ncols=5)
 
 
-def draw_scatter(figure: Any, standings: Sequence[Standing]) -> None:
+def draw_scatter(figure: Any, standings: Sequence[CandidateStanding]) -> None:
     axis = figure.subplots()
     places = [(one.means["moves"] / (one.means["decisions"] or 1.0), one.means["mean_lag"]) for one in standings]
     for number, one in enumerate(standings):
         # Who comes to the same as one that is drawn later would lie hidden beneath it.
         size = 70 * (1 + places[number + 1 :].count(places[number]))
         x, y = places[number]
-        axis.scatter([x], [y], s=size, color=colour(number), zorder=3, label=one.candidate)
+        axis.scatter([x], [y], s=size, color=choose_colour(number), zorder=3, label=one.candidate)
     axis.set_xlabel("partitions moved per rebalance")
     axis.set_ylabel("records waiting, mean")
     axis.set_ylim(bottom=0)
     axis.set_xlim(left=0)
-    axis.yaxis.set_major_formatter(lambda value, _: short(float(value)))
+    axis.yaxis.set_major_formatter(lambda value, _: format_short(float(value)))
     legend = figure.legend(*axis.get_legend_handles_labels(), loc="outside right center", fontsize=8.5)
     for handle in legend.legend_handles:
         handle.set_sizes([60])
 
 
-def draw_costs(figure: Any, standings: Sequence[Standing]) -> None:
+def draw_costs(figure: Any, standings: Sequence[CandidateStanding]) -> None:
     panels = (
         ("lag_ratio", "lag: heaviest over mean"),
         ("count_ratio", "count: most over mean"),
@@ -145,21 +147,23 @@ def draw_costs(figure: Any, standings: Sequence[Standing]) -> None:
     axes = figure.subplots(1, len(panels), sharey=True)
     names = [one.candidate for one in standings]
     for number, (axis, (column, title)) in enumerate(zip(axes, panels, strict=True)):
-        bars(axis, names, [one.means[column] for one in standings], colour(number))
+        draw_bars(axis, names, [one.means[column] for one in standings], choose_colour(number))
         axis.set_title(title)
-        axis.xaxis.set_major_formatter(lambda value, _: short(float(value)))
+        axis.xaxis.set_major_formatter(lambda value, _: format_short(float(value)))
         axis.tick_params(axis="x", labelsize=8)
     # The panels share one axis, which every one of them has turned over.
     axes[0].set_ylim(len(names) - 0.5, -0.5)
 
 
 def draw_histories(
-    figure: Any, standings: Sequence[Standing], rows: Sequence[Row], weights: Mapping[str, float]
+    figure: Any, standings: Sequence[CandidateStanding], rows: Sequence[BacktestRow], weights: Mapping[str, float]
 ) -> None:
     names = [one.candidate for one in standings]
     histories = list(dict.fromkeys(row.history for row in rows))
     by_history = {
-        history: {one.candidate: one.rank for one in ranked([row for row in rows if row.history == history], weights)}
+        history: {
+            one.candidate: one.rank for one in rank_candidates([row for row in rows if row.history == history], weights)
+        }
         for history in histories
     }
     grid = [[by_history[history][name] for history in histories] for name in names]
@@ -175,7 +179,7 @@ def draw_histories(
                 axis.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=8.5)
 
 
-def failures(rows: Sequence[Row]) -> list[dict[str, object]]:
+def list_failures(rows: Sequence[BacktestRow]) -> list[dict[str, object]]:
     """What went wrong, each sentence once, with how often."""
     counts: dict[tuple[str, str], int] = {}
     for row in rows:

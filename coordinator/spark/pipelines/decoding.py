@@ -23,14 +23,14 @@ OTHER, MALFORMED = "other", "malformed"
 TEXT, INT, LONG = pa.string(), pa.int32(), pa.int64()
 
 
-def struct(**columns: pa.DataType) -> pa.DataType:
+def build_struct(**columns: pa.DataType) -> pa.DataType:
     return pa.struct(list(columns.items()))
 
 
-MOVE = struct(topic=TEXT, partition=INT, source=TEXT, target=TEXT, unowned_ms=LONG, why=TEXT)
-MEMBER = struct(member_id=TEXT, client_id=TEXT, client_host=TEXT, group_instance_id=TEXT, partitions=LONG)
-PHASE = struct(name=TEXT, duration_ms=LONG)
-ENTRY = struct(
+MOVE = build_struct(topic=TEXT, partition=INT, source=TEXT, target=TEXT, unowned_ms=LONG, why=TEXT)
+MEMBER = build_struct(member_id=TEXT, client_id=TEXT, client_host=TEXT, group_instance_id=TEXT, partitions=LONG)
+PHASE = build_struct(name=TEXT, duration_ms=LONG)
+ENTRY = build_struct(
     previous_generation=INT,
     generation=INT,
     protocol_type=TEXT,
@@ -47,10 +47,10 @@ ENTRY = struct(
     moves=pa.list_(MOVE),
     snapshot_source=TEXT,
 )
-GAP = struct(topic=TEXT, partition=INT, unowned_ms=LONG)
-SETTLED_ENTRY = struct(settled_at_ms=LONG, unowned_partition_ms=LONG, unowned=pa.list_(GAP))
-LEDGER_ROW = struct(kind=TEXT, problem=TEXT, group=TEXT, number=LONG, entry=ENTRY, settlement=SETTLED_ENTRY)
-OFFSETS_ROW = struct(
+GAP = build_struct(topic=TEXT, partition=INT, unowned_ms=LONG)
+SETTLED_ENTRY = build_struct(settled_at_ms=LONG, unowned_partition_ms=LONG, unowned=pa.list_(GAP))
+LEDGER_ROW = build_struct(kind=TEXT, problem=TEXT, group=TEXT, number=LONG, entry=ENTRY, settlement=SETTLED_ENTRY)
+OFFSETS_ROW = build_struct(
     kind=TEXT,
     problem=TEXT,
     group=TEXT,
@@ -64,15 +64,15 @@ OFFSETS_ROW = struct(
 
 def ledger_columns(keys: pa.Array, values: pa.Array) -> pa.Array:
     """What records of `__rebalances` say: one LEDGER_ROW each."""
-    return pa.array([ledger_row(key, value) for key, value in pairs(keys, values)], LEDGER_ROW)
+    return pa.array([ledger_row(key, value) for key, value in pair_keys_and_values(keys, values)], LEDGER_ROW)
 
 
 def offsets_columns(keys: pa.Array, values: pa.Array) -> pa.Array:
     """What records of `__consumer_offsets` say: one OFFSETS_ROW each."""
-    return pa.array([offsets_row(key, value) for key, value in pairs(keys, values)], OFFSETS_ROW)
+    return pa.array([offsets_row(key, value) for key, value in pair_keys_and_values(keys, values)], OFFSETS_ROW)
 
 
-def pairs(keys: pa.Array, values: pa.Array) -> Iterator[tuple[bytes | None, bytes | None]]:
+def pair_keys_and_values(keys: pa.Array, values: pa.Array) -> Iterator[tuple[bytes | None, bytes | None]]:
     return zip(keys.to_pylist(), values.to_pylist(), strict=True)
 
 
@@ -103,11 +103,11 @@ def entry_columns(entry: RebalanceEntry) -> dict[str, Any]:
         "generation": entry.generation,
         "protocol_type": entry.protocol_type,
         "protocol_name": entry.protocol_name,
-        "cause": word(entry.cause.name),
+        "cause": enum_word(entry.cause.name),
         "culprit": entry.culprit,
         "culprit_client_id": entry.culprit_client_id,
         "detail": entry.detail,
-        "outcome": word(entry.outcome.name),
+        "outcome": enum_word(entry.outcome.name),
         "started_at_ms": entry.started_at_ms,
         "ended_at_ms": entry.ended_at_ms,
         "phases": [{"name": phase.name, "duration_ms": phase.duration_ms} for phase in entry.phases],
@@ -153,10 +153,10 @@ def offsets_row(key: bytes | None, value: bytes | None) -> dict[str, Any]:
     return {"kind": OTHER}
 
 
-def word(name: str) -> str:
+def enum_word(name: str) -> str:
     """An enum's name for people.
 
-    >>> word("SESSION_EXPIRED")
+    >>> enum_word("SESSION_EXPIRED")
     'session expired'
     """
     return name.replace("_", " ").lower()

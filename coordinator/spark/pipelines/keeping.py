@@ -9,7 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.spark.pipelines.analytics import LEDGER_TOPIC, OFFSETS_TOPIC, Decoded, ledger_rows, offsets_rows
+from muster.coordinator.spark.pipelines.analytics import (
+    LEDGER_TOPIC,
+    OFFSETS_TOPIC,
+    DecodedTopics,
+    ledger_rows,
+    offsets_rows,
+)
 
 PLACES = {"ledger": (LEDGER_TOPIC, ledger_rows), "offsets": (OFFSETS_TOPIC, offsets_rows)}
 
@@ -25,6 +31,6 @@ def keep(spark: Any, options: Mapping[str, str], home: Path) -> None:
         query.awaitTermination()
 
 
-def kept(spark: Any, home: Path) -> Decoded:
+def read_kept(spark: Any, home: Path) -> DecodedTopics:
     """All that was ever kept there."""
-    return Decoded(spark.read.parquet(str(home / "ledger")), spark.read.parquet(str(home / "offsets")))
+    return DecodedTopics(spark.read.parquet(str(home / "ledger")), spark.read.parquet(str(home / "offsets")))

@@ -14,7 +14,7 @@ LATER, NOW, RETAINED = "next record", "log end", "first record left"
 EVERY_MS = (1_000, 5_000, 10_000, 30_000, 60_000, 300_000, 600_000, 3_600_000, 21_600_000, 86_400_000)
 
 
-class End(NamedTuple):
+class PastLogEnd(NamedTuple):
     """Where a log ended at a moment. `basis`: the next record is still there, there is none (the log still ends
     there), or records of that time are gone and the first one left was taken."""
 
@@ -25,10 +25,10 @@ class End(NamedTuple):
     basis: str
 
 
-def moments(first_ms: int, last_ms: int, every_ms: int | None) -> range:
+def choose_moments(first_ms: int, last_ms: int, every_ms: int | None) -> range:
     """Regular moments from the first commit on; the pause is chosen when it is not given.
 
-    >>> moments(100_500, 103_000, 1_000)
+    >>> choose_moments(100_500, 103_000, 1_000)
     range(101000, 103001, 1000)
     """
     if every_ms is None:
@@ -38,7 +38,7 @@ def moments(first_ms: int, last_ms: int, every_ms: int | None) -> range:
     return range(start_ms, max(last_ms, start_ms) + 1, every_ms)
 
 
-def log_ends(admin: Admin, partitions: Iterable[tuple[str, int]], times: Sequence[int]) -> list[End]:
+def find_log_ends(admin: Admin, partitions: Iterable[tuple[str, int]], times: Sequence[int]) -> list[PastLogEnd]:
     """Partitions that no longer exist are left out. ValueError when it would take too many look-ups."""
     existing = admin.list_topics()
     asked = sorted(TopicPartition(*tp) for tp in set(partitions) if tp[1] < existing.get(tp[0], 0))
@@ -49,23 +49,23 @@ def log_ends(admin: Admin, partitions: Iterable[tuple[str, int]], times: Sequenc
         )
     starts = {tp: found.offset for tp, found in admin.list_offsets(dict.fromkeys(asked, -2)).items()}
     latest = {tp: found.offset for tp, found in admin.list_offsets(dict.fromkeys(asked, -1)).items()}
-    out: list[End] = []
+    out: list[PastLogEnd] = []
     for at_ms in times:
         found = admin.list_offsets(dict.fromkeys(asked, at_ms + 1))
-        out += [end_of(tp, at_ms, found[tp].offset, starts[tp], latest[tp]) for tp in asked]
+        out += [find_log_end(tp, at_ms, found[tp].offset, starts[tp], latest[tp]) for tp in asked]
     return out
 
 
-def end_of(tp: TopicPartition, at_ms: int, later: int, start: int, latest: int) -> End:
+def find_log_end(tp: TopicPartition, at_ms: int, later: int, start: int, latest: int) -> PastLogEnd:
     if later < 0:
-        return End(tp.topic, tp.partition, at_ms, latest, NOW)
-    return End(tp.topic, tp.partition, at_ms, later, RETAINED if later == start and start > 0 else LATER)
+        return PastLogEnd(tp.topic, tp.partition, at_ms, latest, NOW)
+    return PastLogEnd(tp.topic, tp.partition, at_ms, later, RETAINED if later == start and start > 0 else LATER)
 
 
-def table_of(ends: Sequence[End]) -> Any:
+def build_table(ends: Sequence[PastLogEnd]) -> Any:
     """As an Arrow table."""
     import pyarrow as pa
 
     kinds = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.string())
-    schema = pa.schema(list(zip(End._fields, kinds, strict=True)))
+    schema = pa.schema(list(zip(PastLogEnd._fields, kinds, strict=True)))
     return pa.Table.from_pylist([end._asdict() for end in ends], schema=schema)

@@ -51,11 +51,11 @@ footer { color: #6b737c; font-size: .8rem; }
 """
 
 
-class NoPlotting(Exception):
+class PlottingNotInstalled(Exception):
     """The library that draws is not installed."""
 
 
-class Page:
+class ReportPage:
     """Sections, one below the other."""
 
     def __init__(self, title: str, lead: str) -> None:
@@ -65,7 +65,9 @@ class Page:
 
     def facts(self, facts: Mapping[str, object]) -> None:
         """The figures to see first, in a row."""
-        items = "".join(f"<li><b>{text(value)}</b><span>{text(name)}</span></li>" for name, value in facts.items())
+        items = "".join(
+            f"<li><b>{format_cell(value)}</b><span>{format_cell(name)}</span></li>" for name, value in facts.items()
+        )
         self._parts.append(f'<ul class="facts">{items}</ul>')
 
     def table(self, title: str, note: str, rows: Sequence[Mapping[str, object]], first: bool = False) -> None:
@@ -76,10 +78,10 @@ class Page:
             names = list(rows[0])
             numeric = {n for n in names if all(isinstance(row[n], int | float | None) for row in rows)}
             kinds = {name: ' class="n"' if name in numeric else "" for name in names}
-            head = "".join(f"<th{kinds[name]}>{text(name)}</th>" for name in names)
+            head = "".join(f"<th{kinds[name]}>{format_cell(name)}</th>" for name in names)
             lines = [
                 ('<tr class="first">' if first and not at else "<tr>")
-                + "".join(f"<td{kinds[name]}>{text(row[name])}</td>" for name in names)
+                + "".join(f"<td{kinds[name]}>{format_cell(row[name])}</td>" for name in names)
                 + "</tr>"
                 for at, row in enumerate(rows[:MAX_ROWS])
             ]
@@ -92,33 +94,33 @@ class Page:
     ) -> None:
         """`draw` is given a matplotlib figure. Raises NoPlotting."""
         self._charts += 1
-        with drawing(f"muster-{self._charts}", width, height) as figure:
+        with make_figure(f"muster-{self._charts}", width, height) as figure:
             draw(figure)
-            self._section(title, note, svg_of(figure))
+            self._section(title, note, render_svg(figure))
 
     def html(self) -> str:
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f"<title>{text(self._title)}</title><style>{STYLE}</style></head><body><main>"
-            f'<h1>{text(self._title)}</h1><p class="lead">{text(self._lead)}</p>'
+            f"<title>{format_cell(self._title)}</title><style>{STYLE}</style></head><body><main>"
+            f'<h1>{format_cell(self._title)}</h1><p class="lead">{format_cell(self._lead)}</p>'
             + "\n".join(self._parts)
             + "<footer>Made by Muster. One file: nothing is loaded from anywhere.</footer></main></body></html>\n"
         )
 
     def _section(self, title: str, note: str, body: str) -> None:
-        said = f"<p>{text(note)}</p>" if note else ""
-        self._parts.append(f"<section><h2>{text(title)}</h2>{said}{body}</section>")
+        said = f"<p>{format_cell(note)}</p>" if note else ""
+        self._parts.append(f"<section><h2>{format_cell(title)}</h2>{said}{body}</section>")
 
 
 @contextmanager
-def drawing(salt: str, width: float, height: float) -> Iterator[Any]:
+def make_figure(salt: str, width: float, height: float) -> Iterator[Any]:
     """A figure in the report's looks. The same figures give the same bytes; ids differ from chart to chart."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise NoPlotting(MISSING) from None
+        raise PlottingNotInstalled(MISSING) from None
     looks: Any = {
         "svg.hashsalt": salt,
         "svg.fonttype": "none",
@@ -140,23 +142,23 @@ def drawing(salt: str, width: float, height: float) -> Iterator[Any]:
         yield Figure(figsize=(width, height), layout="constrained")
 
 
-def svg_of(figure: Any) -> str:
+def render_svg(figure: Any) -> str:
     out = io.StringIO()
     unsaid = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     figure.savefig(out, format="svg", metadata=unsaid, transparent=True)
     return out.getvalue()[out.getvalue().index("<svg") :]
 
 
-def need_plotting() -> None:
+def check_plotting() -> None:
     """Raises NoPlotting: better before the work than after it."""
-    with drawing("", 1, 1):
+    with make_figure("", 1, 1):
         pass
 
 
-def text(value: object) -> str:
+def format_cell(value: object) -> str:
     """A value for people, made safe for HTML.
 
-    >>> text(12345), text(0.5), text(None), text("<a>")
+    >>> format_cell(12345), format_cell(0.5), format_cell(None), format_cell("<a>")
     ('12,345', '0.50', '–', '&lt;a&gt;')
     """
     if value is None:
@@ -170,24 +172,24 @@ def text(value: object) -> str:
     return html.escape(str(value))
 
 
-def colour(number: int) -> str:
+def choose_colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
-def bars(axis: Any, names: Sequence[str], values: Sequence[float], shade: str | Sequence[str]) -> None:
+def draw_bars(axis: Any, names: Sequence[str], values: Sequence[float], shade: str | Sequence[str]) -> None:
     """Horizontal bars, the first on top, each with its figure."""
     drawn = axis.barh(range(len(names)), values, 0.68, color=shade)
     axis.set_yticks(range(len(names)), names)
     axis.invert_yaxis()
     axis.grid(visible=False, axis="y")
-    axis.bar_label(drawn, [short(value) for value in values], padding=3, fontsize=8.5, color="#57606a")
+    axis.bar_label(drawn, [format_short(value) for value in values], padding=3, fontsize=8.5, color="#57606a")
     axis.margins(x=0.22)
 
 
-def short(value: float) -> str:
+def format_short(value: float) -> str:
     """A figure that fits beside a bar.
 
-    >>> short(1234567.0), short(45_600.0), short(4454.8), short(3.14159), short(7.0)
+    >>> format_short(1234567.0), format_short(45_600.0), format_short(4454.8), format_short(3.14159), format_short(7.0)
     ('1.2M', '46k', '4,455', '3.14', '7')
     """
     if value >= 1e6:

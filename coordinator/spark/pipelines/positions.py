@@ -10,7 +10,7 @@ from muster.coordinator.runtime.codec import decode_group
 from muster.coordinator.runtime.codec.fields import MalformedRecord
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.spark.pipelines.recorded import Position
+from muster.coordinator.spark.pipelines.recorded import RecordedPosition
 
 OFFSETS_TOPIC = "__consumer_offsets"
 POLL_S = 1.0
@@ -19,9 +19,9 @@ MAX_RECORDS = 50_000_000
 """Of one partition; a log with more is better read by Spark."""
 
 
-def positions(
+def read_positions(
     admin: Admin, properties: Mapping[str, Any], group: str
-) -> tuple[dict[tuple[str, int], list[Position]], int]:
+) -> tuple[dict[tuple[str, int], list[RecordedPosition]], int]:
     """What the group committed, partition by partition, oldest first, and how many records could not be read.
 
     As far back as compaction has left it. ValueError when the log is too long for one reader, TimeoutError when the
@@ -37,7 +37,7 @@ def positions(
         raise ValueError(
             f"{place[0]}-{place[1]} has {end - start} records; at most {MAX_RECORDS} are read without Spark"
         )
-    found: dict[tuple[str, int], list[Position]] = {}
+    found: dict[tuple[str, int], list[RecordedPosition]] = {}
     malformed = 0
     with Consumer({**properties, "auto.offset.reset": "earliest"}) as consumer:
         consumer.assign([place])
@@ -45,7 +45,7 @@ def positions(
         idle = 0
         while consumer.position(place) < end:
             messages = consumer.consume(1_000, POLL_S)
-            malformed += sum(not note(found, group, KeyValue(m.key or b"", m.value)) for m in messages)
+            malformed += sum(not note_position(found, group, KeyValue(m.key or b"", m.value)) for m in messages)
             idle = 0 if messages else idle + 1
             if idle == MAX_IDLE_POLLS:
                 at = consumer.position(place)
@@ -55,7 +55,7 @@ def positions(
     return found, malformed
 
 
-def note(found: dict[tuple[str, int], list[Position]], group: str, stored: KeyValue) -> bool:
+def note_position(found: dict[tuple[str, int], list[RecordedPosition]], group: str, stored: KeyValue) -> bool:
     """Whether the record could be read; a tombstone has the time of the commit before it."""
     try:
         record = decode_group(stored)
@@ -64,8 +64,8 @@ def note(found: dict[tuple[str, int], list[Position]], group: str, stored: KeyVa
     match record:
         case OffsetStored(of, topic, partition, value) if of == group:
             mine = found.setdefault((topic, partition), [])
-            mine.append(Position(max(value.commit_timestamp_ms, mine[-1].at_ms if mine else 0), value.offset))
+            mine.append(RecordedPosition(max(value.commit_timestamp_ms, mine[-1].at_ms if mine else 0), value.offset))
         case OffsetDeleted(of, topic, partition) if of == group and (topic, partition) in found:
             mine = found[topic, partition]
-            mine.append(Position(mine[-1].at_ms, None))
+            mine.append(RecordedPosition(mine[-1].at_ms, None))
     return True

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from muster.coordinator.spark.pipelines.backtest import Row
+from muster.coordinator.spark.pipelines.backtest import BacktestRow
 from muster.coordinator.spark.pipelines.scoring import SCORE_FIELDS
 
 CRITERIA: Mapping[str, str] = {
@@ -19,7 +19,7 @@ EVEN: Mapping[str, float] = dict.fromkeys(CRITERIA, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CandidateStanding:
     """One candidate over all its replays.
 
     `rank` is the weighted mean of its places by each criterion among all candidates on the same history and seed: 1
@@ -34,52 +34,54 @@ class Standing:
     means: Mapping[str, float]
 
 
-def ranked(rows: Iterable[Row], weights: Mapping[str, float] = EVEN) -> list[Standing]:
+def rank_candidates(rows: Iterable[BacktestRow], weights: Mapping[str, float] = EVEN) -> list[CandidateStanding]:
     """The best first; equal ranks by name. ValueError for weights that cannot be."""
     check_weights(weights)
-    by_candidate: dict[str, list[Row]] = {}
-    rounds: dict[tuple[str, int], list[Row]] = {}
+    by_candidate: dict[str, list[BacktestRow]] = {}
+    rounds: dict[tuple[str, int], list[BacktestRow]] = {}
     for row in rows:
         by_candidate.setdefault(row.candidate, []).append(row)
         rounds.setdefault((row.history, row.seed), []).append(row)
     places: dict[str, dict[str, list[float]]] = {name: {word: [] for word in CRITERIA} for name in by_candidate}
-    for field in rounds.values():
+    for contestants in rounds.values():
         for word, column in CRITERIA.items():
-            for row, place in zip(field, placed([cost(row, column) for row in field]), strict=True):
+            for row, place in zip(
+                contestants, place_costs([replay_cost(row, column) for row in contestants]), strict=True
+            ):
                 places[row.candidate][word].append(place)
-    standings = [standing(name, mine, places[name], weights) for name, mine in by_candidate.items()]
+    standings = [build_standing(name, mine, places[name], weights) for name, mine in by_candidate.items()]
     return sorted(standings, key=lambda one: (one.rank, one.candidate))
 
 
-def standing(
-    name: str, rows: Sequence[Row], places: Mapping[str, Sequence[float]], weights: Mapping[str, float]
-) -> Standing:
-    mean_places = {word: mean(found) for word, found in places.items()}
+def build_standing(
+    name: str, rows: Sequence[BacktestRow], places: Mapping[str, Sequence[float]], weights: Mapping[str, float]
+) -> CandidateStanding:
+    mean_places = {word: mean_or_zero(found) for word, found in places.items()}
     whole = math.fsum(weights.values())
     rank = math.fsum(weights.get(word, 0.0) * place for word, place in mean_places.items()) / whole
     scored = [row.score for row in rows if row.score is not None]
-    means = {column: mean([float(getattr(score, column)) for score in scored]) for column in SCORE_FIELDS}
-    return Standing(name, rank, len(rows), len(rows) - len(scored), mean_places, means)
+    means = {column: mean_or_zero([float(getattr(score, column)) for score in scored]) for column in SCORE_FIELDS}
+    return CandidateStanding(name, rank, len(rows), len(rows) - len(scored), mean_places, means)
 
 
-def cost(row: Row, column: str) -> float:
+def replay_cost(row: BacktestRow, column: str) -> float:
     """A replay that failed costs more than any that did not; a plan that never comes to rest as well."""
     if row.score is None or row.score.unsettled:
         return math.inf
     return float(getattr(row.score, column))
 
 
-def placed(costs: Sequence[float]) -> list[float]:
+def place_costs(costs: Sequence[float]) -> list[float]:
     """Places from 1; who is level shares the mean of the places.
 
-    >>> placed([5.0, 1.0, 5.0])
+    >>> place_costs([5.0, 1.0, 5.0])
     [2.5, 1.0, 2.5]
     """
     order = sorted(costs)
     return [(order.index(one) + 1 + len(order) - order[::-1].index(one)) / 2 for one in costs]
 
 
-def mean(numbers: Sequence[float]) -> float:
+def mean_or_zero(numbers: Sequence[float]) -> float:
     """0 for nothing."""
     return math.fsum(numbers) / len(numbers) if numbers else 0.0
 

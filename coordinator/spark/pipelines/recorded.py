@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.spark.pipelines.trace import MAX_LOAD, Load, Step, Trace, TraceMember
+from muster.coordinator.spark.pipelines.trace import MAX_LOAD, GroupTrace, Load, TraceMember, TraceStep
 
 FOLLOW_UP = "revocation follow up"
 COMPLETED, EMPTIED = "completed", "emptied"
 
-TopicPartition = tuple[str, int]
+RecordedPartition = tuple[str, int]
 
 
-class Position(NamedTuple):
+class RecordedPosition(NamedTuple):
     """A committed position from a moment on; None: it was forgotten."""
 
     at_ms: int
@@ -31,7 +31,7 @@ class Position(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordedEntry:
     """What a trace needs of one entry of the ledger. `snapshot` None: the group was emptied."""
 
     started_at_ms: int
@@ -43,16 +43,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Lags:
+class RecordedLags:
     """What is known of how far behind the group was, and when.
 
     `positions` are in order of time; `ends` are the ends of logs at the moments that were looked up.
     """
 
-    positions: Mapping[TopicPartition, Sequence[Position]] = field(default_factory=dict)
-    ends: Mapping[tuple[TopicPartition, int], int] = field(default_factory=dict)
+    positions: Mapping[RecordedPartition, Sequence[RecordedPosition]] = field(default_factory=dict)
+    ends: Mapping[tuple[RecordedPartition, int], int] = field(default_factory=dict)
 
-    def at(self, place: TopicPartition, at_ms: int) -> int | None:
+    def at(self, place: RecordedPartition, at_ms: int) -> int | None:
         """None where it is not known."""
         end, known = self.ends.get((place, at_ms)), self.positions.get(place, ())
         number = bisect_right(known, at_ms, key=lambda position: position.at_ms)
@@ -60,11 +60,11 @@ class Lags:
         return None if end is None or committed is None else min(MAX_LOAD, max(0, end - committed))
 
 
-def entries_of(documents: object) -> list[Entry]:
+def read_entries(documents: object) -> list[RecordedEntry]:
     """From entries as `muster groups explain -o json --snapshots` prints them. ValueError says what is wrong."""
     if not isinstance(documents, list):
         raise ValueError(f"a JSON {type(documents).__name__}; expected the list that `groups explain -o json` prints")
-    found = sorted((entry for document in documents if (entry := entry_of(document))), key=lambda e: e.ended_at_ms)
+    found = sorted((entry for document in documents if (entry := read_entry(document))), key=lambda e: e.ended_at_ms)
     if not any(entry.snapshot for entry in found):
         raise ValueError(
             "no rebalance was recorded with a snapshot; expected what `groups explain GROUP -o json --snapshots` prints"
@@ -73,17 +73,17 @@ def entries_of(documents: object) -> list[Entry]:
     return found[first:]
 
 
-def entry_of(document: Any) -> Entry | None:
+def read_entry(document: Any) -> RecordedEntry | None:
     """None for what is no decision of its own, or cannot be made again."""
     try:
-        outcome, cause = plain(document["outcome"]), plain(document["cause"])
+        outcome, cause = normalize_word(document["outcome"]), normalize_word(document["cause"])
         snapshot = document["snapshot"] if outcome == COMPLETED else None
         if outcome not in (COMPLETED, EMPTIED) or cause == FOLLOW_UP or (outcome == COMPLETED and snapshot is None):
             return None
         idle: dict[str, int] = {}
         for move in document["moves"]:
             idle[move["source"]] = max(idle.get(move["source"], 0), int(move["unowned_ms"]))
-        return Entry(
+        return RecordedEntry(
             started_at_ms=int(document["started_at_ms"]),
             ended_at_ms=int(document["ended_at_ms"]),
             cause=cause,
@@ -94,17 +94,17 @@ def entry_of(document: Any) -> Entry | None:
         raise ValueError(f"an entry without {error}; expected one that `groups explain -o json` printed") from None
 
 
-def plain(word: object) -> str:
+def normalize_word(word: object) -> str:
     return str(word).replace("_", " ").lower()
 
 
-def partitions_of(entries: Iterable[Entry]) -> list[TopicPartition]:
+def list_partitions(entries: Iterable[RecordedEntry]) -> list[RecordedPartition]:
     """All that the group ever read, in the order of a trace's axis."""
-    counts = counts_of(entries)
+    counts = count_partitions(entries)
     return [(topic, number) for topic, count in counts.items() for number in range(count)]
 
 
-def counts_of(entries: Iterable[Entry]) -> dict[str, int]:
+def count_partitions(entries: Iterable[RecordedEntry]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for entry in entries:
         for topic, count in (entry.snapshot.topics if entry.snapshot else {}).items():
@@ -112,7 +112,7 @@ def counts_of(entries: Iterable[Entry]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def moments_of(entries: Sequence[Entry], until_ms: int, every_ms: int) -> list[int]:
+def find_lag_moments(entries: Sequence[RecordedEntry], until_ms: int, every_ms: int) -> list[int]:
     """When the lag is asked for: at each rebalance, and regularly between them."""
     starts = [entry.started_at_ms for entry in entries]
     return sorted(
@@ -120,32 +120,34 @@ def moments_of(entries: Sequence[Entry], until_ms: int, every_ms: int) -> list[i
     )
 
 
-def trace_of(name: str, entries: Sequence[Entry], moments: Sequence[int], lags: Lags, until_ms: int) -> Trace:
+def build_trace(
+    name: str, entries: Sequence[RecordedEntry], moments: Sequence[int], lags: RecordedLags, until_ms: int
+) -> GroupTrace:
     """The history of these entries, with a look at the lag at each of the moments.
 
     A partition's lag is what the assignor saw at the rebalance, or what commits and logs tell, or the last known one.
     """
-    counts = counts_of(entries)
-    writer = Writer(counts)
+    counts = count_partitions(entries)
+    writer = TraceWriter(counts)
     by_start = {entry.started_at_ms: entry for entry in entries}
     for at_ms in moments:
         if at_ms in by_start:
             writer.rebalance(by_start[at_ms])
         else:
             writer.look(at_ms)
-    return Trace(
+    return GroupTrace(
         name=name,
         topics=tuple(counts),
         counts=tuple(counts.values()),
         members=tuple(writer.members),
         subscriptions=tuple(writer.kinds),
         steps=tuple(writer.steps),
-        load=load_of(partitions_of(entries), writer.steps, by_start, lags),
+        load=build_load(list_partitions(entries), writer.steps, by_start, lags),
         end_ms=max(until_ms, writer.steps[-1].at_ms),
     )
 
 
-class Writer:
+class TraceWriter:
     """Writes steps down, giving members and subscriptions their numbers."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
@@ -153,9 +155,9 @@ class Writer:
         self._numbers: dict[str, int] = {}
         self.members: list[TraceMember] = []
         self.kinds: dict[tuple[str, ...], int] = {}
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
 
-    def rebalance(self, entry: Entry) -> None:
+    def rebalance(self, entry: RecordedEntry) -> None:
         snapshot = entry.snapshot or Snapshot({}, [])
         present = tuple(self._number(m.id, m.instance_id, m.rack) for m in snapshot.members)
         kinds = tuple(self._kind(m.topics) for m in snapshot.members)
@@ -165,11 +167,11 @@ class Writer:
         )
         gone = sorted(set(before.present if before else ()) - set(present))
         lost = tuple((number, self._silent_since(entry, number)) for number in gone)
-        self.steps.append(Step(entry.started_at_ms, entry.cause, present, kinds, counts, lost))
+        self.steps.append(TraceStep(entry.started_at_ms, entry.cause, present, kinds, counts, lost))
 
     def look(self, at_ms: int) -> None:
         last = self.steps[-1]
-        self.steps.append(Step(at_ms, "", last.present, last.subscriptions, last.counts))
+        self.steps.append(TraceStep(at_ms, "", last.present, last.subscriptions, last.counts))
 
     def _number(self, member: str, instance: str | None, rack: str | None) -> int:
         if member not in self._numbers:
@@ -181,12 +183,17 @@ class Writer:
         """Topics that never existed while this was recorded are left out: no plan can have them."""
         return self.kinds.setdefault(tuple(topic for topic in topics if topic in self._topics), len(self.kinds))
 
-    def _silent_since(self, entry: Entry, number: int) -> int:
+    def _silent_since(self, entry: RecordedEntry, number: int) -> int:
         idle_ms = entry.idle_ms.get(self.members[number].id, -1)
         return entry.started_at_ms if idle_ms < 0 else min(entry.started_at_ms, entry.ended_at_ms - idle_ms)
 
 
-def load_of(places: Sequence[TopicPartition], steps: Sequence[Step], by_start: Mapping[int, Entry], lags: Lags) -> Load:
+def build_load(
+    places: Sequence[RecordedPartition],
+    steps: Sequence[TraceStep],
+    by_start: Mapping[int, RecordedEntry],
+    lags: RecordedLags,
+) -> Load:
     load = np.zeros((len(steps), len(places)), dtype=np.int64)
     topics = list(dict.fromkeys(topic for topic, _ in places))
     for number, step in enumerate(steps):

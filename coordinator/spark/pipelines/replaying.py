@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from muster.assignors.api import Assignment, Assignor, JsonValue, Member, RebalanceProtocol, Snapshot
 from muster.assignors.data.axis import Axis
 from muster.coordinator.spark.foreign import DEADLINE_MS, run_in_time
-from muster.coordinator.spark.pipelines.candidates import Candidate
-from muster.coordinator.spark.pipelines.scoring import Holdings, Ints, Score, Tally
-from muster.coordinator.spark.pipelines.trace import Step, Trace
+from muster.coordinator.spark.pipelines.candidates import BacktestCandidate
+from muster.coordinator.spark.pipelines.scoring import Holdings, Ints, ReplayScore, ScoreTally
+from muster.coordinator.spark.pipelines.trace import GroupTrace, TraceStep
 
 NOBODY = -1
 NEVER = -1
@@ -26,7 +26,7 @@ LONGER = "mend it, or give it longer by --deadline"
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class HandoverModel:
     """How long members need. `round_ms`: from the call to rejoin until the share is fetched; a heartbeat interval, at
     which members hear of it when nothing is pushed to them, is Kafka's figure."""
 
@@ -37,18 +37,20 @@ class HandOver:
             raise ValueError(f"round_ms is {self.round_ms}; expected 0 to 3600000")
 
 
-def replay(trace: Trace, candidate: Candidate, model: HandOver, deadline_ms: int = DEADLINE_MS) -> Score:
+def replay(
+    trace: GroupTrace, candidate: BacktestCandidate, model: HandoverModel, deadline_ms: int = DEADLINE_MS
+) -> ReplayScore:
     """Raises AssignorError as soon as the assignor fails; a replay with a failed plan has no score.
 
     `deadline_ms` is for one plan of an assignor that is a plugin; Overran is raised at its end.
     """
-    return Replay(trace, candidate, model, deadline_ms).run()
+    return GroupReplay(trace, candidate, model, deadline_ms).run()
 
 
-class Replay:
+class GroupReplay:
     """The group between two steps of a history."""
 
-    def __init__(self, trace: Trace, candidate: Candidate, model: HandOver, deadline_ms: int) -> None:
+    def __init__(self, trace: GroupTrace, candidate: BacktestCandidate, model: HandoverModel, deadline_ms: int) -> None:
         self._trace, self._candidate, self._model, self._deadline_ms = trace, candidate, model, deadline_ms
         self._assignor: Assignor = candidate.resolve()
         self._cooperative = self._assignor.protocol is RebalanceProtocol.COOPERATIVE
@@ -57,7 +59,7 @@ class Replay:
         size = self._axis.size
         self._places = [(topic, n) for topic, most in zip(trace.topics, trace.counts, strict=True) for n in range(most)]
         """The axis, place by place."""
-        self._tally = Tally()
+        self._tally = ScoreTally()
         self._owner = np.full(size, NOBODY, dtype=np.int64)
         self._lag = np.zeros(size, dtype=np.int64)
         self._idle_since = np.full(size, NEVER, dtype=np.int64)
@@ -71,7 +73,7 @@ class Replay:
         self._generation = 0
         self._number = {member.id: number for number, member in enumerate(trace.members)}
 
-    def run(self) -> Score:
+    def run(self) -> ReplayScore:
         steps = self._trace.steps
         for at, step in enumerate(steps):
             self._let_pass(at)
@@ -93,11 +95,11 @@ class Replay:
             before = self._trace.steps[at - 1]
             self._work(before, self._trace.steps[at].at_ms - before.at_ms)
 
-    def _work(self, step: Step, length_ms: int) -> None:
+    def _work(self, step: TraceStep, length_ms: int) -> None:
         """Members work off their lag, first without what still stands still after the decision."""
         if not step.silent and not self._stopped:
             budget = self._trace.drain_per_s * length_ms // 1000
-            self._lag = all_worked_off(self._lag, self._holdings, budget)
+            self._lag = work_off_all(self._lag, self._holdings, budget)
             return
         if step.silent:
             self._stopped_ms[np.isin(self._owner, step.silent)] = length_ms
@@ -107,12 +109,12 @@ class Replay:
             if edge > done_ms:
                 running = (self._owner >= 0) & (self._stopped_ms <= done_ms)
                 budget = self._trace.drain_per_s * (edge - done_ms) // 1000
-                self._lag = worked_off(self._lag, self._owner, running, budget)
+                self._lag = work_off(self._lag, self._owner, running, budget)
                 done_ms = edge
         self._stopped_ms = np.maximum(self._stopped_ms - length_ms, 0)
         self._stopped = bool(self._stopped_ms.any())
 
-    def _decide(self, step: Step) -> None:
+    def _decide(self, step: TraceStep) -> None:
         before = self._owner.copy()
         for member, since_ms in step.lost:
             mine = (before == member) & (self._idle_since == NEVER)
@@ -126,7 +128,7 @@ class Replay:
         self._holdings = Holdings(self._owner)
         self._stopped = bool(self._stopped_ms.any())
 
-    def _rebalance(self, step: Step) -> bool:
+    def _rebalance(self, step: TraceStep) -> bool:
         """Round after round until nothing is withheld. True when this was the group's first plan."""
         first = self._generation == 0
         self._owner[~np.isin(self._owner, step.present)] = NOBODY
@@ -141,7 +143,7 @@ class Replay:
         self._tally.unsettled += 1
         return first
 
-    def _snapshot(self, step: Step) -> Snapshot:
+    def _snapshot(self, step: TraceStep) -> Snapshot:
         trace = self._trace
         rows = zip(step.present, step.subscriptions, strict=True)
         topics = dict(zip(trace.topics, step.counts, strict=True))
@@ -185,7 +187,7 @@ class Replay:
                 owner[start + np.asarray(partitions, dtype=np.int64)] = self._number[member]
         return owner
 
-    def _count_moves(self, step: Step, before: Ints) -> None:
+    def _count_moves(self, step: TraceStep, before: Ints) -> None:
         moved = (before >= 0) & (self._owner >= 0) & (before != self._owner)
         self._tally.moves += int(moved.sum())
         self._tally.moved_lag += int(self._lag[moved].sum())
@@ -196,7 +198,7 @@ class Replay:
             self._tally.avoidable_moves += wanted
             self._moved_at[place] = step.at_ms
 
-    def _count_unowned(self, step: Step, before: Ints) -> None:
+    def _count_unowned(self, step: TraceStep, before: Ints) -> None:
         """Both ways of handing over: eager members let go of everything, cooperative ones of what moves."""
         exists, now_ms = self._existing(step), step.at_ms
         given = exists & (self._owner >= 0)
@@ -213,23 +215,23 @@ class Replay:
         left = exists & (self._owner < 0) & (self._idle_since == NEVER)
         self._idle_since[left] = now_ms
 
-    def _existing(self, step: Step) -> NDArray[np.bool_]:
+    def _existing(self, step: TraceStep) -> NDArray[np.bool_]:
         mask = np.zeros(self._axis.size, dtype=np.bool_)
         for start, count in zip(self._axis.base.tolist(), step.counts, strict=False):
             mask[start : start + count] = True
         return mask
 
 
-def all_worked_off(lag: Ints, holdings: Holdings, budget: int) -> Ints:
-    """As `worked_off` when nothing stands still."""
+def work_off_all(lag: Ints, holdings: Holdings, budget: int) -> Ints:
+    """As `work_off` when nothing stands still."""
     out = lag.copy()
     mine = lag[holdings.order]
     loads = np.repeat(holdings.loads(lag), holdings.sizes)
-    out[holdings.order] = np.where(loads > budget, mine - shared(mine, budget, np.maximum(loads, 1)), 0)
+    out[holdings.order] = np.where(loads > budget, mine - share_budget(mine, budget, np.maximum(loads, 1)), 0)
     return out
 
 
-def shared(lag: Ints, budget: int, loads: Ints) -> Ints:
+def share_budget(lag: Ints, budget: int, loads: Ints) -> Ints:
     """What of the budget falls to each partition, rounded down; in Python's whole numbers where 64 bits do not do."""
     if len(lag) and int(lag.max()) * budget < 1 << 63:
         return lag * budget // loads
@@ -237,10 +239,10 @@ def shared(lag: Ints, budget: int, loads: Ints) -> Ints:
     return np.array([one * budget // load for one, load in rows], dtype=np.int64)
 
 
-def worked_off(lag: Ints, owner: Ints, running: NDArray[np.bool_], budget: int) -> Ints:
+def work_off(lag: Ints, owner: Ints, running: NDArray[np.bool_], budget: int) -> Ints:
     """The lag after each owner worked off `budget` records, shared out over its running partitions by their lag.
 
-    >>> worked_off(np.array([30, 10, 5]), np.array([0, 0, 1]), np.array([True, True, True]), 20).tolist()
+    >>> work_off(np.array([30, 10, 5]), np.array([0, 0, 1]), np.array([True, True, True]), 20).tolist()
     [15, 5, 0]
     """
     places = np.flatnonzero(running)
@@ -253,5 +255,5 @@ def worked_off(lag: Ints, owner: Ints, running: NDArray[np.bool_], budget: int) 
     rich = loads[whose] > budget
     out[places[~rich]] = 0
     heavy = places[rich]
-    out[heavy] -= shared(lag[heavy], budget, loads[owner[heavy]])
+    out[heavy] -= share_budget(lag[heavy], budget, loads[owner[heavy]])
     return out

@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ReplayScore:
     """What one candidate made of one trace.
 
     Balance is time-weighted: the heaviest member's lag, summed over time, over the mean member's (1 is even). Unowned
@@ -80,11 +80,11 @@ class Holdings:
         return self._deviations[members]
 
 
-SCORE_FIELDS = tuple(one.name for one in fields(Score))
+SCORE_FIELDS = tuple(one.name for one in fields(ReplayScore))
 
 
 @dataclass(slots=True)
-class Tally:
+class ScoreTally:
     """Gathers a score."""
 
     decisions: int = 0
@@ -125,10 +125,10 @@ class Tally:
         self.mean_count.append(holdings.held * length_ms / members)
         self.count_deviation.append(holdings.deviation(members) * length_ms)
 
-    def score(self, cooperative: bool) -> Score:
+    def score(self, cooperative: bool) -> ReplayScore:
         eager_s, cooperative_s = self.unowned_eager_ms / 1000, self.unowned_cooperative_ms / 1000
         mean, mean_count = math.fsum(self.mean), math.fsum(self.mean_count)
-        return Score(
+        return ReplayScore(
             decisions=self.decisions,
             rounds=self.rounds,
             lag_ratio=ratio(sum(self.heaviest), mean, 1.0),

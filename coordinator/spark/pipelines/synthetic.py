@@ -11,7 +11,7 @@ from random import Random
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from muster.coordinator.spark.pipelines.trace import Load, Step, Trace, TraceMember
+from muster.coordinator.spark.pipelines.trace import GroupTrace, Load, TraceMember, TraceStep
 
 MINUTE_MS = 60_000
 RESTART_MS = 20_000
@@ -23,7 +23,7 @@ WARM_S = 30
 """At the start there is as much to read as arrives in this time."""
 
 
-class Plan(BaseModel):
+class SyntheticPlan(BaseModel):
     """What to make. Times are virtual; `drain_per_s` is how many records a second one member works off."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,44 +49,44 @@ class Plan(BaseModel):
     def name(self) -> str:
         return f"{self.scenario}/{self.load}"
 
-    def make(self, seed: int) -> Trace:
-        return make(self, seed)
+    def make(self, seed: int) -> GroupTrace:
+        return make_trace(self, seed)
 
 
 @dataclass(slots=True)
-class Worker:
+class SyntheticWorker:
     number: int
     kind: int
     crashed_at_ms: int = -1
 
 
-class Story:
+class SyntheticHistory:
     """Writes steps down while a scenario goes on."""
 
-    def __init__(self, plan: Plan, seed: int) -> None:
+    def __init__(self, plan: SyntheticPlan, seed: int) -> None:
         self.plan = plan
         self.dice = Random(f"{plan.scenario}/{plan.load}/{seed}")
         self.topics = tuple(f"topic-{number}" for number in range(plan.topics))
         self.counts = [plan.partitions] * plan.topics
         self.subscriptions = [self.topics]
         self.members: list[TraceMember] = []
-        self.there: list[Worker] = []
+        self.there: list[SyntheticWorker] = []
         self.lost: list[tuple[int, int]] = []
-        self.steps: list[Step] = []
+        self.steps: list[TraceStep] = []
         self.end_ms = plan.minutes * MINUTE_MS
 
-    def joins(self, kind: int = 0) -> Worker:
+    def joins(self, kind: int = 0) -> SyntheticWorker:
         """A new member, with a random id as a coordinator makes them."""
         number = len(self.members)
         self.members.append(TraceMember(f"{int(self.dice.random() * 2**48):012x}-w{number}"))
-        self.there.append(Worker(number, kind))
+        self.there.append(SyntheticWorker(number, kind))
         return self.there[-1]
 
-    def leaves(self, worker: Worker, since_ms: int) -> None:
+    def leaves(self, worker: SyntheticWorker, since_ms: int) -> None:
         self.there.remove(worker)
         self.lost.append((worker.number, since_ms))
 
-    def one(self) -> Worker:
+    def one(self) -> SyntheticWorker:
         """One of those who work."""
         working = [worker for worker in self.there if worker.crashed_at_ms < 0]
         return working[self.below(len(working))]
@@ -103,7 +103,7 @@ class Story:
         if at_ms >= self.end_ms:
             return
         self.steps.append(
-            Step(
+            TraceStep(
                 at_ms=at_ms,
                 cause=cause,
                 present=tuple(worker.number for worker in self.there),
@@ -117,13 +117,13 @@ class Story:
             self.lost.clear()
 
 
-def steady(story: Story) -> None:
+def steady(story: SyntheticHistory) -> None:
     """Nobody comes or goes; every ten minutes the group is asked to look at its balance."""
     for at_ms in range(10 * MINUTE_MS, story.end_ms, 10 * MINUTE_MS):
         story.step(at_ms, "lag imbalance")
 
 
-def rolling(story: Story) -> None:
+def rolling(story: SyntheticHistory) -> None:
     """Every half an hour all workers are restarted one by one, under new member ids."""
     for start_ms in range(5 * MINUTE_MS, story.end_ms, 30 * MINUTE_MS):
         at_ms = start_ms
@@ -135,7 +135,7 @@ def rolling(story: Story) -> None:
             at_ms += 2 * RESTART_MS + story.below(RESTART_MS)
 
 
-def crashes(story: Story) -> None:
+def crashes(story: SyntheticHistory) -> None:
     """A worker falls silent every now and then; the session ends, and another worker comes in its place."""
     at_ms = 0
     while at_ms < story.end_ms:
@@ -151,7 +151,7 @@ def crashes(story: Story) -> None:
         story.step(at_ms, "member joined")
 
 
-def autoscale(story: Story) -> None:
+def autoscale(story: SyntheticHistory) -> None:
     """The group grows to twice its size and shrinks again, a few workers at a time."""
     low, high = story.plan.members, 2 * story.plan.members
     at_ms, growing = 0, True
@@ -166,7 +166,7 @@ def autoscale(story: Story) -> None:
         growing = story.working < high if growing else story.working <= low
 
 
-def churn(story: Story) -> None:
+def churn(story: SyntheticHistory) -> None:
     """Workers join and leave as they please."""
     at_ms, most = 0, 2 * story.plan.members
     while at_ms < story.end_ms:
@@ -179,7 +179,7 @@ def churn(story: Story) -> None:
         story.step(at_ms, "member left" if leaving else "member joined")
 
 
-def subscriptions(story: Story) -> None:
+def subscriptions(story: SyntheticHistory) -> None:
     """Workers change what they want: all topics, or all but one."""
     for number in range(len(story.topics) if len(story.topics) > 1 else 0):
         story.subscriptions.append(tuple(topic for at, topic in enumerate(story.topics) if at != number))
@@ -192,7 +192,7 @@ def subscriptions(story: Story) -> None:
         story.step(at_ms, "subscription changed")
 
 
-def growth(story: Story) -> None:
+def growth(story: SyntheticHistory) -> None:
     """Topics get more partitions, up to twice as many."""
     at_ms, most = 0, 2 * story.plan.partitions
     while at_ms < story.end_ms:
@@ -202,7 +202,7 @@ def growth(story: Story) -> None:
         story.step(at_ms, "partitions changed")
 
 
-SCENARIOS: dict[str, Callable[[Story], None]] = {
+SCENARIOS: dict[str, Callable[[SyntheticHistory], None]] = {
     "steady": steady,
     "rolling": rolling,
     "crashes": crashes,
@@ -213,48 +213,48 @@ SCENARIOS: dict[str, Callable[[Story], None]] = {
 }
 
 
-def make(plan: Plan, seed: int) -> Trace:
+def make_trace(plan: SyntheticPlan, seed: int) -> GroupTrace:
     """Raises ValueError for a scenario or a load that there is none of."""
-    named("scenario", plan.scenario, SCENARIOS)
-    named("load", plan.load, LOADS)
-    story = Story(plan, seed)
+    check_known("scenario", plan.scenario, SCENARIOS)
+    check_known("load", plan.load, LOADS)
+    story = SyntheticHistory(plan, seed)
     for _ in range(plan.members):
         story.joins()
     story.step(0, "member joined")
     SCENARIOS[plan.scenario](story)
-    steps = sampled(story)
+    steps = add_samples(story)
     counts = tuple(max(step.counts[topic] for step in steps) for topic in range(plan.topics))
-    return Trace(
+    return GroupTrace(
         name=plan.name,
         topics=story.topics,
         counts=counts,
         members=tuple(story.members),
         subscriptions=tuple(story.subscriptions),
         steps=tuple(steps),
-        load=arrivals(story, steps, counts),
+        load=compute_arrivals(story, steps, counts),
         end_ms=story.end_ms,
         drain_per_s=plan.drain_per_s,
     )
 
 
-def named(what: str, word: str, known: Iterable[str]) -> None:
+def check_known(what: str, word: str, known: Iterable[str]) -> None:
     if word not in known:
         raise ValueError(f"{word!r} is no {what}; expected one of {', '.join(known)}")
 
 
-def sampled(story: Story) -> list[Step]:
+def add_samples(story: SyntheticHistory) -> list[TraceStep]:
     """The story with looks at the load in between, which change nothing."""
-    out: list[Step] = []
+    out: list[TraceStep] = []
     pause_ms = story.plan.sample_s * 1000
     for number, step in enumerate(story.steps):
         until_ms = story.steps[number + 1].at_ms if number + 1 < len(story.steps) else story.end_ms
         out.append(step)
         times = range(step.at_ms + pause_ms, until_ms, pause_ms)
-        out += [Step(at, "", step.present, step.subscriptions, step.counts, (), step.silent) for at in times]
+        out += [TraceStep(at, "", step.present, step.subscriptions, step.counts, (), step.silent) for at in times]
     return out
 
 
-def arrivals(story: Story, steps: list[Step], counts: tuple[int, ...]) -> Load:
+def compute_arrivals(story: SyntheticHistory, steps: list[TraceStep], counts: tuple[int, ...]) -> Load:
     """What arrives in each partition between a step and the one before it."""
     size = sum(counts)
     per_s = int(story.plan.utilisation * story.plan.drain_per_s * story.plan.members)
@@ -273,15 +273,15 @@ def arrivals(story: Story, steps: list[Step], counts: tuple[int, ...]) -> Load:
     return load
 
 
-Sofar = Callable[[int, Load], Load]
+RecordsSoFar = Callable[[int, Load], Load]
 """(partition, times in ms) -> records that arrived since time 0."""
 
 
-def even(story: Story, size: int, per_s: int) -> Sofar:
-    return steadily([max(1, per_s // size)] * size)
+def even(story: SyntheticHistory, size: int, per_s: int) -> RecordsSoFar:
+    return arrive_steadily([max(1, per_s // size)] * size)
 
 
-def zipf(story: Story, size: int, per_s: int) -> Sofar:
+def zipf(story: SyntheticHistory, size: int, per_s: int) -> RecordsSoFar:
     """A few partitions get most of the records."""
     weights = [1.0 / (rank + 1) ** story.plan.skew for rank in range(size)]
     whole = sum(weights)
@@ -289,17 +289,17 @@ def zipf(story: Story, size: int, per_s: int) -> Sofar:
     for last in range(size - 1, 0, -1):
         other = story.below(last + 1)
         rates[last], rates[other] = rates[other], rates[last]
-    return steadily(rates)
+    return arrive_steadily(rates)
 
 
-def steadily(rates: list[int]) -> Sofar:
+def arrive_steadily(rates: list[int]) -> RecordsSoFar:
     def sofar(place: int, times: Load) -> Load:
         return times * rates[place] // 1000
 
     return sofar
 
 
-def bursty(story: Story, size: int, per_s: int) -> Sofar:
+def bursty(story: SyntheticHistory, size: int, per_s: int) -> RecordsSoFar:
     """Every partition has quiet times and short bursts, at times of its own."""
     quiet = max(1, per_s // (3 * size))
     bursts: list[list[tuple[int, int]]] = []
@@ -321,4 +321,4 @@ def bursty(story: Story, size: int, per_s: int) -> Sofar:
     return sofar
 
 
-LOADS: dict[str, Callable[[Story, int, int], Sofar]] = {"even": even, "zipf": zipf, "bursty": bursty}
+LOADS: dict[str, Callable[[SyntheticHistory, int, int], RecordsSoFar]] = {"even": even, "zipf": zipf, "bursty": bursty}

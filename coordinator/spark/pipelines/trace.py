@@ -40,7 +40,7 @@ class TraceMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """What is so from `at_ms` until the next step.
 
     `cause` says why the group rebalances here; empty means that it does not, only the load is another one.
@@ -59,7 +59,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Trace:
+class GroupTrace:
     """A history, ready to be replayed.
 
     `drain_per_s` 0: a row of `load` is the lag of each partition, as it was recorded, whatever a replay decides.
@@ -72,13 +72,13 @@ class Trace:
     counts: tuple[int, ...]
     members: tuple[TraceMember, ...]
     subscriptions: tuple[tuple[str, ...], ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
     load: Load
     end_ms: int
     drain_per_s: int = 0
 
     def __post_init__(self) -> None:
-        problem = first_problem(self)
+        problem = find_problem(self)
         if problem:
             raise ValueError(f"trace {self.name!r}: {problem}")
 
@@ -90,7 +90,7 @@ class Trace:
     def decisions(self) -> int:
         return sum(1 for step in self.steps if step.cause)
 
-    def renamed(self, seed: int) -> "Trace":
+    def renamed(self, seed: int) -> "GroupTrace":
         """The same history with other member ids, as every run has them: ids are random, and ties fall by id.
 
         Seed 0 is the trace as it is. Static members keep their instance ids, which is what they are sorted by.
@@ -102,7 +102,7 @@ class Trace:
         return replace(self, members=members)
 
 
-def first_problem(trace: Trace) -> str:
+def find_problem(trace: GroupTrace) -> str:
     """What makes this no history; empty when nothing does."""
     steps, cells = len(trace.steps), sum(trace.counts)
     if not steps:
@@ -122,10 +122,10 @@ def first_problem(trace: Trace) -> str:
     unknown = sorted({topic for row in trace.subscriptions for topic in row} - set(trace.topics))
     if unknown:
         return f"somebody subscribes to {unknown[0]!r}, which is none of its topics"
-    return next((problem for at in range(steps) if (problem := problem_of_step(trace, at))), "")
+    return next((problem for at in range(steps) if (problem := find_step_problem(trace, at))), "")
 
 
-def problem_of_step(trace: Trace, at: int) -> str:
+def find_step_problem(trace: GroupTrace, at: int) -> str:
     step, members, kinds = trace.steps[at], len(trace.members), len(trace.subscriptions)
     until_ms = trace.steps[at + 1].at_ms if at + 1 < len(trace.steps) else trace.end_ms
     if until_ms < step.at_ms:
@@ -149,7 +149,7 @@ def problem_of_step(trace: Trace, at: int) -> str:
     return ""
 
 
-class Head(BaseModel):
+class TraceHead(BaseModel):
     """The first line of a trace file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -163,7 +163,7 @@ class Head(BaseModel):
     drain_per_s: int
 
 
-class Line(BaseModel):
+class TraceLine(BaseModel):
     """A further line: one step and its row of the load."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -178,7 +178,7 @@ class Line(BaseModel):
     load: list[int]
 
 
-def lines_of(trace: Trace) -> Iterator[str]:
+def write_lines(trace: GroupTrace) -> Iterator[str]:
     """The trace as JSON lines; the same trace has the same bytes."""
     head = {
         "version": VERSION,
@@ -195,18 +195,18 @@ def lines_of(trace: Trace) -> Iterator[str]:
         yield json.dumps(row | {"load": trace.load[number].tolist()}, separators=(",", ":"), ensure_ascii=False)
 
 
-def trace_from(lines: Iterable[str]) -> Trace:
-    """Read what `lines_of` wrote. ValueError names the line and what is wrong with it."""
+def parse_trace(lines: Iterable[str]) -> GroupTrace:
+    """Read what `write_lines` wrote. ValueError names the line and what is wrong with it."""
     rows = iter(lines)
-    head = read_line(Head, next(rows, ""), 1)
-    steps: list[Step] = []
+    head = read_line(TraceHead, next(rows, ""), 1)
+    steps: list[TraceStep] = []
     load: list[list[int]] = []
     for number, text in enumerate(rows, start=2):
         if not text.strip():
             continue
         if len(steps) == MAX_STEPS:
             raise ValueError(f"line {number}: a trace has at most {MAX_STEPS} steps")
-        line = read_line(Line, text, number)
+        line = read_line(TraceLine, text, number)
         if any(len(pair) != 2 for pair in line.lost):
             raise ValueError(f"line {number}: lost is {line.lost}; expected pairs of a member and a time")
         if len(line.load) != sum(head.topics.values()):
@@ -219,12 +219,12 @@ def trace_from(lines: Iterable[str]) -> Trace:
                 f"line {number}: load goes from {min(line.load)} to {max(line.load)}; expected 0 to {MAX_LOAD}"
             )
         load.append(line.load)
-        steps.append(step_of(line))
-    return Trace(
+        steps.append(read_step(line))
+    return GroupTrace(
         name=head.name,
         topics=tuple(head.topics),
         counts=tuple(head.topics.values()),
-        members=tuple(member_of(row) for row in head.members),
+        members=tuple(read_member_row(row) for row in head.members),
         subscriptions=tuple(tuple(row) for row in head.subscriptions),
         steps=tuple(steps),
         load=np.array(load, dtype=np.int64).reshape(len(steps), sum(head.topics.values())),
@@ -241,18 +241,18 @@ def read_line(kind: Any, text: str, number: int) -> Any:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the line"
-        expected = "the head of a trace" if kind is Head else "a step"
+        expected = "the head of a trace" if kind is TraceHead else "a step"
         raise ValueError(f"line {number}: {place}: {first['msg']}; expected {expected}") from None
 
 
-def member_of(row: Sequence[str | None]) -> TraceMember:
+def read_member_row(row: Sequence[str | None]) -> TraceMember:
     if len(row) != 3 or row[0] is None:
         raise ValueError(f"a member is {row}; expected its id, its instance id or null, and its rack or null")
     return TraceMember(row[0], row[1], row[2])
 
 
-def step_of(line: Line) -> Step:
-    return Step(
+def read_step(line: TraceLine) -> TraceStep:
+    return TraceStep(
         at_ms=line.at_ms,
         cause=line.cause,
         present=tuple(line.present),
@@ -263,26 +263,26 @@ def step_of(line: Line) -> Step:
     )
 
 
-def write(trace: Trace, path: Path) -> None:
+def write_trace(trace: GroupTrace, path: Path) -> None:
     """As JSON lines, packed when the name ends in .gz. Raises OSError."""
-    with opened(path, "wt") as file:
-        file.writelines(line + "\n" for line in lines_of(trace))
+    with open_trace(path, "wt") as file:
+        file.writelines(line + "\n" for line in write_lines(trace))
 
 
-def read(path: Path) -> Trace:
+def read_trace(path: Path) -> GroupTrace:
     """Raises OSError, and ValueError that names the file and the line."""
     try:
-        with opened(path, "rt") as file:
-            return trace_from(bounded_lines(file))
+        with open_trace(path, "rt") as file:
+            return parse_trace(read_bounded_lines(file))
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def opened(path: Path, mode: Literal["rt", "wt"]) -> IO[str]:
+def open_trace(path: Path, mode: Literal["rt", "wt"]) -> IO[str]:
     return gzip.open(path, mode, encoding="utf-8") if path.suffix == ".gz" else path.open(mode, encoding="utf-8")
 
 
-def bounded_lines(file: Any) -> Iterator[str]:
+def read_bounded_lines(file: Any) -> Iterator[str]:
     """Lines, none of them read further than one may be long."""
     while line := file.readline(MAX_LINE_CHARACTERS + 1):
         yield line

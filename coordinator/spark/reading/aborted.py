@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from muster.storage.producers.control import marker_of
+from muster.storage.producers.control import read_marker
 from muster.storage.records.batch import BatchView
 
 
-def without_aborted(views: Sequence[BatchView], aborted: Iterable[tuple[int, int]]) -> list[BatchView]:
+def drop_aborted(views: Sequence[BatchView], aborted: Iterable[tuple[int, int]]) -> list[BatchView]:
     """The batches that are left when transactions are dropped that a node named as aborted.
 
     `aborted` are (producer id, first offset). A producer's data is dropped from there to its abort marker.
@@ -20,7 +20,7 @@ def without_aborted(views: Sequence[BatchView], aborted: Iterable[tuple[int, int
         while coming and coming[0][1] <= view.last_offset:
             dropping.add(coming.pop(0)[0])
         if view.control:
-            marker = marker_of(view)
+            marker = read_marker(view)
             if marker is not None and marker.aborted:
                 dropping.discard(view.producer_id)
         elif not (view.transactional and view.producer_id in dropping):

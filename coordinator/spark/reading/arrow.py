@@ -12,7 +12,7 @@ from muster.coordinator.spark.planning import OffsetRange
 from muster.coordinator.spark.schema import CREATE_TIME, HEADERS, LOG_APPEND_TIME
 from muster.storage.disk.files import Buffer
 from muster.storage.records.batch import BatchView
-from muster.storage.records.columns import Columns
+from muster.storage.records.columns import RecordColumns
 from muster.storage.records.runs import decode_runs
 from muster.storage.types import Headers, Record
 
@@ -30,23 +30,23 @@ TYPES = {
 Numbers = npt.NDArray[np.int64]
 
 
-def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+def build_arrow_schema(columns: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, TYPES[name]) for name in columns])
 
 
-def decoded(
+def decode_batches(
     data: Buffer, views: Sequence[BatchView], wanted: OffsetRange, columns: Sequence[str], rows: int
 ) -> Iterator[pa.RecordBatch]:
     """The records of `views` within `wanted`, in Arrow batches of at most `rows`. Raises CorruptMessage."""
-    runs = chain.from_iterable(decode_runs(data, group) for group in grouped(views, rows))
+    runs = chain.from_iterable(decode_runs(data, group) for group in group_views(views, rows))
     for run, of_run in runs:
         appended = np.repeat([view.log_append_time for view in of_run], [view.count for view in of_run])
         first, last = np.searchsorted(run.offsets, [wanted.start, wanted.end])
         for start in range(int(first), int(last), rows):
-            yield rows_of(run, appended, slice(start, min(start + rows, int(last))), wanted, columns)
+            yield build_rows(run, appended, slice(start, min(start + rows, int(last))), wanted, columns)
 
 
-def grouped(views: Sequence[BatchView], rows: int) -> Iterator[list[BatchView]]:
+def group_views(views: Sequence[BatchView], rows: int) -> Iterator[list[BatchView]]:
     """Neighbours that together have about `rows` records."""
     group: list[BatchView] = []
     held = 0
@@ -60,19 +60,19 @@ def grouped(views: Sequence[BatchView], rows: int) -> Iterator[list[BatchView]]:
         yield group
 
 
-def rows_of(
-    run: Columns, appended: npt.NDArray[np.bool_], part: slice, wanted: OffsetRange, columns: Sequence[str]
+def build_rows(
+    run: RecordColumns, appended: npt.NDArray[np.bool_], part: slice, wanted: OffsetRange, columns: Sequence[str]
 ) -> pa.RecordBatch:
     count = part.stop - part.start
     arrays = []
     for name in columns:
         match name:
             case "key":
-                arrays.append(binary(run.data, run.key_starts[part], run.key_lengths[part]))
+                arrays.append(build_binary_array(run.data, run.key_starts[part], run.key_lengths[part]))
             case "value":
-                arrays.append(binary(run.data, run.value_starts[part], run.value_lengths[part]))
+                arrays.append(build_binary_array(run.data, run.value_starts[part], run.value_lengths[part]))
             case "topic" | "partition":
-                arrays.append(repeated(getattr(wanted, name), name, size_of(count))[:count])
+                arrays.append(repeat_value(getattr(wanted, name), name, round_up_size(count))[:count])
             case "offset":
                 arrays.append(pa.array(run.offsets[part]))
             case "timestamp":
@@ -81,22 +81,24 @@ def rows_of(
                 kinds = np.where(appended[part], LOG_APPEND_TIME, CREATE_TIME).astype(np.int32)
                 arrays.append(pa.array(kinds))
             case _:
-                arrays.append(header_array([run.headers.get(place, ()) for place in range(part.start, part.stop)]))
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow_schema(columns))
+                arrays.append(
+                    build_header_array([run.headers.get(place, ()) for place in range(part.start, part.stop)])
+                )
+    return pa.RecordBatch.from_arrays(arrays, schema=build_arrow_schema(columns))
 
 
-def size_of(count: int) -> int:
+def round_up_size(count: int) -> int:
     """The next power of two, so that few arrays of one value serve batches of any size."""
     return 1 << (count - 1).bit_length() if count else 0
 
 
 @lru_cache(maxsize=64)
-def repeated(value: str | int, column: str, count: int) -> pa.Array:
+def repeat_value(value: str | int, column: str, count: int) -> pa.Array:
     """One value so many times, to be sliced: batches of a partition share it."""
     return pa.repeat(pa.scalar(value, TYPES[column]), count)
 
 
-def binary(data: Buffer, starts: Numbers, lengths: Numbers) -> pa.Array:
+def build_binary_array(data: Buffer, starts: Numbers, lengths: Numbers) -> pa.Array:
     """The slices of `data` as one binary array.
 
     Seen as alternating gaps and slices, the data is an Arrow array as it lies; every second of its values is taken.
@@ -114,7 +116,7 @@ def binary(data: Buffer, starts: Numbers, lengths: Numbers) -> pa.Array:
     return seen.take(pa.array(places, mask=null) if null.any() else pa.array(places))
 
 
-def header_array(headers: Sequence[Headers]) -> pa.Array:
+def build_header_array(headers: Sequence[Headers]) -> pa.Array:
     """As Spark's Kafka source has it: null for a record without headers."""
     if not any(headers):
         return pa.nulls(len(headers), HEADER_TYPE)
@@ -123,7 +125,7 @@ def header_array(headers: Sequence[Headers]) -> pa.Array:
     )
 
 
-def from_records(records: Sequence[Record], wanted: OffsetRange, columns: Sequence[str]) -> pa.RecordBatch:
+def decode_records_to_arrow(records: Sequence[Record], wanted: OffsetRange, columns: Sequence[str]) -> pa.RecordBatch:
     """The same from decoded records: for message sets of before record batches, which have no columns."""
     count = len(records)
     made = {
@@ -136,12 +138,12 @@ def from_records(records: Sequence[Record], wanted: OffsetRange, columns: Sequen
             TYPES["timestamp"]
         ),
         "timestampType": lambda: pa.array([CREATE_TIME] * count, pa.int32()),
-        HEADERS: lambda: header_array([record.headers for record in records]),
+        HEADERS: lambda: build_header_array([record.headers for record in records]),
     }
-    return pa.RecordBatch.from_arrays([made[name]() for name in columns], schema=arrow_schema(columns))
+    return pa.RecordBatch.from_arrays([made[name]() for name in columns], schema=build_arrow_schema(columns))
 
 
-class Gathered:
+class BatchGatherer:
     """Joins what comes in small pieces, so that Spark gets batches worth their cost."""
 
     def __init__(self, rows: int, most_bytes: int) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
-from muster.coordinator.spark.kafka_options import tell
+from muster.coordinator.spark.kafka_options import warn_of_ignored
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.lookup import Lookup
+from muster.coordinator.spark.reading.lookup import NodeLookup
 from muster.coordinator.spark.reading.options import ReadOptions
-from muster.coordinator.spark.reading.pushdown import Pushed, narrowed, understood
-from muster.coordinator.spark.reading.slots import read_slot, slots_of
-from muster.coordinator.spark.schema import wanted_columns
+from muster.coordinator.spark.reading.pushdown import PushedFilters, narrow_ranges, push_filters
+from muster.coordinator.spark.reading.slots import plan_slots, read_slot
+from muster.coordinator.spark.schema import read_columns
 
 
 class MusterBatchReader(DataSourceReader):
@@ -19,18 +19,18 @@ class MusterBatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: Any, cores: int | None) -> None:
         self._options = options
-        self._columns = wanted_columns(schema)
+        self._columns = read_columns(schema)
         self._cores = cores
-        self._pushed = Pushed()
+        self._pushed = PushedFilters()
 
     def partitions(self) -> list[InputPartition]:
-        tell(self._options.ignored)
-        lookup = Lookup(self._options)
+        warn_of_ignored(self._options.ignored)
+        lookup = NodeLookup(self._options)
         try:
-            ranges = lookup.run(settled(lookup, self._pushed))
+            ranges = lookup.run(settle_ranges(lookup, self._pushed))
         finally:
             lookup.close()
-        return list(slots_of(ranges, self._options, self._columns, self._cores))
+        return list(plan_slots(ranges, self._options, self._columns, self._cores))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_slot(partition)
@@ -40,16 +40,16 @@ class FilteringBatchReader(MusterBatchReader):
     """A reader that takes filters over. Spark refuses any reader that could, unless its pushdown setting is on."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        self._pushed, left = understood(filters)
+        self._pushed, left = push_filters(filters)
         yield from left
 
 
-def batch_reader(options: ReadOptions, schema: Any, cores: int | None) -> MusterBatchReader:
+def make_batch_reader(options: ReadOptions, schema: Any, cores: int | None) -> MusterBatchReader:
     kind = FilteringBatchReader if options.pushdown else MusterBatchReader
     return kind(options, schema, cores)
 
 
-async def settled(lookup: Lookup, pushed: Pushed) -> list[OffsetRange]:
+async def settle_ranges(lookup: NodeLookup, pushed: PushedFilters) -> list[OffsetRange]:
     """What the query reads, as of now."""
     starts, ends = await lookup.span()
-    return narrowed([OffsetRange(*tp, start, ends[tp]) for tp, start in sorted(starts.items())], pushed)
+    return narrow_ranges([OffsetRange(*tp, start, ends[tp]) for tp, start in sorted(starts.items())], pushed)

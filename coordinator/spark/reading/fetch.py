@@ -18,22 +18,22 @@ from muster.coordinator.allocator import keep_freed_memory
 from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.methods import MULTI_FETCH_FRAMES
-from muster.coordinator.client.calls.transport import Patience, Transport, now_ms
-from muster.coordinator.client.connection import Connection
+from muster.coordinator.client.calls.transport import CallRetry, Transport, now_ms
+from muster.coordinator.client.connection import ConnectionConfig
 from muster.coordinator.client.consuming.log_calls import EARLIEST, LATEST, list_offsets
 from muster.coordinator.client.errors import RETRIABLE, ClientError, CorruptRecords, Refused, Unreachable, refusal
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.spark.errors import DataLoss
 from muster.coordinator.spark.kept import settle_in
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.aborted import without_aborted
-from muster.coordinator.spark.reading.arrow import Gathered, decoded, from_records
+from muster.coordinator.spark.reading.aborted import drop_aborted
+from muster.coordinator.spark.reading.arrow import BatchGatherer, decode_batches, decode_records_to_arrow
 from muster.coordinator.spark.reading.settings import FetchSettings
 from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.records.batch import BatchView, decode_records, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.service.fetch_frames import MultiFetchFrames, Part
+from muster.storage.service.fetch_frames import FetchResultFrame, MultiFetchFrames
 from muster.storage.types import Record
 
 log = logging.getLogger("muster.spark")
@@ -49,11 +49,11 @@ AHEAD = 3
 KEPT_BYTES = 64 << 20
 """Freed memory that a worker keeps for its next batches: what the answers on the way and their columns take."""
 
-_transports: dict[tuple[int, Connection], Transport] = {}
+_transports: dict[tuple[int, ConnectionConfig], Transport] = {}
 _lock = threading.Lock()
 
 
-def transport_of(connection: Connection) -> Transport:
+def share_transport(connection: ConnectionConfig) -> Transport:
     """The transport of this process for these properties; the one that was made first goes when there are too many."""
     key = (os.getpid(), connection)
     with _lock:
@@ -70,7 +70,7 @@ def transport_of(connection: Connection) -> Transport:
 
 
 @dataclass(slots=True)
-class Cursor:
+class RangeCursor:
     """A range and how far it has been fetched."""
 
     wanted: OffsetRange
@@ -82,7 +82,7 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class FetchedPiece:
     """Fetched bytes of one range: batches, or records where the bytes are of before there were batches."""
 
     wanted: OffsetRange
@@ -97,26 +97,28 @@ def read_ranges(settings: FetchSettings, ranges: Sequence[OffsetRange]) -> Itera
     Raises DataLoss when records are gone and that is to fail, Unreachable, naming the node and how long it was
     silent, Refused and CorruptRecords.
     """
-    gathered = Gathered(settings.rows, settings.max_bytes)
-    for pieces in Fetching(settings, ranges).run():
+    gathered = BatchGatherer(settings.rows, settings.max_bytes)
+    for pieces in SlotFetch(settings, ranges).run():
         for piece in pieces:
-            for batch in batches_of(piece, settings):
+            for batch in decode_piece(piece, settings):
                 yield from gathered.add(batch)
     yield from gathered.rest()
 
 
-def batches_of(piece: Piece, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+def decode_piece(piece: FetchedPiece, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
     try:
         if piece.records:
             for start in range(0, len(piece.records), settings.rows):
-                yield from_records(piece.records[start : start + settings.rows], piece.wanted, settings.columns)
-        yield from decoded(piece.data, piece.views, piece.wanted, settings.columns, settings.rows)
+                yield decode_records_to_arrow(
+                    piece.records[start : start + settings.rows], piece.wanted, settings.columns
+                )
+        yield from decode_batches(piece.data, piece.views, piece.wanted, settings.columns, settings.rows)
     except StorageError as error:
         topic, partition = piece.wanted.tp
         raise CorruptRecords(f"{topic}-{partition} cannot be read: {error}") from None
 
 
-class Fetching:
+class SlotFetch:
     """The fetches of one task, up to AHEAD answers before what is being decoded.
 
     They run on the client's loop by themselves: to wait for the decoding thread between an answer and the next request
@@ -125,17 +127,17 @@ class Fetching:
 
     def __init__(self, settings: FetchSettings, ranges: Sequence[OffsetRange]) -> None:
         self._settings = settings
-        self._cursors = [Cursor(wanted, wanted.start) for wanted in ranges if wanted.size > 0]
-        self._transport = transport_of(settings.connection)
+        self._cursors = [RangeCursor(wanted, wanted.start) for wanted in ranges if wanted.size > 0]
+        self._transport = share_transport(settings.connection)
         self._loop = shared_loop()
         self._progress_ms = now_ms()
         self._turn = 0
         self._at_once = MAX_RANGES_AT_ONCE
         self._bytes_per_offset = 0.0
         self._room = asyncio.Semaphore(AHEAD)
-        self._ready: SimpleQueue[list[Piece] | None] = SimpleQueue()
+        self._ready: SimpleQueue[list[FetchedPiece] | None] = SimpleQueue()
 
-    def run(self) -> Iterator[list[Piece]]:
+    def run(self) -> Iterator[list[FetchedPiece]]:
         if not self._cursors:
             return
         future = self._loop.submit(self._go_on())
@@ -155,14 +157,14 @@ class Fetching:
             asked = self._next_asked()
             self._ready.put(await self._take_in(asked, await self._fetch(asked)))
 
-    def _next_asked(self) -> list[Cursor]:
+    def _next_asked(self) -> list[RangeCursor]:
         """As many ranges as an answer has room for, so that each comes in large pieces.
 
         How many bytes an offset stands for is taken from what came; the first request asks for all.
         """
         # Another range first each time, so that a byte limit does not starve the last ones.
         start = self._turn % len(self._cursors)
-        asked: dict[tuple[str, int], Cursor] = {}
+        asked: dict[tuple[str, int], RangeCursor] = {}
         expected_bytes = 0.0
         for cursor in self._cursors[start:] + self._cursors[:start]:
             if len(asked) == self._at_once or expected_bytes >= self._settings.max_bytes:
@@ -174,11 +176,11 @@ class Fetching:
         self._turn += len(asked)
         return list(asked.values())
 
-    async def _fetch(self, asked: list[Cursor]) -> list[Part]:
+    async def _fetch(self, asked: list[RangeCursor]) -> list[FetchResultFrame]:
         """One answer for each, of whoever leads it; again for what goes away by itself: a leader that moves, too."""
         leaders = self._transport.leaders
-        patience = Patience(self._transport, self._settings.patience_ms)
-        found: dict[TopicPartition, Part] = {}
+        patience = CallRetry(self._transport, self._settings.patience_ms)
+        found: dict[TopicPartition, FetchResultFrame] = {}
         left = {TopicPartition(*cursor.wanted.tp): cursor for cursor in asked}
         while True:
             by_leader, unknown = leaders.routed(left)
@@ -207,7 +209,7 @@ class Fetching:
                 raise error.after(patience.waited_ms) if isinstance(error, Unreachable) else error from None
             await leaders.settled(left)
 
-    async def _ask(self, address: str, lot: list[Cursor], max_bytes: int, timeout_ms: int) -> MultiFetchFrames:
+    async def _ask(self, address: str, lot: list[RangeCursor], max_bytes: int, timeout_ms: int) -> MultiFetchFrames:
         settings = self._settings
         request = pb.MultiFetchRequest(
             max_wait_ms=WAIT_MS,
@@ -233,7 +235,7 @@ class Fetching:
         )
 
     def _sorted_out(
-        self, lot: list[Cursor], answer: MultiFetchFrames, found: dict[TopicPartition, Part]
+        self, lot: list[RangeCursor], answer: MultiFetchFrames, found: dict[TopicPartition, FetchResultFrame]
     ) -> Refused | None:
         """Put what counts into `found`; why something is to be asked for again."""
         leaders = self._transport.leaders
@@ -252,7 +254,7 @@ class Fetching:
                 leaders.doubt([tp], led)
         return why
 
-    async def _take_in(self, asked: list[Cursor], answers: list[Part]) -> list[Piece]:
+    async def _take_in(self, asked: list[RangeCursor], answers: list[FetchResultFrame]) -> list[FetchedPiece]:
         pieces = []
         cut = False
         taken_bytes = taken_offsets = 0
@@ -282,7 +284,7 @@ class Fetching:
         self._cursors = [cursor for cursor in self._cursors if not cursor.done]
         return pieces
 
-    async def _take_range(self, cursor: Cursor, found: Part) -> Piece | None:
+    async def _take_range(self, cursor: RangeCursor, found: FetchResultFrame) -> FetchedPiece | None:
         topic, partition = cursor.wanted.tp
         result = found.result
         if result.error_code in (OUT_OF_RANGE, UNKNOWN_TOPIC):
@@ -307,8 +309,8 @@ class Fetching:
         return found[tp].offset < wanted.end
 
     def _take_records(
-        self, cursor: Cursor, wanted: OffsetRange, data: memoryview, result: pb.FetchPartitionResult
-    ) -> Piece:
+        self, cursor: RangeCursor, wanted: OffsetRange, data: memoryview, result: pb.FetchPartitionResult
+    ) -> FetchedPiece:
         try:
             views = [view for view in read_batches(data) if view.base_offset < wanted.end]
             broken = next((view for view in views if not view.crc_ok), None)
@@ -323,10 +325,10 @@ class Fetching:
         if views:
             cursor.position = max(cursor.position, views[-1].next_offset)
         aborted = [(entry.producer_id, entry.first_offset) for entry in result.aborted_transactions]
-        kept = without_aborted(views, aborted)
-        return Piece(wanted, data, [view for view in kept if not view.control])
+        kept = drop_aborted(views, aborted)
+        return FetchedPiece(wanted, data, [view for view in kept if not view.control])
 
-    def _take_old(self, cursor: Cursor, wanted: OffsetRange, data: memoryview) -> Piece:
+    def _take_old(self, cursor: RangeCursor, wanted: OffsetRange, data: memoryview) -> FetchedPiece:
         """Message sets of before record batches, or bytes that are neither: then this says which."""
         try:
             records = list(decode_records(data, wanted.start))
@@ -335,9 +337,9 @@ class Fetching:
             raise CorruptRecords(f"{topic}-{partition} cannot be read at offset {wanted.start}: {error}") from None
         if records:
             cursor.position = max(cursor.position, records[-1].offset + 1)
-        return Piece(wanted, b"", (), [record for record in records if record.offset < wanted.end])
+        return FetchedPiece(wanted, b"", (), [record for record in records if record.offset < wanted.end])
 
-    async def _lost(self, cursor: Cursor, result: pb.FetchPartitionResult) -> None:
+    async def _lost(self, cursor: RangeCursor, result: pb.FetchPartitionResult) -> None:
         """Records went away between planning and reading: fail, or go on behind them."""
         wanted = cursor.wanted
         start = await self._log_start(wanted) if result.error_code == OUT_OF_RANGE else wanted.end

@@ -5,13 +5,13 @@ from collections.abc import Mapping, Sequence
 from muster.coordinator.spark.planning import OffsetRange
 
 
-def share_out(pending: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
+def share_records(pending: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
     """At most `most` records, exactly that many if there are more, each partition by its share of the backlog.
 
     Spark's Kafka source rounds each share by itself and may end up a few records off; here the largest remainders get
     the records that rounding left over.
 
-    >>> [wanted.end for wanted in share_out([OffsetRange("t", 0, 0, 75), OffsetRange("t", 1, 0, 25)], 10)]
+    >>> [wanted.end for wanted in share_records([OffsetRange("t", 0, 0, 75), OffsetRange("t", 1, 0, 25)], 10)]
     [8, 2]
     """
     total = sum(wanted.size for wanted in pending)
@@ -27,7 +27,7 @@ def share_out(pending: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
     ]
 
 
-def share_out_bytes(
+def share_bytes(
     pending: Sequence[OffsetRange], most: int, record_bytes: Mapping[tuple[str, int], float]
 ) -> list[OffsetRange]:
     """About `most` bytes, each partition by its share; at least one record in all, so that a query gets on.

@@ -17,7 +17,7 @@ from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.spark.errors import DataLoss, OptionError
 from muster.coordinator.spark.kept import settle_in
 from muster.coordinator.spark.reading.options import ReadOptions
-from muster.coordinator.spark.starting import PartitionNumbers, Where
+from muster.coordinator.spark.starting import PartitionNumbers, ReadPosition
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 if TYPE_CHECKING:
@@ -28,25 +28,25 @@ log = logging.getLogger("muster.spark")
 UNKNOWN_TOPIC = 3
 MAX_REMEMBERED_WARNINGS = 1_000
 T = TypeVar("T")
-TP = tuple[str, int]
+LookupKey = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class LookedUpTopic:
     """A topic as it is now; `id` is hexadecimal and never comes again."""
 
     id: str
     partitions: int
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """The first offset that a log still holds, and the one its next record gets."""
 
     start: int
     end: int
 
 
-class Lookup:
+class NodeLookup:
     """The calls of one driver. Every method waits for its answer, at most default.api.timeout.ms."""
 
     def __init__(self, options: ReadOptions) -> None:
@@ -88,7 +88,7 @@ class Lookup:
 
     # What there is
 
-    async def topics(self) -> dict[str, Topic]:
+    async def topics(self) -> dict[str, LookedUpTopic]:
         """The topics that the options mean and that exist."""
         options = self._options
         if options.subscribe_pattern is not None:
@@ -97,7 +97,7 @@ class Lookup:
             return {name: topic for name, topic in everything.items() if pattern.fullmatch(name)}
         return await self._metadata(pb.MetadataRequest(topics=sorted(options.assign or options.topics)))
 
-    async def _metadata(self, request: pb.MetadataRequest) -> dict[str, Topic]:
+    async def _metadata(self, request: pb.MetadataRequest) -> dict[str, LookedUpTopic]:
         answer = await self.transport.retried(METADATA, request, doing="looking up topics")
         found = {}
         for topic in answer.topics:
@@ -105,22 +105,22 @@ class Lookup:
                 name = pb.ErrorCode.Name(topic.error_code)
                 raise refusal(topic.error_code, name, topic.error_message, topic.name)
             if not topic.error_code:
-                found[topic.name] = Topic(topic.topic_id.hex(), len(topic.partitions))
+                found[topic.name] = LookedUpTopic(topic.topic_id.hex(), len(topic.partitions))
         return dict(sorted(found.items()))
 
-    def partitions_of(self, topics: Mapping[str, Topic]) -> list[TP]:
+    def partitions_of(self, topics: Mapping[str, LookedUpTopic]) -> list[LookupKey]:
         """The partitions that the options mean; UnknownTopic when one that is named does not exist."""
         options = self._options
         for name in sorted(options.assign or options.topics):
             if name not in topics:
-                raise unknown_topic(f"there is no topic {name!r}; create it first")
+                raise build_unknown_topic(f"there is no topic {name!r}; create it first")
         for name, numbers in (options.assign or {}).items():
             if max(numbers) >= topics[name].partitions:
                 last = topics[name].partitions - 1
-                raise unknown_topic(f"assign: {name} has partitions 0 to {last}; {max(numbers)} is not one")
+                raise build_unknown_topic(f"assign: {name} has partitions 0 to {last}; {max(numbers)} is not one")
         return self.existing(topics)
 
-    def existing(self, topics: Mapping[str, Topic]) -> list[TP]:
+    def existing(self, topics: Mapping[str, LookedUpTopic]) -> list[LookupKey]:
         """Those partitions of them that exist."""
         assign = self._options.assign
         return [
@@ -130,7 +130,7 @@ class Lookup:
             if assign is None or number in assign.get(name, ())
         ]
 
-    async def bounds(self, partitions: Iterable[TP]) -> dict[TP, Bounds]:
+    async def bounds(self, partitions: Iterable[LookupKey]) -> dict[LookupKey, LogBounds]:
         """Where logs begin and end now: at the last stable offset when only committed data counts."""
         keys = [TopicPartition(*tp) for tp in partitions]
         committed = self._options.isolation_level == "read_committed"
@@ -139,11 +139,11 @@ class Lookup:
             list_offsets(self.transport, dict.fromkeys(keys, LATEST), committed=committed),
         )
         # A log may be cut between the two answers.
-        return {tp: Bounds(starts[tp].offset, max(ends[tp].offset, starts[tp].offset)) for tp in keys}
+        return {tp: LogBounds(starts[tp].offset, max(ends[tp].offset, starts[tp].offset)) for tp in keys}
 
     # Where to begin and to end
 
-    async def positions(self, where: Where, bounds: Mapping[TP, Bounds]) -> dict[TP, int]:
+    async def positions(self, where: ReadPosition, bounds: Mapping[LookupKey, LogBounds]) -> dict[LookupKey, int]:
         """One offset per partition. Raises DataLoss, NoOffset, and OptionError by the name of the option."""
         option = where.option
         match where.kind:
@@ -154,15 +154,15 @@ class Lookup:
             case "committed":
                 return await self._committed(bounds)
             case "offsets":
-                given = every_partition(where.offsets, bounds, option)
+                given = number_every_partition(where.offsets, bounds, option)
                 return {tp: self._explicit(tp, given[tp], bounds[tp], option) for tp in bounds}
             case "time":
                 return await self._at_times(dict.fromkeys(bounds, where.time_ms), bounds, where.strategy, option)
             case _:
-                times = every_partition(where.times, bounds, option)
+                times = number_every_partition(where.times, bounds, option)
                 return await self._at_times(times, bounds, where.strategy, option)
 
-    async def span(self) -> tuple[dict[TP, int], dict[TP, int]]:
+    async def span(self) -> tuple[dict[LookupKey, int], dict[LookupKey, int]]:
         """Where a batch begins and where it ends, as of now. OptionError when it would begin behind its end."""
         options = self._options
         bounds = await self.bounds(self.partitions_of(await self.topics()))
@@ -177,12 +177,12 @@ class Lookup:
                 )
         return starts, ends
 
-    def _explicit(self, tp: TP, offset: int, known: Bounds, option: str) -> int:
+    def _explicit(self, tp: LookupKey, offset: int, known: LogBounds, option: str) -> int:
         if offset in (EARLIEST, LATEST):
             return known.start if offset == EARLIEST else known.end
         return self.held(tp, offset, known, option)
 
-    def held(self, tp: TP, offset: int, known: Bounds, what: str) -> int:
+    def held(self, tp: LookupKey, offset: int, known: LogBounds, what: str) -> int:
         """The offset, if the log goes so far back and so far on; else DataLoss, or the nearest one it holds."""
         nearest = min(max(offset, known.start), known.end)
         if nearest != offset:
@@ -194,7 +194,7 @@ class Lookup:
             self.warn(f"{loss.brief}; going on from {nearest}")
         return nearest
 
-    async def _committed(self, bounds: Mapping[TP, Bounds]) -> dict[TP, int]:
+    async def _committed(self, bounds: Mapping[LookupKey, LogBounds]) -> dict[LookupKey, int]:
         found = await self.committed(bounds)
         fallback = self._options.starting_offsets_fallback
         positions = {}
@@ -210,19 +210,19 @@ class Lookup:
                 positions[tp] = known.start if fallback == "earliest" else known.end
         return positions
 
-    async def committed(self, partitions: Collection[TP]) -> dict[TP, int]:
+    async def committed(self, partitions: Collection[LookupKey]) -> dict[LookupKey, int]:
         """What the group has committed, for those partitions where it has."""
         return {tp: entry.offset for tp, entry in (await self.committed_entries(partitions)).items()}
 
-    async def committed_entries(self, partitions: Collection[TP]) -> dict[TP, OffsetAndMetadata]:
+    async def committed_entries(self, partitions: Collection[LookupKey]) -> dict[LookupKey, OffsetAndMetadata]:
         """The same with the notes beside them."""
         assert self.group is not None, "the options were checked: committed offsets need a group"
         found = await self.group.committed([TopicPartition(*tp) for tp in partitions])
         return {(tp.topic, tp.partition): entry for tp, entry in found.items() if entry is not None}
 
     async def _at_times(
-        self, times: Mapping[TP, int], bounds: Mapping[TP, Bounds], strategy: str, option: str
-    ) -> dict[TP, int]:
+        self, times: Mapping[LookupKey, int], bounds: Mapping[LookupKey, LogBounds], strategy: str, option: str
+    ) -> dict[LookupKey, int]:
         asked = {TopicPartition(*tp): times[tp] for tp in bounds}
         found = await list_offsets(self.transport, asked)
         positions = {}
@@ -237,22 +237,26 @@ class Lookup:
         return positions
 
 
-def unknown_topic(what: str) -> UnknownTopic:
+def build_unknown_topic(what: str) -> UnknownTopic:
     return UnknownTopic(UNKNOWN_TOPIC, "UNKNOWN_TOPIC_OR_PARTITION", what)
 
 
-def every_partition(numbers: PartitionNumbers, partitions: Collection[TP], option: str) -> dict[TP, int]:
+def number_every_partition(
+    numbers: PartitionNumbers, partitions: Collection[LookupKey], option: str
+) -> dict[LookupKey, int]:
     """A number for each partition, as Spark wants it; OptionError names what is missing and what is too much."""
     given = {(topic, number): value for topic, row in numbers.items() for number, value in row.items()}
     missing = sorted(set(partitions) - set(given))
     unknown = sorted(set(given) - set(partitions))
     if missing or unknown:
-        told = [f"it lacks {named(missing)}"] * bool(missing) + [f"{named(unknown)} is not read here"] * bool(unknown)
+        told = [f"it lacks {name_partitions(missing)}"] * bool(missing) + [
+            f"{name_partitions(unknown)} is not read here"
+        ] * bool(unknown)
         raise OptionError(f"{option} must name every partition that is read and no other: {'; '.join(told)}")
     return given
 
 
-def named(partitions: Collection[TP]) -> str:
+def name_partitions(partitions: Collection[LookupKey]) -> str:
     shown = [f"{topic}-{number}" for topic, number in list(partitions)[:5]]
     more = len(partitions) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")

@@ -17,14 +17,14 @@ MARKER = "muster"
 VERSION = 1
 NO_GENERATION = -1
 
-TP = tuple[str, int]
+PartitionKey = tuple[str, int]
 
 
 class OffsetError(ValueError):
     """An offset that is not of this source, or of a later version of it."""
 
 
-class Progress(NamedTuple):
+class PartitionProgress(NamedTuple):
     """Where a partition stands: the batch's records, and the generation in which the group gave it to this driver."""
 
     start: int
@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 class StreamOffset:
     """One end of a batch. `topic_ids` are hexadecimal: a topic that was deleted and made again has another."""
 
-    partitions: Mapping[TP, Progress] = field(default_factory=dict)
+    partitions: Mapping[PartitionKey, PartitionProgress] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     servers: str = ""
     group: str = ""
@@ -66,14 +66,14 @@ class StreamOffset:
             if progress.generation != NO_GENERATION:
                 row["generation"] = progress.generation
             topics.setdefault(topic, {})[str(partition)] = row
-        found: dict[str, Any] = sorted_deep({MARKER: marker, "topic_ids": dict(self.topic_ids), "topics": topics})
+        found: dict[str, Any] = sort_keys({MARKER: marker, "topic_ids": dict(self.topic_ids), "topics": topics})
         return found
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
 
 
-def parse(offset: Mapping[str, Any] | str) -> StreamOffset:
+def parse_offset(offset: Mapping[str, Any] | str) -> StreamOffset:
     """What `to_dict` gave; OffsetError says what is wrong with anything else."""
     try:
         read = json.loads(offset) if isinstance(offset, str) else offset
@@ -84,7 +84,7 @@ def parse(offset: Mapping[str, Any] | str) -> StreamOffset:
                 "read it with the version of Muster that wrote it, or use a new checkpoint"
             )
         partitions = {
-            (topic, int(number)): Progress(row["from"], row["to"], row.get("generation", NO_GENERATION))
+            (topic, int(number)): PartitionProgress(row["from"], row["to"], row.get("generation", NO_GENERATION))
             for topic, rows in read["topics"].items()
             for number, row in rows.items()
         }
@@ -103,19 +103,19 @@ def parse(offset: Mapping[str, Any] | str) -> StreamOffset:
         ) from None
 
 
-def sorted_deep(value: Any) -> Any:
-    return {key: sorted_deep(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
+def sort_keys(value: Any) -> Any:
+    return {key: sort_keys(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
-def end_positions(offset: StreamOffset) -> dict[TP, int]:
+def find_end_positions(offset: StreamOffset) -> dict[PartitionKey, int]:
     """The next offset to read, per partition: what a group commits when the batch is done."""
     return {tp: progress.end for tp, progress in sorted(offset.partitions.items())}
 
 
-def ahead(offset: StreamOffset, committed: Mapping[TP, int]) -> dict[TP, int]:
+def find_positions_ahead(offset: StreamOffset, committed: Mapping[PartitionKey, int]) -> dict[PartitionKey, int]:
     """Those of its end positions that are further on than what is committed: a commit never takes a group back."""
-    return {tp: position for tp, position in end_positions(offset).items() if position > committed.get(tp, -1)}
+    return {tp: position for tp, position in find_end_positions(offset).items() if position > committed.get(tp, -1)}
 
 
-def total(ranges: Iterable[OffsetRange]) -> int:
+def count_records(ranges: Iterable[OffsetRange]) -> int:
     return sum(wanted.size for wanted in ranges)

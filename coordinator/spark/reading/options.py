@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from muster.coordinator.spark.schema import chosen_columns
-from muster.coordinator.spark.starting import LATEST, StartError, Where, parse_offsets, parse_times
+from muster.coordinator.spark.schema import choose_columns
+from muster.coordinator.spark.starting import LATEST, ReadPosition, StartError, parse_offsets, parse_times
 
 if TYPE_CHECKING:
     from muster.coordinator.client.config import WorkerConfig
-    from muster.coordinator.client.connection import Connection
+    from muster.coordinator.client.connection import ConnectionConfig
 
 MEMBER_DEFAULTS = {
     # Topics that grow should be shared out soon, not after five minutes.
@@ -61,7 +61,7 @@ class ReadOptions:
     client: dict[str, str] = field(repr=False)
     ignored: tuple[str, ...]
     streaming: bool
-    connection: "Connection"
+    connection: "ConnectionConfig"
 
     @property
     def topics(self) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ class ReadOptions:
     @property
     def column_names(self) -> tuple[str, ...]:
         """The columns of a row, in order."""
-        return chosen_columns(self.columns, self.include_headers)
+        return choose_columns(self.columns, self.include_headers)
 
     @property
     def group_id(self) -> str | None:
@@ -83,15 +83,15 @@ class ReadOptions:
         return self.streaming and self.group_id is not None and self.assign is None
 
     @property
-    def starting(self) -> Where:
+    def starting(self) -> ReadPosition:
         """Where to begin, in Spark's order: one time for all, times per partition, offsets."""
         strategy = self.starting_offsets_by_timestamp_strategy
         if self.starting_timestamp is not None:
-            return Where("time", "startingTimestamp", time_ms=self.starting_timestamp, strategy=strategy)
+            return ReadPosition("time", "startingTimestamp", time_ms=self.starting_timestamp, strategy=strategy)
         if self.starting_offsets_by_timestamp is not None:
             option = "startingOffsetsByTimestamp"
             times = parse_times(option, self.starting_offsets_by_timestamp)
-            return Where("times", option, times=times, strategy=strategy)
+            return ReadPosition("times", option, times=times, strategy=strategy)
         word = self.starting_offsets
         if word is None:
             word = "committed" if self.group_id is not None else "latest" if self.streaming else "earliest"
@@ -111,13 +111,13 @@ class ReadOptions:
         return starting.kind == "latest" or any(LATEST in row.values() for row in starting.offsets.values())
 
     @property
-    def ending(self) -> Where:
+    def ending(self) -> ReadPosition:
         if self.ending_timestamp is not None:
-            return Where("time", "endingTimestamp", time_ms=self.ending_timestamp, strategy="latest")
+            return ReadPosition("time", "endingTimestamp", time_ms=self.ending_timestamp, strategy="latest")
         if self.ending_offsets_by_timestamp is not None:
             option = "endingOffsetsByTimestamp"
             times = parse_times(option, self.ending_offsets_by_timestamp)
-            return Where("times", option, times=times, strategy="latest")
+            return ReadPosition("times", option, times=times, strategy="latest")
         return parse_offsets("endingOffsets", self.ending_offsets or "latest", ("latest", "committed"), self.group_id)
 
     def member_config(self) -> "WorkerConfig":

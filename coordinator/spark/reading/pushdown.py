@@ -13,7 +13,7 @@ from muster.coordinator.spark.planning import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
+class PushedFilters:
     """What filters leave; None means that they say nothing."""
 
     topics: frozenset[str] | None = None
@@ -28,11 +28,11 @@ class Pushed:
         )
 
 
-def understood(filters: Sequence[ds.Filter]) -> tuple[Pushed, list[ds.Filter]]:
+def push_filters(filters: Sequence[ds.Filter]) -> tuple[PushedFilters, list[ds.Filter]]:
     """What can be taken over, and the filters that Spark has to apply itself."""
-    pushed, left = Pushed(), []
+    pushed, left = PushedFilters(), []
     for each in filters:
-        taken = taken_over(pushed, each)
+        taken = push_filter(pushed, each)
         if taken is None:
             left.append(each)
         else:
@@ -40,27 +40,27 @@ def understood(filters: Sequence[ds.Filter]) -> tuple[Pushed, list[ds.Filter]]:
     return pushed, left
 
 
-def taken_over(pushed: Pushed, each: ds.Filter) -> Pushed | None:
+def push_filter(pushed: PushedFilters, each: ds.Filter) -> PushedFilters | None:
     """`pushed` with one more filter; None when it is not for us."""
     name = ".".join(getattr(each, "attribute", ()))
     match each:
         case ds.EqualTo() | ds.EqualNullSafe():
-            return equal(pushed, name, (each.value,))
+            return push_equal(pushed, name, (each.value,))
         case ds.In():
-            return equal(pushed, name, each.value)
+            return push_equal(pushed, name, each.value)
         case ds.GreaterThanOrEqual() | ds.GreaterThan() if name == "offset":
             lowest = int(each.value) + isinstance(each, ds.GreaterThan)
             return replace(pushed, from_offset=max(pushed.from_offset, lowest))
         case ds.LessThan() | ds.LessThanOrEqual() if name == "offset":
             behind = int(each.value) + isinstance(each, ds.LessThanOrEqual)
-            return replace(pushed, to_offset=lower(pushed.to_offset, behind))
+            return replace(pushed, to_offset=choose_lower(pushed.to_offset, behind))
         case ds.IsNotNull() if name in ("topic", "partition", "offset"):
             return pushed  # These are never null.
         case _:
             return None
 
 
-def equal(pushed: Pushed, name: str, values: Iterable[Any]) -> Pushed | None:
+def push_equal(pushed: PushedFilters, name: str, values: Iterable[Any]) -> PushedFilters | None:
     known = frozenset(value for value in values if value is not None)
     match name:
         case "topic":
@@ -69,17 +69,17 @@ def equal(pushed: Pushed, name: str, values: Iterable[Any]) -> Pushed | None:
             return replace(pushed, partitions=known if pushed.partitions is None else pushed.partitions & known)
         case "offset" if len(known) == 1:
             (value,) = known
-            low, high = max(pushed.from_offset, value), lower(pushed.to_offset, value + 1)
+            low, high = max(pushed.from_offset, value), choose_lower(pushed.to_offset, value + 1)
             return replace(pushed, from_offset=low, to_offset=high)
         case _:
             return None
 
 
-def lower(known: int | None, other: int) -> int:
+def choose_lower(known: int | None, other: int) -> int:
     return other if known is None else min(known, other)
 
 
-def narrowed(ranges: Iterable[OffsetRange], pushed: Pushed) -> list[OffsetRange]:
+def narrow_ranges(ranges: Iterable[OffsetRange], pushed: PushedFilters) -> list[OffsetRange]:
     """The ranges, cut to what filters leave."""
     found = []
     for wanted in ranges:

@@ -7,7 +7,7 @@ from muster.coordinator.client.calls.methods import MULTI_FETCH
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.lookup import TP, Lookup
+from muster.coordinator.spark.reading.lookup import LookupKey, NodeLookup
 from muster.coordinator.spark.reading.options import ReadOptions
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
@@ -21,19 +21,19 @@ MAX_KNOWN = 100_000
 class RecordSizes:
     """Bytes per record as they lie in the log, by partition; asked for again after ten seconds."""
 
-    def __init__(self, lookup: Lookup, options: ReadOptions) -> None:
+    def __init__(self, lookup: NodeLookup, options: ReadOptions) -> None:
         self._lookup = lookup
         self._patience_ms = options.connection.default_api_timeout_ms
-        self._known: dict[TP, tuple[float, int]] = {}
+        self._known: dict[LookupKey, tuple[float, int]] = {}
 
-    def of(self, ranges: Collection[OffsetRange]) -> dict[TP, float]:
+    def of(self, ranges: Collection[OffsetRange]) -> dict[LookupKey, float]:
         """Partitions that could not be measured are left out."""
         stale = [wanted for wanted in ranges if self._age_ms(wanted.tp) >= FRESH_MS]
         for place in range(0, len(stale), AT_ONCE):
             self._lookup.run(self._measure(stale[place : place + AT_ONCE]))
         return {wanted.tp: self._known[wanted.tp][0] for wanted in ranges if wanted.tp in self._known}
 
-    def _age_ms(self, tp: TP) -> int:
+    def _age_ms(self, tp: LookupKey) -> int:
         known = self._known.get(tp)
         return FRESH_MS if known is None else now_ms() - known[1]
 
@@ -60,15 +60,15 @@ class RecordSizes:
             MULTI_FETCH, request, doing="measuring records", address=address or None, timeout_ms=self._patience_ms
         )
         for wanted, found in zip(ranges, answer.results, strict=True):
-            if (size := record_size(found.result.records)) is not None:
+            if (size := measure_record_size(found.result.records)) is not None:
                 self._known.pop(wanted.tp, None)
                 self._known[wanted.tp] = (size, now_ms())
 
 
-def record_size(data: bytes) -> float | None:
+def measure_record_size(data: bytes) -> float | None:
     """The mean of the first batch, of which the header is enough; None when there is none, or nothing in it.
 
-    >>> record_size(b"") is None
+    >>> measure_record_size(b"") is None
     True
     """
     if len(data) < HEADER_SIZE or data[MAGIC_AT] != MAGIC:

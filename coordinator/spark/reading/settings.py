@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from muster.coordinator.client.connection import Connection
+from muster.coordinator.client.connection import ConnectionConfig
 
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
     """What a task needs to know beside its ranges; small, because it travels with every task."""
 
-    connection: Connection
+    connection: ConnectionConfig
     columns: tuple[str, ...]
     rows: int
     patience_ms: int

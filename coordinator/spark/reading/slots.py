@@ -6,12 +6,12 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from muster.coordinator.spark.planning import OffsetRange, Plan, plan_tasks
+from muster.coordinator.spark.planning import OffsetRange, TaskPlan, plan_tasks
 from muster.coordinator.spark.reading.options import ReadOptions
 from muster.coordinator.spark.reading.settings import FetchSettings
 
 
-class Slot(InputPartition):
+class TaskSlot(InputPartition):
     """The ranges of one task, in order."""
 
     def __init__(self, ranges: Sequence[OffsetRange], settings: FetchSettings) -> None:
@@ -23,9 +23,9 @@ class Slot(InputPartition):
         return [OffsetRange(*wanted) for wanted in self.value]
 
 
-def slots_of(
+def plan_slots(
     ranges: Sequence[OffsetRange], options: ReadOptions, columns: tuple[str, ...], cores: int | None
-) -> list[Slot]:
+) -> list[TaskSlot]:
     settings = FetchSettings(
         connection=options.connection,
         columns=columns,
@@ -36,25 +36,25 @@ def slots_of(
         committed=options.isolation_level == "read_committed",
         fail_on_data_loss=options.fail_on_data_loss,
     )
-    plan = Plan(
+    plan = TaskPlan(
         assignor=options.assignor,
-        tasks=(cores or usable_cores()) if options.tasks == "cores" else options.tasks,
+        tasks=(cores or count_usable_cores()) if options.tasks == "cores" else options.tasks,
         options=options.assignor_options,
         min_partitions=options.min_partitions,
         max_records=options.max_records_per_partition,
         deadline_ms=options.assignor_deadline_ms,
     )
-    return [Slot(slot, settings) for slot in plan_tasks(ranges, plan)]
+    return [TaskSlot(slot, settings) for slot in plan_tasks(ranges, plan)]
 
 
-def usable_cores() -> int:
+def count_usable_cores() -> int:
     """The processors this process may use; on a cluster whoever registers the source knows better."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def read_slot(partition: InputPartition) -> Iterator[Any]:
     """What a task yields. Spark makes a partition of its own, without value, of a plan without any."""
-    if not isinstance(partition, Slot):
+    if not isinstance(partition, TaskSlot):
         assert partition.value is None, f"a task was given {partition!r}, which this source never planned"
         return iter(())
     from muster.coordinator.spark.reading.fetch import read_ranges

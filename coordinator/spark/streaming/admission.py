@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.limits import must_wait, share_out, share_out_bytes
-from muster.coordinator.spark.reading.offsets import total
+from muster.coordinator.spark.reading.limits import must_wait, share_bytes, share_records
+from muster.coordinator.spark.reading.offsets import count_records
 from muster.coordinator.spark.reading.options import ReadOptions
 
-TP = tuple[str, int]
-RecordBytes = Callable[[Collection[OffsetRange]], Mapping[TP, float]]
+PartitionKey = tuple[str, int]
+RecordBytes = Callable[[Collection[OffsetRange]], Mapping[PartitionKey, float]]
 
 
 def default_limit(options: ReadOptions) -> ReadLimit:
@@ -38,7 +38,7 @@ class Admission:
         """The ranges to read now, empty ones included; all are empty when the batch has to wait."""
         options = self._options
         nothing = [wanted._replace(end=wanted.start) for wanted in pending]
-        everything = total(pending)
+        everything = count_records(pending)
         if isinstance(limit, ReadAllAvailable) or not everything:
             # Trigger.Once asks for all there is, whatever the options say.
             return list(pending)
@@ -49,8 +49,8 @@ class Admission:
         self._last_trigger_ms = now_ms
         ranges = list(pending)
         if options.max_offsets_per_trigger is not None:
-            ranges = share_out(ranges, options.max_offsets_per_trigger)
+            ranges = share_records(ranges, options.max_offsets_per_trigger)
         if options.max_bytes_per_trigger is not None:
             wanted = [each for each in ranges if each.size]
-            ranges = share_out_bytes(ranges, options.max_bytes_per_trigger, self._record_bytes(wanted))
+            ranges = share_bytes(ranges, options.max_bytes_per_trigger, self._record_bytes(wanted))
         return ranges

@@ -6,16 +6,16 @@ from dataclasses import replace
 
 from muster.coordinator.spark.errors import NOT_READ_REMEDY, DataLoss
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.lookup import TP, Lookup
-from muster.coordinator.spark.reading.offsets import Progress, StreamOffset
+from muster.coordinator.spark.reading.lookup import LookupKey, NodeLookup
+from muster.coordinator.spark.reading.offsets import PartitionProgress, StreamOffset
 from muster.coordinator.spark.reading.options import ReadOptions
-from muster.coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.spark.streaming.watch import LogView, LogWatch
 
 
-class Direct:
+class DirectFollower:
     """Follows the partitions that the options name, from where the checkpoint says."""
 
-    def __init__(self, options: ReadOptions, lookup: Lookup, watch: Watch) -> None:
+    def __init__(self, options: ReadOptions, lookup: NodeLookup, watch: LogWatch) -> None:
         self._options = options
         self._lookup = lookup
         self._watch = watch
@@ -29,28 +29,28 @@ class Direct:
             self._lookup.partitions_of(view.topics)
             work = self._lookup.positions(self._options.starting, view.bounds)
             positions = self._lookup.run(work)
-            begun = self._offset({tp: Progress(at, at) for tp, at in positions.items()}, view)
+            begun = self._offset({tp: PartitionProgress(at, at) for tp, at in positions.items()}, view)
             self._initial = replace(begun, initial=self._options.begins_with_the_moment)
         return self._initial
 
-    def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+    def pending(self, start: StreamOffset, view: LogView) -> list[OffsetRange]:
         """For each partition what is behind `start`, also if that is nothing. New partitions begin at their start."""
-        check_gone(start, view, self._options)
+        check_missing_partitions(start, view, self._options)
         found = []
         for tp, known in sorted(view.bounds.items()):
             progress = start.partitions.get(tp)
-            if progress is None or made_again(start, view, tp[0], self._options, self._lookup):
+            if progress is None or is_recreated(start, view, tp[0], self._options, self._lookup):
                 found.append(OffsetRange(*tp, known.start, known.end))
             else:
                 position = self._lookup.held(tp, progress.end, known, "the next offset to read")
                 found.append(OffsetRange(*tp, position, known.end))
         return found
 
-    def offset(self, ranges: list[OffsetRange], view: View) -> StreamOffset:
+    def offset(self, ranges: list[OffsetRange], view: LogView) -> StreamOffset:
         """The end of a batch that reads these."""
-        return self._offset({wanted.tp: Progress(wanted.start, wanted.end) for wanted in ranges}, view)
+        return self._offset({wanted.tp: PartitionProgress(wanted.start, wanted.end) for wanted in ranges}, view)
 
-    def _offset(self, partitions: Mapping[TP, Progress], view: View) -> StreamOffset:
+    def _offset(self, partitions: Mapping[LookupKey, PartitionProgress], view: LogView) -> StreamOffset:
         topics = {topic for topic, _ in partitions}
         return StreamOffset(partitions, view.topic_ids(topics), self._servers)
 
@@ -61,13 +61,13 @@ class Direct:
         """Nothing is held beyond the lookups."""
 
 
-def check_gone(start: StreamOffset, view: View, options: ReadOptions) -> None:
+def check_missing_partitions(start: StreamOffset, view: LogView, options: ReadOptions) -> None:
     """Raise DataLoss for a partition that was read before and no longer exists, or leave it out."""
     gone = sorted(set(start.partitions) - set(view.bounds))
     if gone and options.fail_on_data_loss:
         topic, partition = gone[0]
         progress = start.partitions[topic, partition]
-        if (option := left_out_by(options, topic, partition)) is not None:
+        if (option := find_excluding_option(options, topic, partition)) is not None:
             raise DataLoss(
                 f"{topic}-{partition} was read up to offset {progress.end} by this checkpoint, and {option} leaves it "
                 "out now",
@@ -76,7 +76,7 @@ def check_gone(start: StreamOffset, view: View, options: ReadOptions) -> None:
         raise DataLoss(f"{topic}-{partition} was read up to offset {progress.end} and does not exist any more")
 
 
-def left_out_by(options: ReadOptions, topic: str, partition: int) -> str | None:
+def find_excluding_option(options: ReadOptions, topic: str, partition: int) -> str | None:
     """The option that says what to read, if it does not mean this partition."""
     if options.assign is not None:
         return None if partition in options.assign.get(topic, ()) else "assign"
@@ -85,7 +85,7 @@ def left_out_by(options: ReadOptions, topic: str, partition: int) -> str | None:
     return None if topic in options.topics else "subscribe"
 
 
-def made_again(start: StreamOffset, view: View, topic: str, options: ReadOptions, lookup: Lookup) -> bool:
+def is_recreated(start: StreamOffset, view: LogView, topic: str, options: ReadOptions, lookup: NodeLookup) -> bool:
     """Whether this is another topic of the same name; its offsets have nothing to do with the old one's."""
     before, now = start.topic_ids.get(topic), view.topics[topic].id
     if before in (None, now):

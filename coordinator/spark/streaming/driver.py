@@ -6,29 +6,29 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from muster.coordinator.client.calls.transport import now_ms
-from muster.coordinator.spark.kafka_options import tell
+from muster.coordinator.spark.kafka_options import warn_of_ignored
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.lookup import TP, Lookup
-from muster.coordinator.spark.reading.offsets import Progress, StreamOffset, parse, total
+from muster.coordinator.spark.reading.lookup import LookupKey, NodeLookup
+from muster.coordinator.spark.reading.offsets import PartitionProgress, StreamOffset, count_records, parse_offset
 from muster.coordinator.spark.reading.options import ReadOptions
 from muster.coordinator.spark.streaming.admission import Admission
-from muster.coordinator.spark.streaming.direct import Direct
-from muster.coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.spark.streaming.direct import DirectFollower
+from muster.coordinator.spark.streaming.watch import LogView, LogWatch
 
 if TYPE_CHECKING:
     from muster.coordinator.spark.reading.sampling import RecordSizes
 
 
-class Follower(Protocol):
+class OffsetFollower(Protocol):
     """Which partitions a query reads and from where: its own checkpoint's, or those of its member of a group."""
 
     def initial(self) -> StreamOffset:
         """Where a query without a checkpoint begins."""
 
-    def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+    def pending(self, start: StreamOffset, view: LogView) -> list[OffsetRange]:
         """What is behind `start`, up to the ends of the logs."""
 
-    def offset(self, ranges: list[OffsetRange], view: View) -> StreamOffset:
+    def offset(self, ranges: list[OffsetRange], view: LogView) -> StreamOffset:
         """The end of a batch that reads these."""
 
     def finished(self, end: StreamOffset) -> None:
@@ -42,28 +42,28 @@ class StreamDriver:
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
-        tell(options.ignored)
-        self._lookup = Lookup(options)
-        self._watch = Watch(self._lookup, options.offsets_refresh_ms)
+        warn_of_ignored(options.ignored)
+        self._lookup = NodeLookup(options)
+        self._watch = LogWatch(self._lookup, options.offsets_refresh_ms)
         self._admission = Admission(options, self._record_bytes)
         self._sizes: RecordSizes | None = None
-        self._follower: Follower = self._make_follower()
-        self._target: View | None = None
-        self._idle_view: View | None = None
+        self._follower: OffsetFollower = self._make_follower()
+        self._target: LogView | None = None
+        self._idle_view: LogView | None = None
         self._idle_start: dict[str, Any] = {}
 
-    def _make_follower(self) -> Follower:
+    def _make_follower(self) -> OffsetFollower:
         options, lookup, watch = self._options, self._lookup, self._watch
         if options.group_id is None:
-            return Direct(options, lookup, watch)
+            return DirectFollower(options, lookup, watch)
         # What only members need is loaded for members only: a query waits for its source's process to start.
         if options.joins_group:
-            from muster.coordinator.spark.streaming.group import Grouped
+            from muster.coordinator.spark.streaming.group import GroupFollower
 
-            return Grouped(options, lookup, watch)
-        from muster.coordinator.spark.streaming.standalone import Standalone
+            return GroupFollower(options, lookup, watch)
+        from muster.coordinator.spark.streaming.standalone import CommittingFollower
 
-        return Standalone(options, lookup, watch)
+        return CommittingFollower(options, lookup, watch)
 
     def drain(self) -> None:
         """Trigger.AvailableNow: what is there now is all that will be read."""
@@ -79,20 +79,20 @@ class StreamDriver:
         if view is self._idle_view and start == self._idle_start:
             # Asked again before anything could have changed, as Spark does all the time.
             return start
-        before = parse(start)
+        before = parse_offset(start)
         pending = self._follower.pending(before, view)
-        if not total(pending):
+        if not count_records(pending):
             if before.initial and pending:
                 # A batch without records: from here on the checkpoint knows where the query began.
                 return self._follower.offset(pending, view).to_dict()
             self._remember_idle(view, start)
             return start
         admitted = self._admission.admitted(pending, limit, now_ms())
-        if not total(admitted):
+        if not count_records(admitted):
             return start
         return self._follower.offset(admitted, view).to_dict()
 
-    def _remember_idle(self, view: View, start: dict[str, Any]) -> None:
+    def _remember_idle(self, view: LogView, start: dict[str, Any]) -> None:
         """A member has to follow its group at every call; whoever reads alone depends on nothing but the view."""
         if not self._options.joins_group:
             self._idle_view, self._idle_start = view, start
@@ -100,12 +100,12 @@ class StreamDriver:
     def report(self) -> dict[str, Any] | None:
         """Where logs end, for the progress that Spark reports."""
         view = self._watch.view()
-        ends = {tp: Progress(known.end, known.end) for tp, known in view.bounds.items()}
+        ends = {tp: PartitionProgress(known.end, known.end) for tp, known in view.bounds.items()}
         servers = self._lookup.transport.config.bootstrap_servers
         return StreamOffset(ends, {}, servers, self._options.group_id or "").to_dict()
 
     def finished(self, end: dict[str, Any]) -> None:
-        self._follower.finished(parse(end))
+        self._follower.finished(parse_offset(end))
 
     def close(self) -> None:
         try:
@@ -114,7 +114,7 @@ class StreamDriver:
             self._watch.stop()
             self._lookup.close()
 
-    def _record_bytes(self, ranges: Collection[OffsetRange]) -> Mapping[TP, float]:
+    def _record_bytes(self, ranges: Collection[OffsetRange]) -> Mapping[LookupKey, float]:
         if self._sizes is None:
             from muster.coordinator.spark.reading.sampling import RecordSizes
 

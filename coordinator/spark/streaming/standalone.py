@@ -3,23 +3,23 @@
 from muster.coordinator.client.errors import ConfigError, Refused
 from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.lookup import TP, Lookup
-from muster.coordinator.spark.reading.offsets import StreamOffset, ahead
+from muster.coordinator.spark.reading.lookup import LookupKey, NodeLookup
+from muster.coordinator.spark.reading.offsets import StreamOffset, find_positions_ahead
 from muster.coordinator.spark.reading.options import ReadOptions
-from muster.coordinator.spark.streaming.direct import Direct
-from muster.coordinator.spark.streaming.watch import View, Watch
+from muster.coordinator.spark.streaming.direct import DirectFollower
+from muster.coordinator.spark.streaming.watch import LogView, LogWatch
 
 UNKNOWN_MEMBER = 25
 
 
-class Standalone(Direct):
+class CommittingFollower(DirectFollower):
     """Its place is in the checkpoint; what the group knows follows it."""
 
-    def __init__(self, options: ReadOptions, lookup: Lookup, watch: Watch) -> None:
+    def __init__(self, options: ReadOptions, lookup: NodeLookup, watch: LogWatch) -> None:
         super().__init__(options, lookup, watch)
-        self._told: dict[TP, int] | None = None
+        self._told: dict[LookupKey, int] | None = None
 
-    def pending(self, start: StreamOffset, view: View) -> list[OffsetRange]:
+    def pending(self, start: StreamOffset, view: LogView) -> list[OffsetRange]:
         self.finished(start)
         return super().pending(start, view)
 
@@ -29,7 +29,7 @@ class Standalone(Direct):
             return
         if self._told is None:
             self._told = self._lookup.run(self._lookup.committed(end.partitions))
-        fresh = ahead(end, self._told)
+        fresh = find_positions_ahead(end, self._told)
         if not fresh:
             return
         calls = self._lookup.group

@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from muster.coordinator.spark.reading.options import ReadOptions
-from muster.coordinator.spark.reading.slots import read_slot, slots_of
-from muster.coordinator.spark.schema import wanted_columns
+from muster.coordinator.spark.reading.slots import plan_slots, read_slot
+from muster.coordinator.spark.schema import read_columns
 from muster.coordinator.spark.streaming.admission import default_limit
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: ReadOptions, schema: Any, cores: int | None) -> None:
         self._options = options
-        self._columns = wanted_columns(schema)
+        self._columns = read_columns(schema)
         self._cores = cores
         self._made: StreamDriver | None = None
 
@@ -56,9 +56,9 @@ class MusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """The end alone says what to read, so that a batch that is repeated reads the same."""
-        from muster.coordinator.spark.reading.offsets import parse
+        from muster.coordinator.spark.reading.offsets import parse_offset
 
-        return slots_of(parse(end).ranges(), self._options, self._columns, self._cores)
+        return plan_slots(parse_offset(end).ranges(), self._options, self._columns, self._cores)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return read_slot(partition)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.errors import UnknownTopic
-from muster.coordinator.spark.reading.lookup import TP, Bounds, Lookup, Topic
+from muster.coordinator.spark.reading.lookup import LogBounds, LookedUpTopic, LookupKey, NodeLookup
 
 log = logging.getLogger("muster.spark")
 
@@ -18,30 +18,30 @@ TOPICS_EVERY_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class LogView:
     """What was so at one moment. Topics that are named but do not exist are left out."""
 
-    topics: Mapping[str, Topic]
-    bounds: Mapping[TP, Bounds]
+    topics: Mapping[str, LookedUpTopic]
+    bounds: Mapping[LookupKey, LogBounds]
 
     def topic_ids(self, topics: "set[str] | frozenset[str]") -> dict[str, str]:
         return {name: self.topics[name].id for name in sorted(topics) if name in self.topics}
 
 
-class Watch:
+class LogWatch:
     """The latest view, at most about `refresh_ms` old while the node answers."""
 
-    def __init__(self, lookup: Lookup, refresh_ms: int) -> None:
+    def __init__(self, lookup: NodeLookup, refresh_ms: int) -> None:
         self._lookup = lookup
         self._refresh_ms = refresh_ms
         self._lock = threading.Lock()
-        self._view: View | None = None
+        self._view: LogView | None = None
         self._error: Exception | None = None
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, LookedUpTopic] = {}
         self._topics_due_ms = 0
         self._task: Future[None] | None = None
 
-    def view(self) -> View:
+    def view(self) -> LogView:
         """What is known; the first call asks and waits. Raises what the last look failed with, tries included."""
         with self._lock:
             if self._error is not None:
@@ -50,7 +50,7 @@ class Watch:
                 return self._view
         return self.look()
 
-    def look(self) -> View:
+    def look(self) -> LogView:
         """Ask now, and go on asking in the background from here on."""
         self._topics_due_ms = 0
         view = self._lookup.run(self._looked())
@@ -63,7 +63,7 @@ class Watch:
         if self._task is not None:
             self._task.cancel()
 
-    def _keep(self, view: View | None, error: Exception | None) -> None:
+    def _keep(self, view: LogView | None, error: Exception | None) -> None:
         with self._lock:
             self._view = view or self._view
             self._error = error
@@ -77,7 +77,7 @@ class Watch:
                 # A bug, too, is told by the next question; it must not end the looking in silence.
                 self._keep(None, error)
 
-    async def _looked(self) -> View:
+    async def _looked(self) -> LogView:
         try:
             return await self._view_of_topics()
         except UnknownTopic:
@@ -85,9 +85,9 @@ class Watch:
             self._topics_due_ms = 0
             return await self._view_of_topics()
 
-    async def _view_of_topics(self) -> View:
+    async def _view_of_topics(self) -> LogView:
         if now_ms() >= self._topics_due_ms:
             self._topics = await self._lookup.topics()
             self._topics_due_ms = now_ms() + max(TOPICS_EVERY_MS, self._refresh_ms)
         topics = self._topics
-        return View(topics, await self._lookup.bounds(self._lookup.existing(topics)))
+        return LogView(topics, await self._lookup.bounds(self._lookup.existing(topics)))

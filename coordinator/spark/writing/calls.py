@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from muster.coordinator.client.calls.catalog import Catalog
+from muster.coordinator.client.calls.catalog import PartitionCounts
 from muster.coordinator.client.calls.leaders import MAYBE_MOVED, MOVED, ONE_NODE
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.methods import (
@@ -19,15 +19,15 @@ from muster.coordinator.client.calls.methods import (
     PRODUCE,
     STAGE_RECORDS,
 )
-from muster.coordinator.client.calls.transport import Patience, Transport
+from muster.coordinator.client.calls.transport import CallRetry, Transport
 from muster.coordinator.client.errors import ClientError, Refused, Unreachable, refusal
 from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.spark.reading.fetch import transport_of
+from muster.coordinator.spark.reading.fetch import share_transport
 from muster.coordinator.spark.writing.options import WriteOptions
-from muster.coordinator.spark.writing.rows import Encoded
+from muster.coordinator.spark.writing.rows import EncodedRows
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
-from muster.storage.staging.files import sealed
+from muster.storage.staging.files import seal_for_producer
 
 T = TypeVar("T")
 
@@ -46,20 +46,20 @@ class NotOnOneNode(ClientError):
         )
 
 
-class Outlet(Protocol):
+class BatchOutlet(Protocol):
     """Where a task's record batches go."""
 
-    async def send(self, batches: Sequence[Encoded], last: bool) -> None:
+    async def send(self, batches: Sequence[EncodedRows], last: bool) -> None:
         """Bring them to the node; `last` when nothing follows."""
 
 
-class Node:
+class SinkNode:
     """What a task or a driver asks of the node, from any thread."""
 
     def __init__(self, options: WriteOptions) -> None:
         self.config = options.client_config()
-        self.transport = transport_of(self.config.connection)
-        self._catalog = Catalog(self.transport, self.config)
+        self.transport = share_transport(self.config.connection)
+        self._catalog = PartitionCounts(self.transport, self.config)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return shared_loop().run(work)
@@ -89,10 +89,10 @@ class Node:
         return self.run(self._catalog.count(topic)) if known is None else known
 
 
-class Staged:
+class StagingOutlet:
     """One attempt of a task at its part of a batch."""
 
-    def __init__(self, node: Node, sink: str, batch: int, attempt: str) -> None:
+    def __init__(self, node: SinkNode, sink: str, batch: int, attempt: str) -> None:
         self.size = 0
         self.settled = False
         """The batch is decided: what this task has to say is in the log already, or never will be."""
@@ -104,44 +104,44 @@ class Staged:
         self.home = ONE_NODE
         """Where it stages."""
 
-    async def send(self, batches: Sequence[Encoded], last: bool) -> None:
+    async def send(self, batches: Sequence[EncodedRows], last: bool) -> None:
         if self.settled:
             return
         request = staging_pb.StageRecordsRequest(
             sink=self._sink, batch=self._batch, attempt=self._attempt, position=self.size, last=last
         )
-        fill(request.topic_data, batches)
+        fill_request(request.topic_data, batches)
         if new := {batch.tp.topic for batch in batches} - self._topics:
             self._topics |= new
             self.home = await self._node.home_of(self._topics)
         answer = await self._node.transport.retried(
             STAGE_RECORDS, request, doing="staging records", address=self.home or None
         )
-        refuse(answer, self._sink)
+        raise_refusal(answer, self._sink)
         self.settled = answer.settled
         self.size = answer.position
 
 
-class Appended:
+class AppendingOutlet:
     """One task's producer: it numbers its batches, so that one that is sent again is written once."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: SinkNode) -> None:
         self._node = node
         self._producer_id = -1
         self._sequences: dict[TopicPartition, int] = {}
 
-    async def send(self, batches: Sequence[Encoded], last: bool) -> None:
+    async def send(self, batches: Sequence[EncodedRows], last: bool) -> None:
         """Each partition at most once in a request: the log knows a repeated batch only if it comes alone."""
         if self._producer_id < 0 and batches:
             answer = await self._node.transport.retried(
                 INIT_PRODUCER_ID, pb.InitProducerIdRequest(), doing="asking for a producer id"
             )
-            refuse(answer, "a producer id")
+            raise_refusal(answer, "a producer id")
             self._producer_id = answer.producer_id
         left = list(batches)
         while left:
-            now: dict[TopicPartition, Encoded] = {}
-            later: list[Encoded] = []
+            now: dict[TopicPartition, EncodedRows] = {}
+            later: list[EncodedRows] = []
             for batch in left:
                 if batch.tp in now:
                     later.append(batch)
@@ -150,14 +150,14 @@ class Appended:
             await self._deliver(now)
             left = later
 
-    def _numbered(self, batch: Encoded) -> bytes:
+    def _numbered(self, batch: EncodedRows) -> bytes:
         sequence = self._sequences.get(batch.tp, 0)
         self._sequences[batch.tp] = (sequence + batch.rows) & MAX_SEQUENCE
-        return sealed(batch.data, 0, self._producer_id, sequence)[0]
+        return seal_for_producer(batch.data, 0, self._producer_id, sequence)[0]
 
-    async def _deliver(self, left: dict[TopicPartition, Encoded]) -> None:
+    async def _deliver(self, left: dict[TopicPartition, EncodedRows]) -> None:
         leaders = self._node.transport.leaders
-        patience = Patience(self._node.transport)
+        patience = CallRetry(self._node.transport)
         while left:
             by_leader, unknown = leaders.routed(left)
             leaders.look(unknown)
@@ -177,13 +177,13 @@ class Appended:
                 await leaders.settled(left)
 
     async def _attempt(
-        self, address: str, batches: dict[TopicPartition, Encoded], timeout_ms: int
-    ) -> tuple[dict[TopicPartition, Encoded], ClientError | None]:
+        self, address: str, batches: dict[TopicPartition, EncodedRows], timeout_ms: int
+    ) -> tuple[dict[TopicPartition, EncodedRows], ClientError | None]:
         """Those to try again, and why."""
         leaders = self._node.transport.leaders
         request = pb.ProduceRequest(acks=-1, timeout_ms=timeout_ms)
-        fill(request.topic_data, list(batches.values()))
-        again: dict[TopicPartition, Encoded] = {}
+        fill_request(request.topic_data, list(batches.values()))
+        again: dict[TopicPartition, EncodedRows] = {}
         why: ClientError | None = None
         try:
             answer = await leaders.ask(
@@ -202,7 +202,7 @@ class Appended:
             for result in topic.partition_responses:
                 if result.error_code:
                     tp = TopicPartition(topic.name, result.index)
-                    error = refused(result, f"{tp.topic}-{tp.partition}")
+                    error = build_sink_refusal(result, f"{tp.topic}-{tp.partition}")
                     if not error.retriable:
                         raise error
                     again[tp], why = batches[tp], error
@@ -211,19 +211,19 @@ class Appended:
         return again, why
 
 
-class Requests:
+class BatchRequests:
     """Collects record batches into requests and sends one while the next is filled."""
 
-    def __init__(self, node: Node, outlet: Outlet, max_bytes: int) -> None:
+    def __init__(self, node: SinkNode, outlet: BatchOutlet, max_bytes: int) -> None:
         self._node = node
         self._outlet = outlet
         self._max_bytes = max_bytes
-        self._batches: list[Encoded] = []
+        self._batches: list[EncodedRows] = []
         self._size = 0
         self._under_way: Future[None] | None = None
         self.any = False
 
-    def add(self, batch: Encoded) -> None:
+    def add(self, batch: EncodedRows) -> None:
         if self._batches and self._size + len(batch.data) > self._max_bytes:
             self._send(last=False)
         self._batches.append(batch)
@@ -252,7 +252,7 @@ class Requests:
             future.result()
 
 
-async def commit(
+async def commit_attempts(
     transport: Transport, sink: str, batch: int, attempts: Sequence[tuple[str, int]], home: str = ONE_NODE
 ) -> bool:
     """Decide, where they were staged, which attempts (name, size) make up the batch; whether it was decided before."""
@@ -261,18 +261,20 @@ async def commit(
         request.attempts.add(attempt=name, size=size)
     doing = f"committing batch {batch}"
     answer = await transport.retried(COMMIT_STAGED, request, doing=doing, address=home or None)
-    refuse(answer, f"batch {batch} of sink {sink}")
+    raise_refusal(answer, f"batch {batch} of sink {sink}")
     return bool(answer.settled)
 
 
-async def abort(transport: Transport, sink: str, batch: int, attempts: Sequence[str], home: str = ONE_NODE) -> None:
+async def abort_attempts(
+    transport: Transport, sink: str, batch: int, attempts: Sequence[str], home: str = ONE_NODE
+) -> None:
     """Drop attempts that will not be committed."""
     request = staging_pb.AbortStagedRequest(sink=sink, batch=batch, attempts=attempts)
     doing = f"aborting batch {batch}"
-    refuse(await transport.retried(ABORT_STAGED, request, doing=doing, address=home or None), sink)
+    raise_refusal(await transport.retried(ABORT_STAGED, request, doing=doing, address=home or None), sink)
 
 
-def fill(topic_data: Any, batches: Sequence[Encoded]) -> None:
+def fill_request(topic_data: Any, batches: Sequence[EncodedRows]) -> None:
     """Put record batches into a request; those of one partition behind one another."""
     lines: dict[str, Any] = {}
     parts: dict[TopicPartition, list[bytes]] = {}
@@ -284,10 +286,10 @@ def fill(topic_data: Any, batches: Sequence[Encoded]) -> None:
         lines[topic].partition_data.add(index=partition, records=b"".join(data))
 
 
-def refuse(answer: Any, about: str) -> None:
+def raise_refusal(answer: Any, about: str) -> None:
     if answer.error_code:
-        raise refused(answer, about)
+        raise build_sink_refusal(answer, about)
 
 
-def refused(answer: Any, about: str) -> Refused:
+def build_sink_refusal(answer: Any, about: str) -> Refused:
     return refusal(answer.error_code, pb.ErrorCode.Name(answer.error_code), answer.error_message, about)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from muster.storage.records.batch import seal
+from muster.storage.records.batch import seal_batch
 from muster.storage.records.compression import codec_number, compress
 from muster.storage.records.headers import encode_headers
 
@@ -35,29 +35,29 @@ def encode_columns(keys: Any, values: Any, headers: Any, timestamp_ms: int, code
     tails = None if headers is None else _tails(headers)
     tail_lengths: Any = 1 if tails is None else _lengths(tails)
     key_lengths = np.full(count, -1, np.int64) if keys is None else _lengths(keys)
-    places, place_sizes = varints(np.arange(count, dtype=np.int64) << 1)
-    key_heads, key_sizes = varints(_zigzag(key_lengths))
-    value_heads, value_sizes = varints(_zigzag(value_lengths))
+    places, place_sizes = encode_varints(np.arange(count, dtype=np.int64) << 1)
+    key_heads, key_sizes = encode_varints(_zigzag(key_lengths))
+    value_heads, value_sizes = encode_varints(_zigzag(value_lengths))
     sizes = len(_PADDING) + place_sizes + key_sizes + value_sizes + tail_lengths
     sizes = sizes + np.maximum(key_lengths, 0) + np.maximum(value_lengths, 0)
-    size_heads, size_sizes = varints(sizes << 1)
+    size_heads, size_sizes = encode_varints(sizes << 1)
     padding = np.zeros((count, len(_PADDING)), np.uint8)
     padded = np.full(count, len(_PADDING), np.int64)
-    heads = joined([(size_heads, size_sizes), (padding, padded), (places, place_sizes), (key_heads, key_sizes)])
-    middles = joined([(value_heads, value_sizes)])
+    heads = join_fields([(size_heads, size_sizes), (padding, padded), (places, place_sizes), (key_heads, key_sizes)])
+    middles = join_fields([(value_heads, value_sizes)])
     parts = [heads] if keys is None else [heads, keys]
     parts += [middles, values, pa.scalar(_NO_HEADERS) if tails is None else tails]
     records = pc.binary_join_element_wise(*parts, b"", null_handling="replace", null_replacement=b"")
     body = _payload(records)
     attributes = codec_number(codec)
     stamp = (0, -1, attributes, count - 1, timestamp_ms, timestamp_ms)
-    return seal(stamp, (-1, -1, -1), count, compress(codec, body))
+    return seal_batch(stamp, (-1, -1, -1), count, compress(codec, body))
 
 
-def varints(values: Numbers) -> tuple[Bytes, Numbers]:
+def encode_varints(values: Numbers) -> tuple[Bytes, Numbers]:
     """Unsigned varints of non-negative numbers: a row of bytes for each, and how many of them count.
 
-    >>> rows, sizes = varints(np.array([1, 300]))
+    >>> rows, sizes = encode_varints(np.array([1, 300]))
     >>> [row[:size].tobytes() for row, size in zip(rows, sizes)]
     [b'\\x01', b'\\xac\\x02']
     """
@@ -74,7 +74,7 @@ def varints(values: Numbers) -> tuple[Bytes, Numbers]:
     return rows, sizes
 
 
-def joined(fields: list[tuple[Bytes, Numbers]]) -> Any:
+def join_fields(fields: list[tuple[Bytes, Numbers]]) -> Any:
     """A binary array of the fields of each row, one behind the other."""
     count = len(fields[0][1])
     kept = np.hstack([np.arange(rows.shape[1]) < sizes[:, None] for rows, sizes in fields])
@@ -84,7 +84,7 @@ def joined(fields: list[tuple[Bytes, Numbers]]) -> Any:
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(data)])
 
 
-def bounds(array: Any) -> tuple[Bytes, Numbers]:
+def find_value_bounds(array: Any) -> tuple[Bytes, Numbers]:
     """The bytes behind a binary array, and where in them each value begins; one more for the end."""
     _, offsets, data = array.buffers()
     ends = np.frombuffer(offsets, np.int32)[array.offset : array.offset + len(array) + 1]
@@ -93,7 +93,7 @@ def bounds(array: Any) -> tuple[Bytes, Numbers]:
 
 def _lengths(array: Any) -> Numbers:
     """The length of each value; -1 for null."""
-    lengths: Numbers = np.diff(bounds(array)[1])
+    lengths: Numbers = np.diff(find_value_bounds(array)[1])
     if array.null_count:
         lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
     return lengths
@@ -111,5 +111,5 @@ def _tails(headers: Any) -> Any:
 
 
 def _payload(array: Any) -> bytes:
-    data, ends = bounds(array)
+    data, ends = find_value_bounds(array)
     return data[ends[0] : ends[-1]].tobytes()

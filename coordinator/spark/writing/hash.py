@@ -14,10 +14,10 @@ LONG = 1024
 _M = np.uint32(MULTIPLIER)
 
 
-def murmur2_of(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> Hashes:
+def hash_keys(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers) -> Hashes:
     """The hash of each key that lies in `data`; see `muster.coordinator.client.producing.partitioner.murmur2`.
 
-    >>> murmur2_of(np.frombuffer(b"21abc", np.uint8), np.array([0]), np.array([2])).astype(np.int32).tolist()
+    >>> hash_keys(np.frombuffer(b"21abc", np.uint8), np.array([0]), np.array([2])).astype(np.int32).tolist()
     [-973932308]
     """
     hashed = np.uint32(SEED) ^ lengths.astype(np.uint32)
@@ -39,9 +39,9 @@ def murmur2_of(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers) -
     return hashed
 
 
-def partitions_for(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers, partitions: int) -> Numbers:
+def choose_partitions(data: npt.NDArray[np.uint8], starts: Numbers, lengths: Numbers, partitions: int) -> Numbers:
     """Kafka's toPositive(murmur2(key)) % partitions, for each key."""
-    return (murmur2_of(data, starts, lengths) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
+    return (hash_keys(data, starts, lengths) & np.uint32(0x7FFFFFFF)).astype(np.int64) % partitions
 
 
 def _word(data: npt.NDArray[np.uint8], at: Numbers) -> Hashes:

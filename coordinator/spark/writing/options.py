@@ -12,16 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.errors import ConfigError
-from muster.coordinator.client.group_protocols import dotted
-from muster.coordinator.client.security_config import shown
+from muster.coordinator.client.group_protocols import to_dotted
+from muster.coordinator.client.security_config import show_property
 from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.kafka_options import IGNORED_WRITING, KAFKA_PREFIX, NO_OPTIONS, Ignored
-from muster.storage.wording import expected
+from muster.coordinator.spark.kafka_options import IGNORED_WRITING, KAFKA_PREFIX, NO_OPTIONS, IgnoredOptions
+from muster.storage.wording import describe_allowed
 
 ALWAYS = "the sink decides it: see exactlyOnce, txnAppId and txnVersion"
 READS_NOTHING = "a write reads nothing; say where rows go by the option topic or a topic column"
 AS_COLUMNS = "keys and values come as string or binary columns"
-REFUSED = {
+REFUSED_WRITING = {
     "key.serializer": AS_COLUMNS,
     "value.serializer": AS_COLUMNS,
     "interceptor.classes": "records are written as columns, no interceptor would see them",
@@ -37,7 +37,7 @@ REFUSED = {
     "includeheaders": "a headers column is written when there is one",
     "path": "topics are no files; name one by the option topic, or rows by a topic column",
 }
-ACCEPTED = frozenset({"checkpointlocation", "queryname", "outputmode"})
+ACCEPTED_WRITING = frozenset({"checkpointlocation", "queryname", "outputmode"})
 """What Spark passes on, though it is for Spark itself."""
 
 
@@ -114,67 +114,71 @@ class WriteOptions(BaseModel):
         return load(ClientConfig, self.client, {"default_api_timeout_ms": self.delivery_timeout_ms})
 
 
-OWN = {
+KNOWN_WRITING = {
     (field.alias or name).lower(): (field.alias or name)
     for name, field in WriteOptions.model_fields.items()
     if name not in ("client", "ignored", "streaming")
 }
-CLIENT = {dotted(name): dotted(name) for name in ClientConfig.model_fields if name != "default_api_timeout_ms"}
+KNOWN_WRITING_CLIENT = {
+    to_dotted(name): to_dotted(name) for name in ClientConfig.model_fields if name != "default_api_timeout_ms"
+}
 
 
-def write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
+def check_write_options(options: Mapping[str, str], *, streaming: bool) -> WriteOptions:
     """Check the options of a write; OptionError names the first wrong one, what was expected, and what to do."""
     if not options:
         raise OptionError(NO_OPTIONS)
     own: dict[str, Any] = {}
     client: dict[str, str] = {}
-    ignored = Ignored(IGNORED_WRITING)
+    ignored = IgnoredOptions(IGNORED_WRITING)
     for given, value in options.items():
         name = given.lower()
         bare = name.removeprefix(KAFKA_PREFIX)
-        if (why := REFUSED.get(bare)) is not None:
+        if (why := REFUSED_WRITING.get(bare)) is not None:
             raise OptionError(f"{given} cannot be set here: {why}")
-        if name in ACCEPTED:
+        if name in ACCEPTED_WRITING:
             continue
-        if bare in OWN and (name == bare or "." in bare or bare == "acks"):
-            _put(own, OWN[bare], value, given)
+        if bare in KNOWN_WRITING and (name == bare or "." in bare or bare == "acks"):
+            _put_write_option(own, KNOWN_WRITING[bare], value, given)
         elif bare in ("endpoints", "bootstrap.servers"):
-            _put(client, "bootstrap.servers", value, given)
-        elif bare in CLIENT:
-            _put(client, CLIENT[bare], value, given)
+            _put_write_option(client, "bootstrap.servers", value, given)
+        elif bare in KNOWN_WRITING_CLIENT:
+            _put_write_option(client, KNOWN_WRITING_CLIENT[bare], value, given)
         elif not ignored.take(given, value):
-            raise OptionError(_unknown(given))
+            raise OptionError(_unknown_write_option(given))
     if "bootstrap.servers" not in client:
         raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
     ignored.secured(client)
-    return _checked(own, client, tuple(ignored.notes), streaming)
+    return _check_write(own, client, tuple(ignored.notes), streaming)
 
 
-def _put(into: dict[str, Any], name: str, value: str, given: str) -> None:
+def _put_write_option(into: dict[str, Any], name: str, value: str, given: str) -> None:
     if into.setdefault(name, value) != value:
-        both = f"{shown(name, into[name])} and {shown(name, value)}"
+        both = f"{show_property(name, into[name])} and {show_property(name, value)}"
         raise OptionError(f"{given} is given twice: {both}; keep one")
 
 
-def _checked(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> WriteOptions:
+def _check_write(
+    own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool
+) -> WriteOptions:
     try:
         options = WriteOptions.model_validate({**own, "client": client, "ignored": ignored, "streaming": streaming})
         options.client_config()
     except ValidationError as error:
-        raise OptionError(_explained(error)) from None
+        raise OptionError(_explain_write_error(error)) from None
     except ConfigError as error:
         raise OptionError(str(error)) from None
     return options
 
 
-def _unknown(given: str) -> str:
-    names = {**OWN, **CLIENT}
+def _unknown_write_option(given: str) -> str:
+    names = {**KNOWN_WRITING, **KNOWN_WRITING_CLIENT}
     near = difflib.get_close_matches(given.lower().removeprefix(KAFKA_PREFIX), names, n=1, cutoff=0.6)
     hint = f"did you mean {names[near[0]]!r}?" if near else f"known here: {', '.join(sorted(names.values()))}"
     return f"{given!r} is not an option for writing; {hint}"
 
 
-def _explained(error: ValidationError) -> str:
+def _explain_write_error(error: ValidationError) -> str:
     fields = {field.alias or name: field for name, field in WriteOptions.model_fields.items()}
     told = []
     for problem in error.errors(include_url=False):
@@ -182,5 +186,5 @@ def _explained(error: ValidationError) -> str:
             told.append(problem["msg"].removeprefix("Value error, "))
             continue
         name = str(problem["loc"][0])
-        told.append(f"{name}={problem['input']!r}: expected {expected(fields[name])}")
+        told.append(f"{name}={problem['input']!r}: expected {describe_allowed(fields[name])}")
     return "; ".join(dict.fromkeys(told))

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from muster.coordinator.client.errors import ClientError, UnknownTopic
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.writing.encode import OVERHEAD, bounds, encode_columns
-from muster.coordinator.spark.writing.hash import partitions_for
+from muster.coordinator.spark.writing.encode import OVERHEAD, encode_columns, find_value_bounds
+from muster.coordinator.spark.writing.hash import choose_partitions
 from muster.coordinator.spark.writing.options import WriteOptions
 
 Numbers = npt.NDArray[np.int64]
@@ -41,23 +41,27 @@ def check_columns(schema: Any, options: WriteOptions) -> None:
     """
     found = {column.name: column.dataType.simpleString() for column in schema.fields}
     if "value" not in found:
-        raise OptionError(f"there is no column 'value'; expected one of {words(TEXT_OR_BYTES)}. Columns: {list(found)}")
+        raise OptionError(
+            f"there is no column 'value'; expected one of {join_words(TEXT_OR_BYTES)}. Columns: {list(found)}"
+        )
     if options.topic is None and "topic" not in found:
         raise OptionError("nothing says where rows go; set the option topic, or add a string column 'topic'")
     for name, wanted in TYPES.items():
         if name in found and found[name] not in wanted:
-            raise OptionError(f"column '{name}' is {found[name]}; expected {words(wanted)}. Cast it before writing")
+            raise OptionError(
+                f"column '{name}' is {found[name]}; expected {join_words(wanted)}. Cast it before writing"
+            )
 
 
-def words(choices: tuple[str, ...]) -> str:
+def join_words(choices: tuple[str, ...]) -> str:
     """
-    >>> words(("string", "binary"))
+    >>> join_words(("string", "binary"))
     'string or binary'
     """
     return " or ".join(choices)
 
 
-class Encoded(NamedTuple):
+class EncodedRows(NamedTuple):
     """A record batch on its way."""
 
     tp: TopicPartition
@@ -66,14 +70,14 @@ class Encoded(NamedTuple):
 
 
 @dataclass(slots=True)
-class Held:
+class WaitingRows:
     """Rows of one partition that wait for a full batch."""
 
     rows: list[tuple[Any, Any, Any]] = field(default_factory=list)
     size: int = 0
 
 
-class Rows:
+class RowDistributor:
     """Distributes rows over partitions and encodes what is full. `partitions_of` counts a topic's partitions.
 
     `turn` is where rows without a key begin; a good choice differs from task to task and from batch to batch.
@@ -83,10 +87,10 @@ class Rows:
         self._options = options
         self._partitions_of = partitions_of
         self._turn = turn
-        self._held: dict[TopicPartition, Held] = {}
+        self._held: dict[TopicPartition, WaitingRows] = {}
         self._size = 0
 
-    def add(self, batch: Any) -> Iterator[Encoded]:
+    def add(self, batch: Any) -> Iterator[EncodedRows]:
         """Take the rows of an Arrow batch; yields what became full."""
         if not batch.num_rows:
             return
@@ -97,7 +101,7 @@ class Rows:
         while self._size > HELD_BYTES:
             yield from self._encode(max(self._held, key=lambda tp: self._held[tp].size))
 
-    def rest(self) -> Iterator[Encoded]:
+    def rest(self) -> Iterator[EncodedRows]:
         for tp in sorted(self._held):
             yield from self._encode(tp)
 
@@ -114,19 +118,19 @@ class Rows:
             yield topic, batch.filter(pc.equal(topics, topic))
 
     def _hold(self, topic: str, batch: Any) -> None:
-        keys, values = binary(batch, "key"), binary(batch, "value")
+        keys, values = read_binary_column(batch, "key"), read_binary_column(batch, "value")
         headers = batch.column("headers") if "headers" in batch.schema.names else None
-        sizes = np.diff(bounds(values)[1]) + OVERHEAD
-        sizes += 0 if keys is None else np.diff(bounds(keys)[1])
+        sizes = np.diff(find_value_bounds(values)[1]) + OVERHEAD
+        sizes += 0 if keys is None else np.diff(find_value_bounds(keys)[1])
         count = self._partitions_of(topic)
-        places = self._places(topic, count, keys, explicit(batch), sizes)
+        places = self._places(topic, count, keys, read_partition_column(batch), sizes)
         order = np.argsort(places, kind="stable")
         found, firsts = np.unique(places[order], return_index=True)
         for number, rows in zip(found.tolist(), np.split(order, firsts[1:]), strict=True):
             taken = pa.array(rows)
-            held = self._held.setdefault(TopicPartition(topic, number), Held())
+            held = self._held.setdefault(TopicPartition(topic, number), WaitingRows())
             size = int(sizes[rows].sum())
-            held.rows.append((picked(keys, taken), values.take(taken), picked(headers, taken)))
+            held.rows.append((pick_rows(keys, taken), values.take(taken), pick_rows(headers, taken)))
             held.size += size
             self._size += size
 
@@ -136,9 +140,9 @@ class Rows:
         places = (runs + self._turn) % count
         self._turn += int(runs[-1]) + (len(sizes) > 1)
         if keys is not None and keys.null_count < len(keys):
-            data, ends = bounds(keys)
+            data, ends = find_value_bounds(keys)
             known = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
-            places[known] = partitions_for(data, ends[known], ends[known + 1] - ends[known], count)
+            places[known] = choose_partitions(data, ends[known], ends[known + 1] - ends[known], count)
         if given is not None and given.null_count < len(given):
             known = np.flatnonzero(given.is_valid().to_numpy(zero_copy_only=False))
             named = given.take(pa.array(known)).to_numpy(zero_copy_only=False)
@@ -152,25 +156,25 @@ class Rows:
             places[known] = named
         return places
 
-    def _encode(self, tp: TopicPartition) -> Iterator[Encoded]:
+    def _encode(self, tp: TopicPartition) -> Iterator[EncodedRows]:
         held = self._held.pop(tp)
         self._size -= held.size
-        keys, values, headers = (together(column) for column in zip(*held.rows, strict=True))
-        sizes = np.diff(bounds(values)[1]) + OVERHEAD
-        sizes += 0 if keys is None else np.diff(bounds(keys)[1])
+        keys, values, headers = (concatenate(column) for column in zip(*held.rows, strict=True))
+        sizes = np.diff(find_value_bounds(values)[1]) + OVERHEAD
+        sizes += 0 if keys is None else np.diff(find_value_bounds(keys)[1])
         stamp = time.time_ns() // 1_000_000
-        for first, end in pieces(sizes, self._options.batch_size):
+        for first, end in split_by_size(sizes, self._options.batch_size):
             key_part, value_part, header_part = (
                 None if column is None else column[first:end] for column in (keys, values, headers)
             )
             data = encode_columns(key_part, value_part, header_part, stamp, self._options.compression)
-            yield Encoded(tp, data, end - first)
+            yield EncodedRows(tp, data, end - first)
 
 
-def pieces(sizes: Numbers, most: int) -> Iterator[tuple[int, int]]:
+def split_by_size(sizes: Numbers, most: int) -> Iterator[tuple[int, int]]:
     """Runs of rows of at most `most` bytes together; a larger row is alone.
 
-    >>> list(pieces(np.array([4, 4, 9, 1]), 8))
+    >>> list(split_by_size(np.array([4, 4, 9, 1]), 8))
     [(0, 2), (2, 3), (3, 4)]
     """
     ends = np.cumsum(sizes)
@@ -182,18 +186,18 @@ def pieces(sizes: Numbers, most: int) -> Iterator[tuple[int, int]]:
         first = end
 
 
-def picked(column: Any, rows: Any) -> Any:
+def pick_rows(column: Any, rows: Any) -> Any:
     return None if column is None else column.take(rows)
 
 
-def together(arrays: tuple[Any, ...]) -> Any:
+def concatenate(arrays: tuple[Any, ...]) -> Any:
     return None if arrays[0] is None else pa.concat_arrays(arrays)
 
 
-def binary(batch: Any, name: str) -> Any:
+def read_binary_column(batch: Any, name: str) -> Any:
     """A column as a binary array; None when there is no such column."""
     return batch.column(name).cast(pa.binary()) if name in batch.schema.names else None
 
 
-def explicit(batch: Any) -> Any:
+def read_partition_column(batch: Any) -> Any:
     return batch.column("partition") if "partition" in batch.schema.names else None

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.kafka_options import tell
-from muster.coordinator.spark.writing.options import WriteOptions, write_options
+from muster.coordinator.spark.kafka_options import warn_of_ignored
+from muster.coordinator.spark.writing.options import WriteOptions, check_write_options
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -29,7 +29,7 @@ BATCH_ID = "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class SinkBatchName:
     """What the node knows a batch by, for ever."""
 
     sink: str
@@ -37,11 +37,11 @@ class Name:
 
 
 @dataclass(slots=True)
-class Written(WriterCommitMessage):
+class WriteReceipt(WriterCommitMessage):
     """What a task tells the driver: the name of its attempt and how many bytes it staged, where it staged any."""
 
     rows: int
-    name: Name | None = None
+    name: SinkBatchName | None = None
     attempt: str = ""
     size: int = 0
     settled: bool = False
@@ -49,9 +49,9 @@ class Written(WriterCommitMessage):
     """HOST:PORT of the node that has it, in a cluster."""
 
 
-def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-    options = write_options(given, streaming=False)
-    tell(options.ignored)
+def make_batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+    options = check_write_options(given, streaming=False)
+    warn_of_ignored(options.ignored)
     if overwrite:
         raise OptionError("topics are appended to and never overwritten; use mode('append')")
     from muster.coordinator.spark.writing.rows import check_columns
@@ -60,10 +60,10 @@ def batch_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> Data
     return MusterWriter(options)
 
 
-def stream_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+def make_stream_writer(given: Mapping[str, str], schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
     """`overwrite` is output mode complete, which writes the whole result with every batch, as Spark's Kafka sink."""
-    options = write_options(given, streaming=True)
-    tell(options.ignored)
+    options = check_write_options(given, streaming=True)
+    warn_of_ignored(options.ignored)
     from muster.coordinator.spark.writing.rows import check_columns
 
     check_columns(schema, options)
@@ -77,20 +77,20 @@ class MusterWriter(DataSourceArrowWriter):
         self._options = options
 
     @property
-    def _name(self) -> Name | None:
+    def _name(self) -> SinkBatchName | None:
         options = self._options
         if options.txn_app_id is None or options.txn_version is None:
             return None
-        return Name(f"app-{options.txn_app_id}", options.txn_version)
+        return SinkBatchName(f"app-{options.txn_app_id}", options.txn_version)
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
-        return written(iterator, self._options, self._name)
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriteReceipt:
+        return write_task(iterator, self._options, self._name)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        settle(self._options, messages)
+        commit_staged(self._options, messages)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
-        give_up(self._options, messages)
+        abort_staged(self._options, messages)
 
 
 class MusterStreamWriter(DataSourceStreamArrowWriter):
@@ -99,17 +99,17 @@ class MusterStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    def write(self, iterator: "Iterator[RecordBatch]") -> Written:
-        return written(iterator, self._options, query_batch() if self._options.stages else None)
+    def write(self, iterator: "Iterator[RecordBatch]") -> WriteReceipt:
+        return write_task(iterator, self._options, find_query_batch() if self._options.stages else None)
 
     def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
-        settle(self._options, messages)
+        commit_staged(self._options, messages)
 
     def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:
-        give_up(self._options, messages)
+        abort_staged(self._options, messages)
 
 
-def query_batch() -> Name:
+def find_query_batch() -> SinkBatchName:
     """The query and the batch that this task belongs to."""
     context = TaskContext.get()
     query = context.getLocalProperty(QUERY_ID) if context else None
@@ -119,21 +119,21 @@ def query_batch() -> Name:
             "Spark does not say which query and batch this task belongs to, so it cannot be written exactly once; "
             "set delivery=at-least-once, or use a Spark that sets sql.streaming.queryId (4.2 does)"
         )
-    return Name(f"query-{query}", int(batch))
+    return SinkBatchName(f"query-{query}", int(batch))
 
 
-def written(batches: "Iterator[RecordBatch]", options: WriteOptions, name: Name | None) -> Written:
+def write_task(batches: "Iterator[RecordBatch]", options: WriteOptions, name: SinkBatchName | None) -> WriteReceipt:
     """Bring a task's rows to the node. Raises Unreachable, naming the node and how long it was silent, and Refused."""
-    from muster.coordinator.spark.writing.calls import Appended, Node, Requests, Staged
-    from muster.coordinator.spark.writing.rows import Rows
+    from muster.coordinator.spark.writing.calls import AppendingOutlet, BatchRequests, SinkNode, StagingOutlet
+    from muster.coordinator.spark.writing.rows import RowDistributor
 
     context = TaskContext.get()
     turn = (context.partitionId() if context else 0) + (name.batch if name else 0)
-    node = Node(options)
+    node = SinkNode(options)
     attempt = uuid.uuid4().hex
-    staged = Staged(node, name.sink, name.batch, attempt) if name else None
-    requests = Requests(node, staged or Appended(node), options.max_request_size)
-    rows = Rows(options, node.partitions_of, turn)
+    staged = StagingOutlet(node, name.sink, name.batch, attempt) if name else None
+    requests = BatchRequests(node, staged or AppendingOutlet(node), options.max_request_size)
+    rows = RowDistributor(options, node.partitions_of, turn)
     count = 0
     try:
         for batch in batches:
@@ -147,18 +147,18 @@ def written(batches: "Iterator[RecordBatch]", options: WriteOptions, name: Name 
         requests.give_up()
         raise
     if staged is None:
-        return Written(count)
-    return Written(count, name, attempt if staged.size else "", staged.size, staged.settled, staged.home)
+        return WriteReceipt(count)
+    return WriteReceipt(count, name, attempt if staged.size else "", staged.size, staged.settled, staged.home)
 
 
-def settle(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
+def commit_staged(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
     """Make what the tasks staged count. Without anything staged there is nothing to say."""
-    told = [message for message in messages if isinstance(message, Written) and message.name is not None]
+    told = [message for message in messages if isinstance(message, WriteReceipt) and message.name is not None]
     if not any(message.attempt or message.settled for message in told):
         return
-    from muster.coordinator.spark.writing.calls import Node, commit
+    from muster.coordinator.spark.writing.calls import SinkNode, commit_attempts
 
-    node = Node(options)
+    node = SinkNode(options)
     name = told[0].name
     assert name is not None, "a message that was told apart by its name has one"
     attempts = [(message.attempt, message.size) for message in told if message.attempt]
@@ -168,20 +168,20 @@ def settle(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None
             f"batch {name.batch} of {name.sink} was staged at {' and '.join(homes)}: the leader moved meanwhile; the "
             "batch is to be tried again"
         )
-    node.run(commit(node.transport, name.sink, name.batch, attempts, homes[0]))
+    node.run(commit_attempts(node.transport, name.sink, name.batch, attempts, homes[0]))
 
 
-def give_up(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
+def abort_staged(options: WriteOptions, messages: "Sequence[WriterCommitMessage | None]") -> None:
     """Drop what the tasks of a failed write staged; what cannot be dropped now expires on the node."""
-    told = [message for message in messages if isinstance(message, Written) and message.name and message.attempt]
+    told = [message for message in messages if isinstance(message, WriteReceipt) and message.name and message.attempt]
     if not told:
         return
-    from muster.coordinator.spark.writing.calls import Node, abort
+    from muster.coordinator.spark.writing.calls import SinkNode, abort_attempts
 
-    node = Node(options)
+    node = SinkNode(options)
     name = told[0].name
     assert name is not None, "a message that was told apart by its name has one"
     with contextlib.suppress(ClientError):
         for home in sorted({message.home for message in told}):
             attempts = [message.attempt for message in told if message.home == home]
-            node.run(abort(node.transport, name.sink, name.batch, attempts, home))
+            node.run(abort_attempts(node.transport, name.sink, name.batch, attempts, home))

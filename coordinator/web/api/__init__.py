@@ -13,20 +13,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.web.api.acting import ACTING as ACTS
-from muster.coordinator.web.api.asking import Asking
-from muster.coordinator.web.api.holding import HOLDING, HOLDS
-from muster.coordinator.web.api.openapi import openapi
-from muster.coordinator.web.api.reading import READING as QUESTIONS
+from muster.coordinator.web.api.acting import ACTION_ENDPOINTS as ACTS
+from muster.coordinator.web.api.asking import NodeQueries
+from muster.coordinator.web.api.holding import OVERRIDE_ENDPOINTS, OVERRIDES_ENDPOINT
+from muster.coordinator.web.api.openapi import openapi_document
+from muster.coordinator.web.api.reading import READING_ENDPOINTS as QUESTIONS
 from muster.coordinator.web.api.rendering import document_response
-from muster.coordinator.web.api.table import PREFIX, Endpoint, Given, named, read_query, validated
-from muster.coordinator.web.api.tokens import Tokens
-from muster.coordinator.web.api.trying import CANARY, TRYING
-from muster.coordinator.web.asks import Asks, Caller, Refused
+from muster.coordinator.web.api.table import PREFIX, ApiEndpoint, EndpointRequest, path_names, read_query, validate_body
+from muster.coordinator.web.api.tokens import SessionTokens
+from muster.coordinator.web.api.trying import CANARY_ENDPOINT, CANARY_ENDPOINTS
+from muster.coordinator.web.asks import HttpCaller, HttpRefusal, NodePort
 from muster.coordinator.web.entry import identity_of
 
-READING: Final = (*QUESTIONS, HOLDS, CANARY)
-ACTING: Final = (*ACTS, *HOLDING, *TRYING)
+ALL_READING_ENDPOINTS: Final = (*QUESTIONS, OVERRIDES_ENDPOINT, CANARY_ENDPOINT)
+ALL_ACTION_ENDPOINTS: Final = (*ACTS, *OVERRIDE_ENDPOINTS, *CANARY_ENDPOINTS)
 
 DOCUMENT: Final = f"{PREFIX}/openapi.json"
 TOKEN: Final = f"{PREFIX}/token"
@@ -35,11 +35,11 @@ LARGE_BYTES: Final = 16 << 10
 """A body above this is read in a thread."""
 
 
-def routes(asks: Asks, tokens: Tokens, *, actions: bool) -> list[Route]:
+def api_routes(asks: NodePort, tokens: SessionTokens, *, actions: bool) -> list[Route]:
     """Every endpoint, and the document that describes them. Without `actions` each act is refused."""
 
     async def document(request: Request) -> Response:
-        return document_response(openapi((*READING, *ACTING), asks.node().version))
+        return document_response(openapi_document((*ALL_READING_ENDPOINTS, *ALL_ACTION_ENDPOINTS), asks.node().version))
 
     async def token(request: Request) -> Response:
         told = tokens.token(request)
@@ -50,52 +50,52 @@ def routes(asks: Asks, tokens: Tokens, *, actions: bool) -> list[Route]:
     return [
         Route(DOCUMENT, document),
         Route(TOKEN, token),
-        *(route(endpoint, asks) for endpoint in READING),
-        *(acting_route(endpoint, asks, tokens, actions=actions) for endpoint in ACTING),
+        *(reading_route(endpoint, asks) for endpoint in ALL_READING_ENDPOINTS),
+        *(acting_route(endpoint, asks, tokens, actions=actions) for endpoint in ALL_ACTION_ENDPOINTS),
     ]
 
 
-def route(endpoint: Endpoint, asks: Asks) -> Route:
+def reading_route(endpoint: ApiEndpoint, asks: NodePort) -> Route:
     async def answer(request: Request) -> Response:
-        given = Given(named(request), read_query(endpoint, request), raw_path(request))
-        return await endpoint.handler(Asking(asks, caller_of(request)), given)
+        given = EndpointRequest(path_names(request), read_query(endpoint, request), raw_path(request))
+        return await endpoint.handler(NodeQueries(asks, caller_of(request)), given)
 
     return Route(PREFIX + endpoint.path, answer, methods=[endpoint.method])
 
 
-def acting_route(endpoint: Endpoint, asks: Asks, tokens: Tokens, *, actions: bool) -> Route:
+def acting_route(endpoint: ApiEndpoint, asks: NodePort, tokens: SessionTokens, *, actions: bool) -> Route:
     async def answer(request: Request) -> Response:
         if not actions:
             text = "this node only shows (http.actions=false); use the command line, or another node's listener"
-            raise Refused(403, "READ_ONLY", text)
+            raise HttpRefusal(403, "READ_ONLY", text)
         tokens.check(request)
         values = read_query(endpoint, request)
-        given = Given(named(request), values, raw_path(request), await read_body(endpoint, request))
+        given = EndpointRequest(path_names(request), values, raw_path(request), await read_body(endpoint, request))
         by = replace(caller_of(request), reason=given.body.reason)
-        return await endpoint.handler(Asking(asks, by), given)
+        return await endpoint.handler(NodeQueries(asks, by), given)
 
     return Route(PREFIX + endpoint.path, answer, methods=[endpoint.method])
 
 
-async def read_body(endpoint: Endpoint, request: Request) -> Any:
+async def read_body(endpoint: ApiEndpoint, request: Request) -> Any:
     """What was sent, as the endpoint's model. Raises Refused, which names the field."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused(415, "UNSUPPORTED_MEDIA_TYPE", f"the body is {kind[:100]!r}; expected application/json")
+        raise HttpRefusal(415, "UNSUPPORTED_MEDIA_TYPE", f"the body is {kind[:100]!r}; expected application/json")
     data = await request.body()
     if len(data) > LARGE_BYTES:
-        return await asyncio.to_thread(parsed, endpoint, data)
-    return parsed(endpoint, data)
+        return await asyncio.to_thread(parse_body, endpoint, data)
+    return parse_body(endpoint, data)
 
 
-def parsed(endpoint: Endpoint, data: bytes) -> Any:
+def parse_body(endpoint: ApiEndpoint, data: bytes) -> Any:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
-        raise Refused(400, "MALFORMED_REQUEST", "the body is no JSON object; send one")
-    return validated(endpoint.body, document)
+        raise HttpRefusal(400, "MALFORMED_REQUEST", "the body is no JSON object; send one")
+    return validate_body(endpoint.body, document)
 
 
 def raw_path(request: Request) -> str:
@@ -103,6 +103,6 @@ def raw_path(request: Request) -> str:
     return path.decode("latin-1")
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: Request) -> HttpCaller:
     """Who asks; a browser's user agent is no name of a client's software."""
-    return Caller(request.client.host if request.client else "", "muster-http", identity=identity_of(request.scope))
+    return HttpCaller(request.client.host if request.client else "", "muster-http", identity=identity_of(request.scope))

@@ -17,10 +17,10 @@ from muster.coordinator.views.positions import Position, ResetRow, parse_positio
 from muster.coordinator.views.seen import Place, SeenGroup, SeenMember
 from muster.coordinator.views.settings import GroupSettingRow, group_setting_rows
 from muster.coordinator.views.words import plural
-from muster.coordinator.web.api.asking import EARLIEST, LATEST, Asking, by_topic, check, settings_of
-from muster.coordinator.web.api.rendering import document_response, gently
-from muster.coordinator.web.api.table import Endpoint, Given
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.api.asking import EARLIEST, LATEST, NodeQueries, by_topic, check_group_code, read_settings
+from muster.coordinator.web.api.rendering import document_response, iterate_in_turns
+from muster.coordinator.web.api.table import ApiEndpoint, EndpointRequest
+from muster.coordinator.web.asks import HttpRefusal
 
 MOST_NAMED: Final = 10_000
 """Topics, members or settings that one act names."""
@@ -51,11 +51,11 @@ class RemoveMembers(Act):
     all: bool = Field(False, description="Every member.")
 
 
-class DeleteGroup(Act):
+class DeleteGroupBody(Act):
     """Delete a group without members, its positions and its settings."""
 
 
-class AlterSettings(Act):
+class AlterSettingsBody(Act):
     """Set and unset something for a group, all or nothing."""
 
     set: dict[str, JsonValue] = Field({}, max_length=100, description="Values by name.")
@@ -88,68 +88,68 @@ class ToldSettings(Told):
     rows: list[GroupSettingRow]
 
 
-async def reset_offsets(asking: Asking, given: Given) -> Response:
+async def reset_offsets(asking: NodeQueries, given: EndpointRequest) -> Response:
     body: ResetOffsets = given.body
     group = given.names["group"]
     if bool(body.topics) == body.all_topics:
-        raise wrong("topics", "which partitions is not said, or said twice; expected topics or all_topics")
-    position = position_of(body.to)
-    await must_be_inactive(asking, group)
+        raise field_refusal("topics", "which partitions is not said, or said twice; expected topics or all_topics")
+    position = read_position(body.to)
+    await require_inactive(asking, group)
     current = await asking.offsets(group)
-    chosen = sorted(current) if body.all_topics else await chosen_partitions(asking, body.topics)
-    rows, warnings = await targets(asking, group, chosen, position, current)
+    chosen = sorted(current) if body.all_topics else await resolve_partitions(asking, body.topics)
+    rows, warnings = await find_targets(asking, group, chosen, position, current)
     if rows and not body.dry_run:
-        await commit(asking, group, rows, body.reason)
-    return told(given, offsets_sentence(rows, dry_run=body.dry_run), rows, warnings)
+        await commit_targets(asking, group, rows, body.reason)
+    return action_response(given, offsets_sentence(rows, dry_run=body.dry_run), rows, warnings)
 
 
-async def remove_members(asking: Asking, given: Given) -> Response:
+async def remove_members(asking: NodeQueries, given: EndpointRequest) -> Response:
     body: RemoveMembers = given.body
     if body.all == bool(body.members or body.instances):
-        raise wrong("members", "who shall go is not said, or said twice; expected members, instances or all")
+        raise field_refusal("members", "who shall go is not said, or said twice; expected members, instances or all")
     found = await asking.group(given.names["group"])
     going = [member for member in found.members if body.all or is_named(member, body)]
     known = {member.member_id for member in going} | {member.group_instance_id for member in going}
     if strangers := [name for name in (*body.members, *body.instances) if name not in known]:
         named = ", ".join(map(repr, strangers[:10]))
-        raise Refused(404, "UNKNOWN_MEMBER_ID", f"group {found.group_id!r} has no member {named}", field="members")
+        raise HttpRefusal(404, "UNKNOWN_MEMBER_ID", f"group {found.group_id!r} has no member {named}", field="members")
     if going and not body.dry_run:
         reason = body.reason or "removed by an operator"
         request = pb.RemoveMembersRequest(group_id=found.group_id, reason=reason)
         for member in going:
             request.members.add(member_id=member.member_id, reason=reason)
         answer = await asking.call("RemoveMembers", request)
-        check(answer.error_code, answer.error_message, f"group {found.group_id!r}")
+        check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
         for result in answer.members:
-            check(result.error_code, result.error_message, f"member {result.member_id!r}")
+            check_group_code(result.error_code, result.error_message, f"member {result.member_id!r}")
     rows = [removed_row(found.group_id, member) for member in going]
-    return told(given, members_sentence(found, going, dry_run=body.dry_run), rows)
+    return action_response(given, members_sentence(found, going, dry_run=body.dry_run), rows)
 
 
-async def delete_group(asking: Asking, given: Given) -> Response:
-    body: DeleteGroup = given.body
+async def delete_group(asking: NodeQueries, given: EndpointRequest) -> Response:
+    body: DeleteGroupBody = given.body
     group = given.names["group"]
     found = await asking.group(group)
-    must_have_nobody(found)
+    require_no_members(found)
     current = await asking.offsets(group)
     settings = await asking.settings_if_allowed(group)
     if not body.dry_run:
         answer = await asking.call("DeleteGroups", pb.DeleteGroupsRequest(groups_names=[group], reason=body.reason))
         for result in answer.results:
-            check(result.error_code, result.error_message, f"group {group!r}")
+            check_group_code(result.error_code, result.error_message, f"group {group!r}")
     did = "would go" if body.dry_run else "are gone"
     sentence = (
         f"the group, its positions in {plural(len(current), 'partition')} and "
         f"{plural(len(settings.values), 'setting')} {did}"
     )
-    return told(given, sentence)
+    return action_response(given, sentence)
 
 
-async def alter_settings(asking: Asking, given: Given) -> Response:
-    body: AlterSettings = given.body
+async def alter_settings(asking: NodeQueries, given: EndpointRequest) -> Response:
+    body: AlterSettingsBody = given.body
     group = given.names["group"]
     if not body.set and not body.unset:
-        raise wrong("set", "nothing is to be changed; expected set or unset")
+        raise field_refusal("set", "nothing is to be changed; expected set or unset")
     before = await asking.settings(group)
     request = pb.AlterGroupSettingsRequest(
         group_id=group,
@@ -161,24 +161,26 @@ async def alter_settings(asking: Asking, given: Given) -> Response:
         reason=body.reason,
     )
     answer = await asking.call("AlterGroupSettings", request)
-    check(answer.error_code, answer.error_message, f"group {group!r}")
-    after = settings_of(answer)
+    check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+    after = read_settings(answer)
     changed = sorted(
         name for name in {*before.values, *after.values} if before.values.get(name) != after.values.get(name)
     )
     did = "would change" if body.dry_run else "changed"
     sentence = f"{plural(len(changed), 'setting')} {did}: {', '.join(changed)}" if changed else "nothing changes"
-    return told(given, sentence, group_setting_rows(group, after.version, after.values, {}, after.suspended))
+    return action_response(given, sentence, group_setting_rows(group, after.version, after.values, {}, after.suspended))
 
 
-def told(given: Given, sentence: str, rows: list[Any] | None = None, warnings: tuple[str, ...] = ()) -> Response:
+def action_response(
+    given: EndpointRequest, sentence: str, rows: list[Any] | None = None, warnings: tuple[str, ...] = ()
+) -> Response:
     body: Act = given.body
     document = {"dry_run": body.dry_run, "sentence": sentence, "warnings": list(warnings)}
     return document_response(document | ({} if rows is None else {"rows": rows}))
 
 
-async def targets(
-    asking: Asking, group: str, chosen: list[Place], position: Position, current: dict[Place, int]
+async def find_targets(
+    asking: NodeQueries, group: str, chosen: list[Place], position: Position, current: dict[Place, int]
 ) -> tuple[list[ResetRow], tuple[str, ...]]:
     """A row for each partition that would have a position, and what is worth a warning."""
     starts = await asking.offsets_at(dict.fromkeys(chosen, EARLIEST))
@@ -187,7 +189,7 @@ async def targets(
     times = await asking.offsets_at(dict.fromkeys(timed, position.value))
     rows: list[ResetRow] = []
     warnings: list[str] = []
-    async for place in gently(chosen):
+    async for place in iterate_in_turns(chosen):
         topic, partition = place
         found = target_of(position, current.get(place), starts[place], ends[place], times.get(place, -1))
         if found is None:
@@ -208,7 +210,7 @@ async def targets(
     return rows, tuple(warnings)
 
 
-async def commit(asking: Asking, group: str, rows: list[ResetRow], reason: str) -> None:
+async def commit_targets(asking: NodeQueries, group: str, rows: list[ResetRow], reason: str) -> None:
     request = pb.OffsetCommitRequest(group_id=group, include_zookeeper=True, reason=reason)
     offsets = {(row["topic"], row["partition"]): row["new_offset"] for row in rows}
     for topic, numbers in by_topic(offsets).items():
@@ -220,51 +222,53 @@ async def commit(asking: Asking, group: str, rows: list[ResetRow], reason: str) 
     answer = await asking.call("OffsetCommit", request)
     for topic_result in answer.topics:
         for result in topic_result.partitions:
-            check(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
-    check(answer.error_code, answer.error_message, f"group {group!r}")
+            check_group_code(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
+    check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
 
 
-async def chosen_partitions(asking: Asking, words: list[str]) -> list[Place]:
+async def resolve_partitions(asking: NodeQueries, words: list[str]) -> list[Place]:
     """Every partition that TOPIC or TOPIC:0,1,2 names, each once."""
     chosen: dict[Place, None] = {}
     for word in words:
         name, colon, listed = word.partition(":")
         count = (await asking.topic(name)).partitions
-        numbers = [number_of(word, text, count) for text in listed.split(",")] if colon else range(count)
+        numbers = [parse_partition_number(word, text, count) for text in listed.split(",")] if colon else range(count)
         chosen.update(dict.fromkeys((name, number) for number in numbers))
     return sorted(chosen)
 
 
-def number_of(word: str, text: str, count: int) -> int:
+def parse_partition_number(word: str, text: str, count: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and int(text) < count):
-        raise wrong("topics", f"{word[:100]!r} names partition {text[:20]!r}; expected numbers from 0 to {count - 1}")
+        raise field_refusal(
+            "topics", f"{word[:100]!r} names partition {text[:20]!r}; expected numbers from 0 to {count - 1}"
+        )
     return int(text)
 
 
-async def must_be_inactive(asking: Asking, group: str) -> None:
+async def require_inactive(asking: NodeQueries, group: str) -> None:
     """Positions may be set before the first member ever comes."""
     try:
         found = await asking.group(group)
-    except Refused as refused:
+    except HttpRefusal as refused:
         if refused.code != "GROUP_ID_NOT_FOUND":
             raise
     else:
-        must_have_nobody(found)
+        require_no_members(found)
 
 
-def must_have_nobody(found: SeenGroup) -> None:
+def require_no_members(found: SeenGroup) -> None:
     if found.members:
         text = (
             f"group {found.group_id!r} is {found.state} and has {plural(len(found.members), 'member')}; stop them first"
         )
-        raise Refused(409, "NON_EMPTY_GROUP", text)
+        raise HttpRefusal(409, "NON_EMPTY_GROUP", text)
 
 
-def position_of(text: str) -> Position:
+def read_position(text: str) -> Position:
     try:
         return parse_position(text, now_ms=time.time_ns() // 1_000_000)
     except ValueError as error:
-        raise wrong("to", str(error)) from None
+        raise field_refusal("to", str(error)) from None
 
 
 def is_named(member: SeenMember, body: RemoveMembers) -> bool:
@@ -302,12 +306,12 @@ def offsets_sentence(rows: list[ResetRow], *, dry_run: bool) -> str:
     )
 
 
-def wrong(field: str, text: str) -> Refused:
-    return Refused(400, "MALFORMED_REQUEST", text, field=field)
+def field_refusal(field: str, text: str) -> HttpRefusal:
+    return HttpRefusal(400, "MALFORMED_REQUEST", text, field=field)
 
 
-ACTING: Final = (
-    Endpoint(
+ACTION_ENDPOINTS: Final = (
+    ApiEndpoint(
         "/groups/{group}/offsets",
         "Move positions, as `muster groups reset-offsets`.",
         ToldOffsets,
@@ -315,7 +319,7 @@ ACTING: Final = (
         method="POST",
         body=ResetOffsets,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/members/remove",
         "Remove members, as `muster groups remove-members`.",
         ToldMembers,
@@ -323,20 +327,20 @@ ACTING: Final = (
         method="POST",
         body=RemoveMembers,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/delete",
         "Delete a group, as `muster groups delete`.",
         Told,
         delete_group,
         method="POST",
-        body=DeleteGroup,
+        body=DeleteGroupBody,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/settings",
         "Set or unset something, as `muster groups set` and `unset`.",
         ToldSettings,
         alter_settings,
         method="POST",
-        body=AlterSettings,
+        body=AlterSettingsBody,
     ),
 )

@@ -1,4 +1,4 @@
-"""Questions to the node, each with an answer that has been looked at: a refusal of the protocol is `Refused`."""
+"""Questions to the node, each with an answer that has been looked at: a refusal of the protocol is `HttpRefusal`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ from muster.coordinator.views.seen import (
     seen_listing,
     seen_member,
 )
-from muster.coordinator.web.api.rendering import gently
-from muster.coordinator.web.asks import Asks, Caller, Refused
+from muster.coordinator.web.api.rendering import iterate_in_turns
+from muster.coordinator.web.asks import HttpCaller, HttpRefusal, NodePort
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 EARLIEST: Final = -2
@@ -47,7 +47,7 @@ STATUS: Final[Mapping[int, int]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicAnswer:
     name: str
     topic_id: str
     internal: bool
@@ -55,7 +55,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GroupSettingsAnswer:
     """What an operator has set for a group, and what holds else. `version` counts the changes."""
 
     version: int
@@ -65,10 +65,10 @@ class Settings:
     """Why `assignor` does not count until it is set again; empty: it does."""
 
 
-class Asking:
+class NodeQueries:
     """The node, for one who asks."""
 
-    def __init__(self, asks: Asks, by: Caller) -> None:
+    def __init__(self, asks: NodePort, by: HttpCaller) -> None:
         self.node = asks
         self.by = by
 
@@ -79,26 +79,26 @@ class Asking:
         """All groups by name; only those in one of `states`, of one of `types`, where any are given."""
         request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
         answer = await self.call("ListGroups", request)
-        check(answer.error_code, answer.error_message, "the list of groups")
+        check_group_code(answer.error_code, answer.error_message, "the list of groups")
         return sorted(map(seen_listing, answer.groups), key=lambda group: group.group_id)
 
     async def group(self, group: str) -> SeenGroup:
         """Raises Refused (404) where there is none."""
         answer = await self.call("DescribeGroups", pb.DescribeGroupsRequest(groups=[group]))
         [found] = answer.groups
-        check(found.error_code, found.error_message, f"group {group!r}")
+        check_group_code(found.error_code, found.error_message, f"group {group!r}")
         if found.group_state == DEAD:
-            check(ErrorCode.GROUP_ID_NOT_FOUND, "", f"group {group!r}")
-        members = [seen_member(member) async for member in gently(found.members)]
+            check_group_code(ErrorCode.GROUP_ID_NOT_FOUND, "", f"group {group!r}")
+        members = [seen_member(member) async for member in iterate_in_turns(found.members)]
         return seen_group(found, self.node.node().address, members)
 
     async def offsets(self, group: str, *, include_zookeeper: bool = True) -> dict[Place, int]:
         """Everything the group has committed, by partition."""
         request = pb.OffsetFetchRequest(group_id=group, all_topics=True, include_zookeeper=include_zookeeper)
         answer = await self.call("OffsetFetch", request)
-        check(answer.error_code, answer.error_message, f"group {group!r}")
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
         found = {}
-        async for topic in gently(answer.topics):
+        async for topic in iterate_in_turns(answer.topics):
             for row in topic.partitions:
                 if row.committed_offset >= 0:
                     found[topic.name, row.partition_index] = row.committed_offset
@@ -111,7 +111,7 @@ class Asking:
         """
         try:
             return await self._lags(found, include_zookeeper=True), True
-        except Refused as error:
+        except HttpRefusal as error:
             if error.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.name:
                 raise
         return await self._lags(found, include_zookeeper=False), found.protocol_type != "zookeeper"
@@ -130,28 +130,28 @@ class Asking:
         if not request.topics:
             return []
         answer = await self.call("OffsetFetch", request)
-        check(answer.error_code, answer.error_message, f"group {found.group_id!r}")
+        check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
         return seen_lags(answer, owners)
 
-    async def settings(self, group: str) -> Settings:
+    async def settings(self, group: str) -> GroupSettingsAnswer:
         """A group that nobody has heard of has nothing set."""
         answer = await self.call("DescribeGroupSettings", pb.DescribeGroupSettingsRequest(group_id=group))
-        check(answer.error_code, answer.error_message, f"group {group!r}")
-        return settings_of(answer)
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+        return read_settings(answer)
 
-    async def settings_if_allowed(self, group: str) -> Settings:
+    async def settings_if_allowed(self, group: str) -> GroupSettingsAnswer:
         """None of them for who may know of the group, but not of its settings."""
         try:
             return await self.settings(group)
-        except Refused as error:
+        except HttpRefusal as error:
             if error.status != 403:
                 raise
-            return Settings(0, {}, {}, "")
+            return GroupSettingsAnswer(0, {}, {}, "")
 
     async def holds(self, group: str) -> SeenHolds:
         """What operators hold of it; of a group that nobody has heard of, nothing."""
         answer = await self.call("DescribeHolds", control_pb.DescribeHoldsRequest(group_id=group))
-        check(answer.error_code, answer.error_message, f"group {group!r}")
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
         return seen_holds(answer.holds)
 
     async def rebalances(
@@ -162,10 +162,10 @@ class Asking:
             group_id=group, limit=limit, generation_id=generation, include_snapshots=snapshots
         )
         answer = await self.call("ExplainGroup", request)
-        check(answer.error_code, answer.error_message, f"group {group!r}")
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
         return list(answer.rebalances)[::-1]
 
-    async def topics(self, names: set[str] | None = None, *, internal: bool = False) -> list[Topic]:
+    async def topics(self, names: set[str] | None = None, *, internal: bool = False) -> list[TopicAnswer]:
         """Those of the names that exist, or all there are, by name."""
         if names is not None and not names:
             return []
@@ -175,16 +175,16 @@ class Asking:
             request = log_pb.MetadataRequest(topics=sorted(names))
         answer = await self.call("Metadata", request)
         found = [
-            Topic(topic.name, topic.topic_id.hex(), topic.is_internal, len(topic.partitions))
-            async for topic in gently(answer.topics)
+            TopicAnswer(topic.name, topic.topic_id.hex(), topic.is_internal, len(topic.partitions))
+            async for topic in iterate_in_turns(answer.topics)
             if not topic.error_code
         ]
         return sorted(found, key=lambda topic: topic.name)
 
-    async def topic(self, name: str) -> Topic:
+    async def topic(self, name: str) -> TopicAnswer:
         """Raises Refused (404) where there is none."""
         if not (found := await self.topics({name})):
-            check(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic", f"topic {name!r}")
+            check_group_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic", f"topic {name!r}")
         return found[0]
 
     async def offsets_at(self, times: Mapping[Place, int]) -> dict[Place, int]:
@@ -198,9 +198,9 @@ class Asking:
                 line.partitions.add(partition_index=number, timestamp=times[topic, number])
         answer = await self.call("ListOffsets", request)
         found = {}
-        async for topic_result in gently(answer.topics):
+        async for topic_result in iterate_in_turns(answer.topics):
             for row in topic_result.partitions:
-                check_log(row.error_code, row.error_message, f"{topic_result.name}-{row.partition_index}")
+                check_log_code(row.error_code, row.error_message, f"{topic_result.name}-{row.partition_index}")
                 found[topic_result.name, row.partition_index] = row.offset
         return found
 
@@ -209,24 +209,24 @@ class Asking:
         request = log_pb.DescribeConfigsRequest(topics=[] if topic is None else [topic])
         answer = await self.call("DescribeConfigs", request)
         for result in answer.results:
-            check_log(result.error_code, result.error_message, "the node" if topic is None else f"topic {topic!r}")
+            check_log_code(result.error_code, result.error_message, "the node" if topic is None else f"topic {topic!r}")
         return {entry.name: entry.value for result in answer.results for entry in result.configs}
 
     async def configs_if_allowed(self, topic: str) -> dict[str, str]:
         """The settings of a topic; none for who may know of the topic, but not of them."""
         try:
             return await self.configs(topic)
-        except Refused as error:
+        except HttpRefusal as error:
             if error.status != 403:
                 raise
             return {}
 
 
-def settings_of(answer: Any) -> Settings:
+def read_settings(answer: Any) -> GroupSettingsAnswer:
     values, defaults = (
         {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
     )
-    return Settings(answer.version, values, defaults, answer.suspended)
+    return GroupSettingsAnswer(answer.version, values, defaults, answer.suspended)
 
 
 def by_topic(places: Any) -> dict[str, list[int]]:
@@ -237,20 +237,20 @@ def by_topic(places: Any) -> dict[str, list[int]]:
     return found
 
 
-def check(code: int, message: str, about: str) -> None:
+def check_group_code(code: int, message: str, about: str) -> None:
     """Raises Refused for a code of the group side."""
     if code:
-        refuse(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
+        refuse_code(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
 
 
-def check_log(code: int, message: str, about: str) -> None:
+def check_log_code(code: int, message: str, about: str) -> None:
     """Raises Refused for a code of the log."""
     if code:
-        refuse(code, log_pb.ErrorCode.Name(log_pb.ErrorCode.ValueType(code)), message, about)
+        refuse_code(code, log_pb.ErrorCode.Name(log_pb.ErrorCode.ValueType(code)), message, about)
 
 
-def refuse(code: int, name: str, message: str, about: str) -> None:
+def refuse_code(code: int, name: str, message: str, about: str) -> None:
     name, status = name.removeprefix("ERROR_CODE_"), STATUS.get(code, 400)
     meaning = ErrorCode(code).meaning if code in ErrorCode._value2member_map_ else name.replace("_", " ").lower()
     text = f"{about}: {message or meaning}"
-    raise Refused(status, name, text, headers={"retry-after": "1"} if status == 503 else None)
+    raise HttpRefusal(status, name, text, headers={"retry-after": "1"} if status == 503 else None)

@@ -7,10 +7,10 @@ from starlette.responses import Response
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, HoldRow, hold_rows, seen_holds
-from muster.coordinator.web.api.acting import Act, Told, told, wrong
-from muster.coordinator.web.api.asking import Asking, check
+from muster.coordinator.web.api.acting import Act, Told, action_response, field_refusal
+from muster.coordinator.web.api.asking import NodeQueries, check_group_code
 from muster.coordinator.web.api.rendering import rows_response
-from muster.coordinator.web.api.table import Endpoint, Given
+from muster.coordinator.web.api.table import ApiEndpoint, EndpointRequest
 
 Verb = Literal["freeze", "deploy", "drain", "pin"]
 By = Literal["member-id", "client-id", "instance", "host"]
@@ -20,7 +20,7 @@ MOST_CHARACTERS: Final = 1_000
 """Of a name."""
 
 
-class Whose(Act):
+class OverrideTarget(Act):
     """Of whom, and of what, a verb speaks. Which of these count is said by the verb."""
 
     by: By = Field("member-id", description="How a drained member is named.")
@@ -31,16 +31,16 @@ class Whose(Act):
 
     def drain(self) -> pb.Drain:
         if not self.name:
-            raise wrong("name", "who is to be drained is not said; expected a name")
+            raise field_refusal("name", "who is to be drained is not said; expected a name")
         return pb.Drain(by=BY_NAME[self.by], name=self.name)
 
     def pin(self) -> pb.Pin:
         if not self.topic:
-            raise wrong("topic", "which partition is not said; expected topic and partition")
+            raise field_refusal("topic", "which partition is not said; expected topic and partition")
         return pb.Pin(topic=self.topic, partition=self.partition, name=self.name)
 
 
-class HoldGroup(Whose):
+class HoldGroupBody(OverrideTarget):
     """Freeze, deploy, drain or pin."""
 
     verb: Verb = Field(description="What to do.")
@@ -49,7 +49,7 @@ class HoldGroup(Whose):
     for_ms: int | None = Field(None, gt=0, lt=2**53, description="It ends by itself after so long.")
 
 
-class ResumeGroup(Whose):
+class ResumeGroupBody(OverrideTarget):
     """End what is held, or a part of it."""
 
     what: Literal["", "freeze", "deploy", "drain", "pin"] = Field("", description="Which part; empty: everything.")
@@ -59,8 +59,8 @@ class ToldHolds(Told):
     rows: list[HoldRow]
 
 
-async def hold_group(asking: Asking, given: Given) -> Response:
-    body: HoldGroup = given.body
+async def hold_group(asking: NodeQueries, given: EndpointRequest) -> Response:
+    body: HoldGroupBody = given.body
     request = pb.HoldGroupRequest(
         group_id=given.names["group"],
         for_ms=body.for_ms,
@@ -77,11 +77,11 @@ async def hold_group(asking: Asking, given: Given) -> Response:
             request.drain.CopyFrom(body.drain())
         case "pin":
             request.pin.CopyFrom(body.pin())
-    return told_of(await asking.call("HoldGroup", request), given)
+    return overrides_response(await asking.call("HoldGroup", request), given)
 
 
-async def resume_group(asking: Asking, given: Given) -> Response:
-    body: ResumeGroup = given.body
+async def resume_group(asking: NodeQueries, given: EndpointRequest) -> Response:
+    body: ResumeGroupBody = given.body
     request = pb.ResumeGroupRequest(
         group_id=given.names["group"],
         expected_version=body.expected_version,
@@ -97,37 +97,39 @@ async def resume_group(asking: Asking, given: Given) -> Response:
             request.drain.CopyFrom(body.drain())
         case "pin":
             request.pin.CopyFrom(body.pin())
-    return told_of(await asking.call("ResumeGroup", request), given)
+    return overrides_response(await asking.call("ResumeGroup", request), given)
 
 
-async def holds(asking: Asking, given: Given) -> Response:
+async def list_overrides(asking: NodeQueries, given: EndpointRequest) -> Response:
     group = given.names["group"]
     return rows_response(hold_rows(group, await asking.holds(group)), dict)
 
 
-def told_of(answer: pb.HoldGroupResponse | pb.ResumeGroupResponse, given: Given) -> Response:
+def overrides_response(answer: pb.HoldGroupResponse | pb.ResumeGroupResponse, given: EndpointRequest) -> Response:
     group = given.names["group"]
-    check(answer.error_code, answer.error_message, f"group {group!r}")
-    return told(given, answer.sentence, hold_rows(group, seen_holds(answer.holds)))
+    check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+    return action_response(given, answer.sentence, hold_rows(group, seen_holds(answer.holds)))
 
 
-HOLDS: Final = Endpoint("/groups/{group}/holds", "What operators hold of a group.", list[HoldRow], holds)
+OVERRIDES_ENDPOINT: Final = ApiEndpoint(
+    "/groups/{group}/holds", "What operators hold of a group.", list[HoldRow], list_overrides
+)
 
-HOLDING: Final = (
-    Endpoint(
+OVERRIDE_ENDPOINTS: Final = (
+    ApiEndpoint(
         "/groups/{group}/hold",
         "Freeze, deploy, drain or pin, as `muster groups freeze` and the like.",
         ToldHolds,
         hold_group,
         method="POST",
-        body=HoldGroup,
+        body=HoldGroupBody,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/resume",
         "End what is held, as `muster groups resume`.",
         ToldHolds,
         resume_group,
         method="POST",
-        body=ResumeGroup,
+        body=ResumeGroupBody,
     ),
 )

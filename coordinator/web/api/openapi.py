@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from muster.coordinator.web.api.table import PREFIX, Endpoint, Query
+from muster.coordinator.web.api.table import PREFIX, ApiEndpoint, QueryParameter
 
 ERROR: dict[str, Any] = {
     "type": "object",
@@ -26,12 +26,12 @@ ERROR: dict[str, Any] = {
 TYPES = {int: "integer", bool: "boolean", str: "string"}
 
 
-def openapi(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
+def openapi_document(endpoints: Iterable[ApiEndpoint], version: str) -> dict[str, Any]:
     """The document. Names of schemas are those of the types in the code."""
     schemas: dict[str, Any] = {"Error": ERROR}
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
-        paths.setdefault(PREFIX + endpoint.path, {})[endpoint.method.lower()] = operation(endpoint, schemas)
+        paths.setdefault(PREFIX + endpoint.path, {})[endpoint.method.lower()] = describe_operation(endpoint, schemas)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -44,7 +44,7 @@ def openapi(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     }
 
 
-def operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
+def describe_operation(endpoint: ApiEndpoint, schemas: dict[str, Any]) -> dict[str, Any]:
     name = re.sub(r"\W+", " ", f"{endpoint.method.lower()} {endpoint.path}").title().replace(" ", "")
     found: dict[str, Any] = {
         "operationId": name[0].lower() + name[1:],
@@ -54,15 +54,15 @@ def operation(endpoint: Endpoint, schemas: dict[str, Any]) -> dict[str, Any]:
             *(query_parameter(query) for query in endpoint.queries),
         ],
         "responses": {
-            "200": {"description": "The answer.", "content": content(schema_of(endpoint.answer, schemas))},
+            "200": {"description": "The answer.", "content": json_content(schema_of(endpoint.answer, schemas))},
             "default": {
                 "description": "A refusal.",
-                "content": content({"$ref": "#/components/schemas/Error"}),
+                "content": json_content({"$ref": "#/components/schemas/Error"}),
             },
         },
     }
     if endpoint.body is not None:
-        found["requestBody"] = {"required": True, "content": content(schema_of(endpoint.body, schemas))}
+        found["requestBody"] = {"required": True, "content": json_content(schema_of(endpoint.body, schemas))}
     return found
 
 
@@ -76,7 +76,7 @@ def path_parameter(name: str) -> dict[str, Any]:
     }
 
 
-def query_parameter(query: Query) -> dict[str, Any]:
+def query_parameter(query: QueryParameter) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": TYPES[query.kind]}
     if query.kind is int:
         schema |= {"minimum": query.least, "maximum": query.most}
@@ -89,7 +89,7 @@ def query_parameter(query: Query) -> dict[str, Any]:
     return {"name": query.name, "in": "query", "description": query.meaning, "schema": schema}
 
 
-def content(schema: dict[str, Any]) -> dict[str, Any]:
+def json_content(schema: dict[str, Any]) -> dict[str, Any]:
     return {"application/json": {"schema": schema}}
 
 

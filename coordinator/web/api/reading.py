@@ -10,12 +10,12 @@ from starlette.responses import Response
 from typing_extensions import TypedDict
 
 from muster.coordinator.views import groups as group_views
-from muster.coordinator.views.ledger import RebalanceRow, document, names_of, rebalance_row
+from muster.coordinator.views.ledger import RebalanceRow, entry_document, names_of, rebalance_row
 from muster.coordinator.views.settings import GroupSettingRow, NodeSettingRow, group_setting_rows, node_setting_row
 from muster.coordinator.views.topics import TopicDocument, TopicRow, partition_rows, topic_document, topic_row
-from muster.coordinator.web.api.asking import EARLIEST, LATEST, Asking
-from muster.coordinator.web.api.rendering import compact, document_response, rows_response
-from muster.coordinator.web.api.table import LIMIT, OFFSET, Endpoint, Given, Query
+from muster.coordinator.web.api.asking import EARLIEST, LATEST, NodeQueries
+from muster.coordinator.web.api.rendering import compact_json, document_response, rows_response
+from muster.coordinator.web.api.table import LIMIT, OFFSET, ApiEndpoint, EndpointRequest, QueryParameter
 from muster.coordinator.web.probes import ConditionRow, condition_row
 
 T = TypeVar("T")
@@ -40,60 +40,60 @@ class NodeDocument(TypedDict):
     conditions: list[ConditionRow]
 
 
-async def groups(asking: Asking, given: Given) -> Response:
+async def groups(asking: NodeQueries, given: EndpointRequest) -> Response:
     found = await asking.groups(given["state"], given["type"])
-    return page(given, found, group_views.group_row, missing_shards(asking))
+    return page_response(given, found, group_views.group_row, missing_shards_headers(asking))
 
 
-async def group(asking: Asking, given: Given) -> Response:
+async def group(asking: NodeQueries, given: EndpointRequest) -> Response:
     name = given.names["group"]
     found, holds = await asking.group(name), await asking.holds(name)
     return rows_response([found], lambda group: group_views.state_row(group, holds))
 
 
-async def members(asking: Asking, given: Given) -> Response:
+async def members(asking: NodeQueries, given: EndpointRequest) -> Response:
     found = await asking.group(given.names["group"])
-    return page(given, found.members, lambda member: group_views.member_row(found.group_id, member))
+    return page_response(given, found.members, lambda member: group_views.member_row(found.group_id, member))
 
 
-async def lag(asking: Asking, given: Given) -> Response:
+async def lag(asking: NodeQueries, given: EndpointRequest) -> Response:
     found = await asking.group(given.names["group"])
     lags, known = await asking.lags(found)
     owners = {member.member_id: member for member in found.members}
-    return page(
+    return page_response(
         given,
         lags,
         lambda lag: group_views.offset_row(found.group_id, lag, owners.get(lag.owner), known=known),
     )
 
 
-async def history(asking: Asking, given: Given) -> Response:
+async def history(asking: NodeQueries, given: EndpointRequest) -> Response:
     entries = await asking.rebalances(given.names["group"], given["limit"])
     names = names_of(entries, full=True)
     return rows_response(entries, lambda entry: rebalance_row(entry, names))
 
 
-async def explain(asking: Asking, given: Given) -> Response:
+async def explain(asking: NodeQueries, given: EndpointRequest) -> Response:
     """Whole entries may be long: each is made in a thread, which holds nobody up."""
     generation = given["generation"] or 0
     limit = 0 if generation else given["limit"]
     entries = await asking.rebalances(given.names["group"], limit, generation, snapshots=given["snapshots"])
-    written = [await asyncio.to_thread(lambda entry: compact(document(entry)), entry) for entry in entries]
+    written = [await asyncio.to_thread(lambda entry: compact_json(entry_document(entry)), entry) for entry in entries]
     return Response(f"[{','.join(written)}]".encode(), 200, {"cache-control": "no-store"}, "application/json")
 
 
-async def group_settings(asking: Asking, given: Given) -> Response:
+async def group_settings(asking: NodeQueries, given: EndpointRequest) -> Response:
     name = given.names["group"]
     found = await asking.settings(name)
     return rows_response(group_setting_rows(name, found.version, found.values, found.defaults, found.suspended), dict)
 
 
-async def topics(asking: Asking, given: Given) -> Response:
+async def topics(asking: NodeQueries, given: EndpointRequest) -> Response:
     found = await asking.topics(internal=given["internal"])
-    return page(given, found, lambda topic: topic_row(topic.name, topic.partitions))
+    return page_response(given, found, lambda topic: topic_row(topic.name, topic.partitions))
 
 
-async def topic(asking: Asking, given: Given) -> Response:
+async def topic(asking: NodeQueries, given: EndpointRequest) -> Response:
     found = await asking.topic(given.names["topic"])
     places = [(found.name, number) for number in range(found.partitions)]
     starts = await asking.offsets_at(dict.fromkeys(places, EARLIEST))
@@ -103,34 +103,36 @@ async def topic(asking: Asking, given: Given) -> Response:
     return document_response(topic_document(found.name, found.topic_id, found.internal, rows, configs))
 
 
-async def nodes(asking: Asking, given: Given) -> Response:
+async def nodes(asking: NodeQueries, given: EndpointRequest) -> Response:
     conditions = [condition_row(each) for each in asking.node.health().conditions if asking.node.sees_node()]
     return rows_response([asdict(asking.node.node()) | {"conditions": conditions}], dict)
 
 
-async def settings(asking: Asking, given: Given) -> Response:
+async def settings(asking: NodeQueries, given: EndpointRequest) -> Response:
     told = await asking.configs()
     rows = [node_setting_row(name, value) for name, value in told.items()]
-    return page(given, [row for row in rows if not given["changed"] or row["value"] != row["default"]], dict)
+    return page_response(given, [row for row in rows if not given["changed"] or row["value"] != row["default"]], dict)
 
 
-def page(given: Given, items: Sequence[T], row: Callable[[T], Any], headers: dict[str, str] | None = None) -> Response:
+def page_response(
+    given: EndpointRequest, items: Sequence[T], row: Callable[[T], Any], headers: dict[str, str] | None = None
+) -> Response:
     """The rows from `offset` on, at most `limit`; where more follow, a Link says at which address."""
     first, limit = given["offset"], given["limit"]
     told = {"x-total-count": str(len(items)), **(headers or {})}
     if first + limit < len(items):
         query = {key: value for key, value in given.values.items() if value not in (None, ())}
         pairs = urlencode(query | {"offset": first + limit, "limit": limit}, doseq=True)
-        told["link"] = f'<{given.path}?{lowered(pairs)}>; rel="next"'
+        told["link"] = f'<{given.path}?{lower_switches(pairs)}>; rel="next"'
     return rows_response(items[first : first + limit], row, told)
 
 
-def lowered(pairs: str) -> str:
+def lower_switches(pairs: str) -> str:
     """Switches as the API writes them."""
     return pairs.replace("=True", "=true").replace("=False", "=false")
 
 
-def missing_shards(asking: Asking) -> dict[str, str]:
+def missing_shards_headers(asking: NodeQueries) -> dict[str, str]:
     """Whose groups are not in the answer: the groups of these shards are not served at the moment."""
     loading = asking.node.health().loading
     return {"x-missing-shards": ",".join(map(str, loading))} if loading else {}
@@ -138,81 +140,83 @@ def missing_shards(asking: Asking) -> dict[str, str]:
 
 WINDOW: Final = (LIMIT, OFFSET)
 
-READING: Final = (
-    Endpoint(
+READING_ENDPOINTS: Final = (
+    ApiEndpoint(
         "/groups",
         "All groups, as `muster groups list -o json`.",
         list[group_views.GroupRow],
         groups,
         (
-            Query("state", "Only groups in this state.", many=True, words=STATES),
-            Query("type", "Only groups of this type.", many=True),
+            QueryParameter("state", "Only groups in this state.", many=True, words=STATES),
+            QueryParameter("type", "Only groups of this type.", many=True),
             *WINDOW,
         ),
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}",
         "One group, as `muster groups describe --state -o json`.",
         list[group_views.StateRow],
         group,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/lag",
         "Positions and lag by partition, as `muster groups describe -o json`.",
         list[group_views.OffsetRow],
         lag,
         WINDOW,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/members",
         "Members and what they own, as `muster groups members -o json`.",
         list[group_views.MemberRow],
         members,
         WINDOW,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/history",
         "The last rebalances, oldest first, as `muster groups history -o json`.",
         list[RebalanceRow],
         history,
-        (Query("limit", "How many, at most.", int, 100, least=1, most=MOST_ENTRIES),),
+        (QueryParameter("limit", "How many, at most.", int, 100, least=1, most=MOST_ENTRIES),),
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/explain",
         "Why the group rebalanced, whole entries of the ledger, oldest first, as `muster groups explain -o json`.",
         list[dict[str, Any]],
         explain,
         (
-            Query("limit", "How many, at most.", int, 10, least=1, most=MOST_ENTRIES),
-            Query("generation", "Only the one that led to this generation.", int, most=2**31 - 1),
-            Query("snapshots", "With the assignor's input.", bool, False),
+            QueryParameter("limit", "How many, at most.", int, 10, least=1, most=MOST_ENTRIES),
+            QueryParameter("generation", "Only the one that led to this generation.", int, most=2**31 - 1),
+            QueryParameter("snapshots", "With the assignor's input.", bool, False),
         ),
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/settings",
         "What is set for the group, as `muster groups settings -o json`.",
         list[GroupSettingRow],
         group_settings,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/topics",
         "All topics, as `muster topics list -o json`.",
         list[TopicRow],
         topics,
-        (Query("internal", "Also those the node keeps for itself.", bool, False), *WINDOW),
+        (QueryParameter("internal", "Also those the node keeps for itself.", bool, False), *WINDOW),
     ),
-    Endpoint(
+    ApiEndpoint(
         "/topics/{topic}",
         "One topic, its partitions and settings, as `muster topics describe -o json`.",
         TopicDocument,
         topic,
     ),
-    Endpoint("/nodes", "This node: what it is, where its doors are, what is wrong with it.", list[NodeDocument], nodes),
-    Endpoint(
+    ApiEndpoint(
+        "/nodes", "This node: what it is, where its doors are, what is wrong with it.", list[NodeDocument], nodes
+    ),
+    ApiEndpoint(
         "/settings",
         "What the node runs with, as `muster settings --running -o json`.",
         list[NodeSettingRow],
         settings,
-        (Query("changed", "Only what differs from its default.", bool, False), *WINDOW),
+        (QueryParameter("changed", "Only what differs from its default.", bool, False), *WINDOW),
     ),
 )

@@ -19,12 +19,12 @@ TURN_S: Final = 0.001
 Dump = Callable[[T], str]
 
 
-def compact(value: Any) -> str:
+def compact_json(value: Any) -> str:
     """JSON as programs like it: without spaces, any text as it is."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-async def gently(items: Iterable[T]) -> AsyncIterator[T]:
+async def iterate_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     """The same items; whoever else waits for the loop has his turn in between."""
     until = perf_counter() + TURN_S
     for item in items:
@@ -38,15 +38,15 @@ def rows_response(
     items: Sequence[T], row: Callable[[T], Any], headers: Mapping[str, str] | None = None
 ) -> StreamingResponse:
     """A list with a row for each item, made as it is sent."""
-    return StreamingResponse(pieces(items, row), 200, {"cache-control": "no-store", **(headers or {})}, JSON)
+    return StreamingResponse(encode_rows(items, row), 200, {"cache-control": "no-store", **(headers or {})}, JSON)
 
 
-async def pieces(items: Sequence[T], row: Callable[[T], Any]) -> AsyncIterator[bytes]:
+async def encode_rows(items: Sequence[T], row: Callable[[T], Any]) -> AsyncIterator[bytes]:
     """The bytes of that list, a turn's work at a time."""
     written, between = ["["], ""
     until = perf_counter() + TURN_S
     for item in items:
-        written.append(between + compact(row(item)))
+        written.append(between + compact_json(row(item)))
         between = ","
         if perf_counter() >= until:
             yield "".join(written).encode()
@@ -58,4 +58,4 @@ async def pieces(items: Sequence[T], row: Callable[[T], Any]) -> AsyncIterator[b
 
 def document_response(document: Mapping[str, Any]) -> Response:
     """One document that is small."""
-    return Response(compact(document).encode(), 200, {"cache-control": "no-store"}, JSON)
+    return Response(compact_json(document).encode(), 200, {"cache-control": "no-store"}, JSON)

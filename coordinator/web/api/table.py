@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster.coordinator.web.api.asking import Asking
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.api.asking import NodeQueries
+from muster.coordinator.web.asks import HttpRefusal
 
 PREFIX: Final = "/api/v1"
 
@@ -23,7 +23,7 @@ MOST_DIGITS: Final = 18
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class QueryParameter:
     """A parameter of the query: a whole number, a switch, or a word. `many`: it may be given several times."""
 
     name: str
@@ -60,16 +60,18 @@ class Query:
             raise self._refused(text, f"one of {', '.join(self.words)}")
         return text
 
-    def _refused(self, text: str, expected: str) -> Refused:
-        return Refused(400, "MALFORMED_REQUEST", f"{self.name} is {text[:100]!r}; expected {expected}", field=self.name)
+    def _refused(self, text: str, expected: str) -> HttpRefusal:
+        return HttpRefusal(
+            400, "MALFORMED_REQUEST", f"{self.name} is {text[:100]!r}; expected {expected}", field=self.name
+        )
 
 
-LIMIT: Final = Query("limit", "How many rows are answered, at most.", int, 10_000, least=1)
-OFFSET: Final = Query("offset", "How many rows are passed over before the first one.", int, 0, most=2**31)
+LIMIT: Final = QueryParameter("limit", "How many rows are answered, at most.", int, 10_000, least=1)
+OFFSET: Final = QueryParameter("offset", "How many rows are passed over before the first one.", int, 0, most=2**31)
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class EndpointRequest:
     """What a request says, looked at: names of its path, and its parameters, each with a value."""
 
     names: Mapping[str, str]
@@ -81,41 +83,41 @@ class Given:
         return self.values[name]
 
 
-Handler = Callable[[Asking, Given], Awaitable[Response]]
+Handler = Callable[[NodeQueries, EndpointRequest], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class ApiEndpoint:
     """One line of the API. `path` is below PREFIX, with `{group}` and the like; `answer` is the type of the answer."""
 
     path: str
     summary: str
     answer: Any
     handler: Handler
-    queries: tuple[Query, ...] = ()
+    queries: tuple[QueryParameter, ...] = ()
     method: str = "GET"
     body: Any = None
     """The pydantic model of what is sent, of an endpoint that changes something."""
 
 
-def named(request: Request) -> dict[str, str]:
+def path_names(request: Request) -> dict[str, str]:
     """The names in the request's path, as they are: a group may be called `a/b` (`a%2Fb` in the address)."""
     return {key: unquote(value) for key, value in request.path_params.items()}
 
 
-def read_query(endpoint: Endpoint, request: Request) -> dict[str, Any]:
+def read_query(endpoint: ApiEndpoint, request: Request) -> dict[str, Any]:
     """A value for each parameter. Raises Refused, for one that is not known as well."""
     known = {query.name: query for query in endpoint.queries}
     for name in request.query_params:
         if name not in known:
             expected = ", ".join(known) or "none"
-            raise Refused(
+            raise HttpRefusal(
                 400, "MALFORMED_REQUEST", f"{name[:100]!r} is no parameter here; expected {expected}", field=name[:100]
             )
     return {name: query.read(request.query_params.getlist(name)) for name, query in known.items()}
 
 
-def validated(model: type[Model], document: Mapping[str, Any]) -> Model:
+def validate_body(model: type[Model], document: Mapping[str, Any]) -> Model:
     """What was sent, as the model of it. Raises Refused, which names the field."""
     try:
         return model.model_validate(document)
@@ -123,4 +125,4 @@ def validated(model: type[Model], document: Mapping[str, Any]) -> Model:
         fault = error.errors(include_url=False, include_input=False)[0]
         field = str(fault["loc"][0]) if fault["loc"] else ""
         text = f"{field or 'the body'}: {fault['msg'].lower()}"
-        raise Refused(400, "MALFORMED_REQUEST", text, field=field) from None
+        raise HttpRefusal(400, "MALFORMED_REQUEST", text, field=field) from None

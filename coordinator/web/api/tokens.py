@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 from starlette.requests import Request
 from starlette.responses import Response
 
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.asks import HttpRefusal
 
 HEADER: Final = "X-Muster-Token"
-COOKIE: Final = "muster_session"
+SESSION_COOKIE: Final = "muster_session"
 
 
-class Tokens:
+class SessionTokens:
     """Those of one process."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Tokens:
 
     def token(self, request: Request) -> str:
         """For the session that the request names, if it is ours, else for a new one; `remember` tells the browser."""
-        session = request.cookies.get(COOKIE, "")
+        session = request.cookies.get(SESSION_COOKIE, "")
         if not self._is_ours(session):
             name = secrets.token_hex(16)
             session = f"{name}.{self._seal('session', name)}"
@@ -37,7 +37,7 @@ class Tokens:
     def remember(self, response: Response, token: str) -> None:
         """Give the browser the token's session."""
         session = token.rpartition(".")[0]
-        response.set_cookie(COOKIE, session, httponly=True, samesite="strict", path="/")
+        response.set_cookie(SESSION_COOKIE, session, httponly=True, samesite="strict", path="/")
 
     def check(self, request: Request, form: str | None = None) -> None:
         """Raises Refused (403) for a request that a foreign page may have sent.
@@ -46,17 +46,19 @@ class Tokens:
         """
         origin = request.headers.get("origin")
         if origin is not None and urlsplit(origin).netloc != request.headers.get("host", ""):
-            raise refused(f"the Origin is {origin[:100]!r}; expected a page of this node's own")
+            raise token_refusal(f"the Origin is {origin[:100]!r}; expected a page of this node's own")
         given = request.headers.get(HEADER, "") if form is None else form
         session, _, seal = given.rpartition(".")
-        if not self._is_ours(session) or not same(seal, self._seal("token", session)):
-            raise refused(f"{HEADER} is missing, or from before the node's last start; GET /api/v1/token tells one")
-        if is_browser(request) and not same(request.cookies.get(COOKIE, ""), session):
-            raise refused(f"the cookie {COOKIE} does not fit {HEADER}; load the page again")
+        if not self._is_ours(session) or not equal_secrets(seal, self._seal("token", session)):
+            raise token_refusal(
+                f"{HEADER} is missing, or from before the node's last start; GET /api/v1/token tells one"
+            )
+        if is_browser(request) and not equal_secrets(request.cookies.get(SESSION_COOKIE, ""), session):
+            raise token_refusal(f"the cookie {SESSION_COOKIE} does not fit {HEADER}; load the page again")
 
     def _is_ours(self, session: str) -> bool:
         name, _, seal = session.rpartition(".")
-        return bool(name) and same(seal, self._seal("session", name))
+        return bool(name) and equal_secrets(seal, self._seal("session", name))
 
     def _seal(self, what: str, text: str) -> str:
         return hmac.new(self._key, f"{what}:{text}".encode(), sha256).hexdigest()
@@ -67,9 +69,9 @@ def is_browser(request: Request) -> bool:
     return any(name in request.headers for name in ("origin", "sec-fetch-site", "cookie"))
 
 
-def same(given: str, expected: str) -> bool:
+def equal_secrets(given: str, expected: str) -> bool:
     return hmac.compare_digest(given.encode(), expected.encode())
 
 
-def refused(text: str) -> Refused:
-    return Refused(403, "FORBIDDEN", text, field=HEADER)
+def token_refusal(text: str) -> HttpRefusal:
+    return HttpRefusal(403, "FORBIDDEN", text, field=HEADER)

@@ -10,14 +10,14 @@ from typing_extensions import TypedDict
 
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from muster.coordinator.views.holds import minute
+from muster.coordinator.views.holds import format_minute
 from muster.coordinator.views.trials import guard_row, seen_canary, sentence
 from muster.coordinator.views.words import plural
-from muster.coordinator.web.api.acting import Act, Told, told
-from muster.coordinator.web.api.asking import Asking, check
+from muster.coordinator.web.api.acting import Act, Told, action_response
+from muster.coordinator.web.api.asking import NodeQueries, check_group_code
 from muster.coordinator.web.api.rendering import rows_response
-from muster.coordinator.web.api.table import Endpoint, Given
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.api.table import ApiEndpoint, EndpointRequest
+from muster.coordinator.web.asks import HttpRefusal
 
 
 class GuardRow(TypedDict):
@@ -42,7 +42,7 @@ class ToldCanary(Told):
     rows: list[GuardRow]
 
 
-class StartCanary(Act):
+class StartCanaryBody(Act):
     """Another assignor plans the group for real, for a while, and is held against the group's own last hour."""
 
     assignor: str = Field(max_length=5_000, description='NAME, or NAME{"option": value}.')
@@ -52,14 +52,14 @@ class StartCanary(Act):
     wait: bool = Field(False, description="At the end it waits for an operator instead of being promoted.")
 
 
-class EndCanary(Act):
+class EndCanaryBody(Act):
     """It becomes the setting, or goes."""
 
     promote: bool = Field(description="Otherwise it is rolled back.")
 
 
-async def start_canary(asking: Asking, given: Given) -> Response:
-    body: StartCanary = given.body
+async def start_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
+    body: StartCanaryBody = given.body
     request = pb.StartCanaryRequest(
         group_id=given.names["group"],
         assignor=body.assignor,
@@ -71,55 +71,56 @@ async def start_canary(asking: Asking, given: Given) -> Response:
         reason=body.reason,
     )
     answer = await asking.call("StartCanary", request)
-    check(answer.error_code, answer.error_message, f"group {given.names['group']!r}")
+    check_group_code(answer.error_code, answer.error_message, f"group {given.names['group']!r}")
     if not body.dry_run:
-        return told_of(answer.canary, given)
+        return canary_response(answer.canary, given)
     seen = seen_canary(answer.canary)
     end = "promoted" if seen.promotes else "told to wait"
-    moves = await would_move(asking, given.names["group"], seen.assignor)
-    said = f"{seen.assignor} would plan in place of {seen.former} until {minute(seen.until_ms)}, then be {end}{moves}"
-    return told_of(answer.canary, given, said)
+    moves = await forecast_moves(asking, given.names["group"], seen.assignor)
+    until = format_minute(seen.until_ms)
+    said = f"{seen.assignor} would plan in place of {seen.former} until {until}, then be {end}{moves}"
+    return canary_response(answer.canary, given, said)
 
 
-async def end_canary(asking: Asking, given: Given) -> Response:
+async def end_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
     """The coordinator knows no trial run of an end: what would end is told from how it stands."""
-    body: EndCanary = given.body
+    body: EndCanaryBody = given.body
     group = given.names["group"]
     if body.dry_run:
-        found = await standing(asking, group)
+        found = await require_active_canary(asking, group)
         seen = seen_canary(found)
         if body.promote:
             said = (
                 f"{seen.assignor} would become the group's setting; it plans the group already, so that nothing moves"
             )
         else:
-            moves = await would_move(asking, group, seen.former)
+            moves = await forecast_moves(asking, group, seen.former)
             said = f"{seen.former} would plan in place of {seen.assignor} again{moves}"
-        return told_of(found, given, f"{sentence(seen)} {said}")
+        return canary_response(found, given, f"{sentence(seen)} {said}")
     request = pb.EndCanaryRequest(group_id=group, promote=body.promote, reason=body.reason)
     answer = await asking.call("EndCanary", request)
-    check(answer.error_code, answer.error_message, f"group {group!r}")
-    return told_of(answer.canary, given)
+    check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+    return canary_response(answer.canary, given)
 
 
-async def canary(asking: Asking, given: Given) -> Response:
+async def describe_canary(asking: NodeQueries, given: EndpointRequest) -> Response:
     group = given.names["group"]
     answer = await asking.call("DescribeCanary", pb.DescribeCanaryRequest(group_id=group))
-    check(answer.error_code, answer.error_message, f"group {group!r}")
+    check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
     return rows_response([asdict(seen_canary(answer.canary))] if answer.HasField("canary") else [], dict)
 
 
-async def standing(asking: Asking, group: str) -> pb.Canary:
+async def require_active_canary(asking: NodeQueries, group: str) -> pb.Canary:
     """The canary that goes on. Raises Refused (409) where there is none."""
     answer = await asking.call("DescribeCanary", pb.DescribeCanaryRequest(group_id=group))
-    check(answer.error_code, answer.error_message, f"group {group!r}")
+    check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
     if not answer.HasField("canary") or not seen_canary(answer.canary).goes_on:
-        raise Refused(409, "INVALID_REQUEST", f"group {group!r} has no canary that goes on")
+        raise HttpRefusal(409, "INVALID_REQUEST", f"group {group!r} has no canary that goes on")
     found: pb.Canary = answer.canary
     return found
 
 
-async def would_move(asking: Asking, group: str, assignor: str) -> str:
+async def forecast_moves(asking: NodeQueries, group: str, assignor: str) -> str:
     """What a plan by it would move of today's, as `muster simulate` finds; empty where nobody can say."""
     request = group_pb.SimulateAssignmentRequest(group_id=group, assignors=[assignor], auto_offset_reset="latest")
     answer = await asking.call("SimulateAssignment", request)
@@ -129,28 +130,32 @@ async def would_move(asking: Asking, group: str, assignor: str) -> str:
     return f": {plural(len(json.loads(plans[0].forecast_json)['moves']), 'partition')} would move"
 
 
-def told_of(found: pb.Canary, given: Given, said: str = "") -> Response:
+def canary_response(found: pb.Canary, given: EndpointRequest, said: str = "") -> Response:
     seen = seen_canary(found)
-    return told(given, (said or sentence(seen)).rstrip("."), [guard_row(asdict(guard)) for guard in seen.guards])
+    return action_response(
+        given, (said or sentence(seen)).rstrip("."), [guard_row(asdict(guard)) for guard in seen.guards]
+    )
 
 
-CANARY: Final = Endpoint("/groups/{group}/canary", "How another assignor's trial goes.", list[CanaryRow], canary)
+CANARY_ENDPOINT: Final = ApiEndpoint(
+    "/groups/{group}/canary", "How another assignor's trial goes.", list[CanaryRow], describe_canary
+)
 
-TRYING: Final = (
-    Endpoint(
+CANARY_ENDPOINTS: Final = (
+    ApiEndpoint(
         "/groups/{group}/canary",
         "Try an assignor for real, as `muster groups canary`.",
         ToldCanary,
         start_canary,
         method="POST",
-        body=StartCanary,
+        body=StartCanaryBody,
     ),
-    Endpoint(
+    ApiEndpoint(
         "/groups/{group}/canary/end",
         "Promote it or roll it back, as `muster groups promote` and `rollback`.",
         ToldCanary,
         end_canary,
         method="POST",
-        body=EndCanary,
+        body=EndCanaryBody,
     ),
 )

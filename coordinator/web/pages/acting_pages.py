@@ -14,8 +14,8 @@ from starlette.responses import Response
 
 from muster.coordinator.web.api.acting import (
     Act,
-    AlterSettings,
-    DeleteGroup,
+    AlterSettingsBody,
+    DeleteGroupBody,
     RemoveMembers,
     ResetOffsets,
     alter_settings,
@@ -23,24 +23,24 @@ from muster.coordinator.web.api.acting import (
     remove_members,
     reset_offsets,
 )
-from muster.coordinator.web.api.asking import Asking
-from muster.coordinator.web.api.holding import HoldGroup, ResumeGroup, hold_group, resume_group
-from muster.coordinator.web.api.table import Given, Handler, validated
-from muster.coordinator.web.api.tokens import Tokens
-from muster.coordinator.web.api.trying import EndCanary, StartCanary, end_canary, start_canary
-from muster.coordinator.web.asks import Asks, Caller, Refused
+from muster.coordinator.web.api.asking import NodeQueries
+from muster.coordinator.web.api.holding import HoldGroupBody, ResumeGroupBody, hold_group, resume_group
+from muster.coordinator.web.api.table import EndpointRequest, Handler, validate_body
+from muster.coordinator.web.api.tokens import SessionTokens
+from muster.coordinator.web.api.trying import EndCanaryBody, StartCanaryBody, end_canary, start_canary
+from muster.coordinator.web.asks import HttpCaller, HttpRefusal, NodePort
 from muster.coordinator.web.entry import identity_of
-from muster.coordinator.web.pages.rendering import Pages
+from muster.coordinator.web.pages.rendering import PageRenderer
 
 HANDLERS: Final[Mapping[type[Act], Handler]] = {
     RemoveMembers: remove_members,
     ResetOffsets: reset_offsets,
-    DeleteGroup: delete_group,
-    AlterSettings: alter_settings,
-    HoldGroup: hold_group,
-    ResumeGroup: resume_group,
-    StartCanary: start_canary,
-    EndCanary: end_canary,
+    DeleteGroupBody: delete_group,
+    AlterSettingsBody: alter_settings,
+    HoldGroupBody: hold_group,
+    ResumeGroupBody: resume_group,
+    StartCanaryBody: start_canary,
+    EndCanaryBody: end_canary,
 }
 QUESTIONS: Final = {
     "remove": "Remove a member?",
@@ -64,8 +64,8 @@ FIELDS: Final = (
 MOST_ROWS: Final = 50
 
 
-class ActingPages:
-    def __init__(self, asks: Asks, pages: Pages, tokens: Tokens, *, actions: bool) -> None:
+class ActionPages:
+    def __init__(self, asks: NodePort, pages: PageRenderer, tokens: SessionTokens, *, actions: bool) -> None:
         self._asks = asks
         self._pages = pages
         self._tokens = tokens
@@ -74,15 +74,17 @@ class ActingPages:
     async def answer(self, request: Request, group: str) -> Response:
         """GET says what would be done; POST, with the token of that page, does it."""
         if not self.allowed:
-            raise Refused(403, "READ_ONLY", "this node only shows (http.actions=false); use the command line")
+            raise HttpRefusal(403, "READ_ONLY", "this node only shows (http.actions=false); use the command line")
         doing = request.method == "POST"
-        given = form_of(await request.body()) if doing else dict(request.query_params)
+        given = parse_form(await request.body()) if doing else dict(request.query_params)
         if doing:
             self._tokens.check(request, given.get("token", ""))
-        act = act_of(given, dry_run=not doing)
+        act = make_act(given, dry_run=not doing)
         host = request.client.host if request.client else ""
-        caller = Caller(host, request.headers.get("user-agent", "")[:200], act.reason, identity_of(request.scope))
-        told = await HANDLERS[type(act)](Asking(self._asks, caller), Given({"group": group}, {}, "", act))
+        caller = HttpCaller(host, request.headers.get("user-agent", "")[:200], act.reason, identity_of(request.scope))
+        told = await HANDLERS[type(act)](
+            NodeQueries(self._asks, caller), EndpointRequest({"group": group}, {}, "", act)
+        )
         found = json.loads(bytes(told.body))
         token = self._tokens.token(request)
 
@@ -107,16 +109,16 @@ class ActingPages:
         return answer
 
 
-def form_of(body: bytes) -> dict[str, str]:
+def parse_form(body: bytes) -> dict[str, str]:
     """What a form sent; refused (400) when it is none."""
     try:
         return dict(parse_qsl(body.decode()))
     except ValueError:
         text = "the body is no form in UTF-8; send what the page's own forms do"
-        raise Refused(400, "MALFORMED_REQUEST", text) from None
+        raise HttpRefusal(400, "MALFORMED_REQUEST", text) from None
 
 
-def act_of(given: Mapping[str, str], *, dry_run: bool) -> Act:
+def make_act(given: Mapping[str, str], *, dry_run: bool) -> Act:
     """What a form asks for; refused (400) when it is no act."""
     act = given.get("act", "")
     common: dict[str, Any] = {"dry_run": dry_run, "reason": given.get("reason", "")[:1_000]}
@@ -126,42 +128,42 @@ def act_of(given: Mapping[str, str], *, dry_run: bool) -> Act:
         case "reset":
             return ResetOffsets(to=given.get("to", "")[:100], all_topics=True, **common)
         case "delete":
-            return DeleteGroup(**common)
+            return DeleteGroupBody(**common)
         case "set":
-            return AlterSettings(set={given.get("name", ""): value_of(given.get("value", ""))}, **common)
+            return AlterSettingsBody(set={given.get("name", ""): parse_setting(given.get("value", ""))}, **common)
         case "unset":
-            return AlterSettings(unset=[given.get("name", "")], **common)
+            return AlterSettingsBody(unset=[given.get("name", "")], **common)
         case "freeze" | "deploy" | "drain" | "pin":
-            return validated(HoldGroup, {"verb": act, **held(given), **common})
+            return validate_body(HoldGroupBody, {"verb": act, **make_override_fields(given), **common})
         case "canary":
-            said = held(given)
-            return validated(
-                StartCanary, {"assignor": given.get("assignor", ""), "for_ms": said.get("for_ms"), **common}
+            said = make_override_fields(given)
+            return validate_body(
+                StartCanaryBody, {"assignor": given.get("assignor", ""), "for_ms": said.get("for_ms"), **common}
             )
         case "promote" | "rollback":
-            return EndCanary(promote=act == "promote", **common)
+            return EndCanaryBody(promote=act == "promote", **common)
         case "resume":
-            return validated(ResumeGroup, {"what": given.get("what", ""), **common})
+            return validate_body(ResumeGroupBody, {"what": given.get("what", ""), **common})
         case _:
             expected = ", ".join(QUESTIONS)
-            raise Refused(400, "INVALID_VALUE", f"{act[:50]!r} is no act; expected {expected}", field="act")
+            raise HttpRefusal(400, "INVALID_VALUE", f"{act[:50]!r} is no act; expected {expected}", field="act")
 
 
-def held(given: Mapping[str, str]) -> dict[str, Any]:
+def make_override_fields(given: Mapping[str, str]) -> dict[str, Any]:
     """What a form of a verb says; a number that is none is refused (400) by its name."""
     said: dict[str, Any] = {key: given[key] for key in ("orphans", "name", "topic") if given.get(key)}
     for key in ("expect", "for_ms", "partition"):
         if text := given.get(key, ""):
             if not (text.isascii() and text.isdigit() and len(text) <= 15):
-                raise Refused(400, "INVALID_VALUE", f"{key} is {text[:50]!r}; expected a whole number", field=key)
+                raise HttpRefusal(400, "INVALID_VALUE", f"{key} is {text[:50]!r}; expected a whole number", field=key)
             said[key] = int(text)
     return said
 
 
-def value_of(text: str) -> JsonValue:
+def parse_setting(text: str) -> JsonValue:
     """JSON, or text where it is none, as `muster groups set` takes it.
 
-    >>> value_of('{"a": 1}'), value_of("plain")
+    >>> parse_setting('{"a": 1}'), parse_setting("plain")
     ({'a': 1}, 'plain')
     """
     try:

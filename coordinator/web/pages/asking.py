@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from muster.assignors.data.user_data import parse_assignment
-from muster.coordinator.member.classic.subscription import topics_of
+from muster.coordinator.member.classic.subscription import parse_topics
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
@@ -17,8 +17,8 @@ from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
 from muster.coordinator.views.holds import SeenHolds, seen_holds
 from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.trials import SeenCanary, seen_canary
-from muster.coordinator.web.asks import Asks, NotOffered, Refused
-from muster.coordinator.web.pages.map_view import Holding
+from muster.coordinator.web.asks import CallNotOffered, HttpRefusal, NodePort
+from muster.coordinator.web.pages.map_view import PartitionOwnership
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 
 AT_ONCE: Final = 500
@@ -36,7 +36,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PartitionPosition:
     committed: int | None
     log_start: int
     log_end: int
@@ -50,7 +50,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFacts:
+class GroupPageData:
     """One group, as the node answered. `wanted`: the topics that each member subscribes to."""
 
     group: group_pb.DescribedGroup
@@ -59,7 +59,7 @@ class GroupFacts:
     """Newest first."""
     stalls: Sequence[NodeStall] = ()
     shares: Mapping[str, Sequence[Place]] = field(default_factory=dict)
-    positions: Mapping[Place, Position] = field(default_factory=dict)
+    positions: Mapping[Place, PartitionPosition] = field(default_factory=dict)
     version: int = 0
     settings: Mapping[str, str] = field(default_factory=dict)
     suspended: str = ""
@@ -68,7 +68,7 @@ class GroupFacts:
     holds: SeenHolds = field(default_factory=SeenHolds)
     canary: SeenCanary | None = None
 
-    def holdings(self, rates: Mapping[Place, float] | None = None) -> list[Holding]:
+    def holdings(self, rates: Mapping[Place, float] | None = None) -> list[PartitionOwnership]:
         """Every partition that the group owns or is subscribed to; of a group without members, that it has read.
 
         A position in a topic that no member wants any more is no partition without an owner.
@@ -77,7 +77,7 @@ class GroupFacts:
         rates = rates or {}
         topics = {topic for each in self.wanted.values() for topic in each}
         return [
-            Holding(
+            PartitionOwnership(
                 *place,
                 owners.get(place, ""),
                 self.positions[place].lag if place in self.positions else None,
@@ -92,10 +92,10 @@ class GroupFacts:
         return sum(position.lag for position in self.positions.values())
 
 
-class Asking:
+class PageQueries:
     """The calls of the pages."""
 
-    def __init__(self, asks: Asks) -> None:
+    def __init__(self, asks: NodePort) -> None:
         self._asks = asks
 
     async def call(self, method: str, request: Message, answer: type[Answer]) -> Answer:
@@ -111,7 +111,7 @@ class Asking:
         request = cluster_pb.DescribeClusterRequest()
         try:
             answer = await self.call("DescribeCluster", request, cluster_pb.DescribeClusterResponse)
-        except NotOffered:
+        except CallNotOffered:
             return None  # its nodes have no copies to tell of
         return None if answer.error_code else answer
 
@@ -136,7 +136,7 @@ class Asking:
         request = group_pb.ExplainGroupRequest(group_id=group_id, limit=limit)
         answer = await self.call("ExplainGroup", request, group_pb.ExplainGroupResponse)
         if answer.error_code not in (0, NO_SUCH_GROUP):
-            raise refused(answer.error_code, answer.error_message)
+            raise code_refusal(answer.error_code, answer.error_message)
         return answer
 
     async def last_rebalance(self, group_id: str) -> Rebalance | None:
@@ -149,22 +149,22 @@ class Asking:
                 break
         return None
 
-    async def group(self, group_id: str) -> GroupFacts:
+    async def group(self, group_id: str) -> GroupPageData:
         """Everything of one group; refused when there is none."""
         kinds = {each.group_id: each.group_type for each in await self.groups()}
         request = group_pb.DescribeGroupsRequest(groups=[group_id])
         answer = await self.call("DescribeGroups", request, group_pb.DescribeGroupsResponse)
         group = answer.groups[0]
         if group.error_code:
-            raise refused(group.error_code, group.error_message)
+            raise code_refusal(group.error_code, group.error_message)
         if group.group_state == DEAD:
-            raise Refused(404, "GROUP_ID_NOT_FOUND", f"there is no group {group_id!r} on this node")
+            raise HttpRefusal(404, "GROUP_ID_NOT_FOUND", f"there is no group {group_id!r} on this node")
         explained = await self.history(group_id, SHOWN_REBALANCES)
         shares, wanted = await asyncio.to_thread(shares_of, group)
         topics = {topic for each in wanted.values() for topic in each}
         positions = await self.positions(group_id, shares, topics)
         settings = await self.settings(group_id)
-        return GroupFacts(
+        return GroupPageData(
             group=group,
             kind=kinds.get(group_id, ""),
             history=explained.rebalances,
@@ -184,7 +184,7 @@ class Asking:
         request = control_pb.DescribeCanaryRequest(group_id=group_id)
         answer = await self.call("DescribeCanary", request, control_pb.DescribeCanaryResponse)
         if answer.error_code:
-            raise refused(answer.error_code, answer.error_message)
+            raise code_refusal(answer.error_code, answer.error_message)
         return seen_canary(answer.canary) if answer.HasField("canary") else None
 
     async def holds(self, group_id: str) -> SeenHolds:
@@ -192,12 +192,12 @@ class Asking:
         request = control_pb.DescribeHoldsRequest(group_id=group_id)
         answer = await self.call("DescribeHolds", request, control_pb.DescribeHoldsResponse)
         if answer.error_code:
-            raise refused(answer.error_code, answer.error_message)
+            raise code_refusal(answer.error_code, answer.error_message)
         return seen_holds(answer.holds)
 
     async def positions(
         self, group_id: str, shares: Mapping[str, Sequence[Place]], topics: Iterable[str]
-    ) -> dict[Place, Position]:
+    ) -> dict[Place, PartitionPosition]:
         committed = await self.call(
             "OffsetFetch", group_pb.OffsetFetchRequest(group_id=group_id, all_topics=True), group_pb.OffsetFetchResponse
         )
@@ -266,9 +266,9 @@ class Asking:
         return await self.call("SimulateAssignment", request, group_pb.SimulateAssignmentResponse)
 
 
-def refused(code: ErrorCode, message: str) -> Refused:
+def code_refusal(code: ErrorCode, message: str) -> HttpRefusal:
     name = ErrorCode.Name(code).removeprefix("ERROR_CODE_")
-    return Refused(STATUS.get(code, 503), name, message or name)
+    return HttpRefusal(STATUS.get(code, 503), name, message or name)
 
 
 def shares_of(group: group_pb.DescribedGroup) -> tuple[dict[str, list[Place]], dict[str, Collection[str]]]:
@@ -281,7 +281,7 @@ def shares_of(group: group_pb.DescribedGroup) -> tuple[dict[str, list[Place]], d
         except ValueError:
             parsed = {}  # A share in another protocol's format is shown as none.
         shares[member.member_id] = sorted((topic, number) for topic, numbers in parsed.items() for number in numbers)
-        wanted[member.member_id] = member.subscribed_topic_names or topics_of(member.member_metadata)
+        wanted[member.member_id] = member.subscribed_topic_names or parse_topics(member.member_metadata)
     return shares, wanted
 
 
@@ -303,10 +303,10 @@ def places_of(
     return sorted(places)
 
 
-def positions_of(answers: Iterable[group_pb.OffsetFetchResponse]) -> dict[Place, Position]:
+def positions_of(answers: Iterable[group_pb.OffsetFetchResponse]) -> dict[Place, PartitionPosition]:
     """Of the partitions that this node has."""
     return {
-        (topic.name, row.partition_index): Position(
+        (topic.name, row.partition_index): PartitionPosition(
             row.committed_offset if row.committed_offset >= 0 else None,
             row.log_start_offset,
             row.log_end_offset,

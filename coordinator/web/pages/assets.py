@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.web.asks import Refused
+from muster.coordinator.web.asks import HttpRefusal
 
 FOLDER: Final = Path(__file__).parent.parent / "assets"
 SERVED: Final = (".css", ".js", ".svg")
@@ -17,7 +17,7 @@ FOR_GOOD: Final = "public, max-age=31536000, immutable"
 """The address has the content's hash: another content has another address."""
 
 
-class Assets:
+class PageAssets:
     """Read once, when the listener starts."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Assets:
         name = request.path_params["name"]
         content = self._content.get(name)
         if content is None:
-            raise Refused(404, "NOT_FOUND", f"there is no asset {name[:100]!r}")
+            raise HttpRefusal(404, "NOT_FOUND", f"there is no asset {name[:100]!r}")
         known = request.query_params.get("v") == self._hash[name]
         kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
         return Response(content, 200, {"cache-control": FOR_GOOD if known else "no-cache"}, kind)

@@ -3,13 +3,13 @@
 import time
 from math import isnan
 
-from muster.coordinator.observe.health import Status
-from muster.coordinator.observe.history import History
-from muster.coordinator.web.pages.group_view import Figures
+from muster.coordinator.observe.health import HealthStatus
+from muster.coordinator.observe.history import GroupHistory
+from muster.coordinator.web.pages.group_view import SampledFigures
 
 
-class FiguresOf:
-    def __init__(self, history: History) -> None:
+class SamplerFigures:
+    def __init__(self, history: GroupHistory) -> None:
         self._history = history
 
     def now_ms(self) -> int:
@@ -18,25 +18,27 @@ class FiguresOf:
     def lag(self, group: str) -> int | None:
         return self._history.lag(group)
 
-    def of(self, group: str, *, with_rates: bool = False) -> Figures:
+    def of(self, group: str, *, with_rates: bool = False) -> SampledFigures:
         """Empty while the sampler has not seen the group."""
         history = self._history
         if not history.knows(group):
-            return Figures()
+            return SampledFigures()
         times, lags = history.lag_series(group)
         health, reason = self.health(group)
         rates = {}
         if with_rates and (known := history.rates(group)):
             consumed = known.consumed.tolist()
             rates = {place: rate for place, rate in zip(known.places, consumed, strict=True) if not isnan(rate)}
-        return Figures(times.tolist(), lags.tolist(), history.trend(group), history.eta_s(group), rates, health, reason)
+        return SampledFigures(
+            times.tolist(), lags.tolist(), history.trend(group), history.eta_s(group), rates, health, reason
+        )
 
     def health(self, group: str) -> tuple[str, str]:
         """The word, and why when it is not well; both empty while nothing is known."""
         if self._history.seen_ms(group) is None:
             return "", ""
         found = self._history.last_health(group)
-        return found.status.name, found.reason if found.status > Status.OK else ""
+        return found.status.name, found.reason if found.status > HealthStatus.OK else ""
 
     def produced(self) -> dict[str, float]:
         """Records a second written to each topic, as far as some group's sample says."""

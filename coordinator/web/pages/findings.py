@@ -4,14 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster.coordinator.doctor.facts import Facts, Group, Member, Position, TopicPartition
+from muster.coordinator.doctor.facts import (
+    DoctorFacts,
+    ExaminedGroup,
+    ExaminedMember,
+    ExaminedPartition,
+    ExaminedPosition,
+)
 from muster.coordinator.doctor.finding import Severity
-from muster.coordinator.doctor.holding import drained_ids, held_words
-from muster.coordinator.doctor.table import of_group
+from muster.coordinator.doctor.holding import drained_ids, override_lines
+from muster.coordinator.doctor.table import examine_group
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.views.seen import code_word
 from muster.coordinator.views.words import Names
-from muster.coordinator.web.pages.asking import GroupFacts, Place
+from muster.coordinator.web.pages.asking import GroupPageData, Place
 
 CLASSES: Final = {Severity.ADVICE: "change", Severity.WARNING: "warn", Severity.ERROR: "bad"}
 MOST_FINDINGS: Final = 10
@@ -32,15 +38,15 @@ class FindingView:
     evidence: tuple[str, ...]
 
 
-def findings_of(facts: GroupFacts, names: Names, now_ms: int) -> tuple[FindingView, ...]:
+def find_group_problems(facts: GroupPageData, names: Names, now_ms: int) -> tuple[FindingView, ...]:
     """Worst first; none of a group that is too large. One look is all there is: rules that compare two find nothing."""
     if len(facts.positions) > MOST_PARTITIONS:
         return ()
-    group = doctors_group(facts)
+    group = make_examined_group(facts)
     sizes: dict[str, int] = {}
     for topic, number in facts.positions:
         sizes[topic] = max(sizes.get(topic, 0), number + 1)
-    found = of_group(group, Facts(now_ms, groups=(group,), partitions=sizes))
+    found = examine_group(group, DoctorFacts(now_ms, groups=(group,), partitions=sizes))
     return tuple(
         FindingView(
             word=finding.severity.name.lower(),
@@ -62,12 +68,12 @@ def shortened(text: str) -> str:
     return text if len(text) <= MOST_CHARS else text[:MOST_CHARS] + "…"
 
 
-def doctors_group(facts: GroupFacts) -> Group:
+def make_examined_group(facts: GroupPageData) -> ExaminedGroup:
     described = facts.group
     members = tuple(
-        doctors_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
+        make_examined_member(member, facts.shares.get(member.member_id, ()), facts) for member in described.members
     )
-    return Group(
+    return ExaminedGroup(
         id=described.group_id,
         state=described.group_state,
         type=facts.kind.lower() or "classic",
@@ -78,25 +84,25 @@ def doctors_group(facts: GroupFacts) -> Group:
         waiting_for=tuple(described.waiting_for),
         waiting_until_ms=described.waiting_until_ms,
         positions={
-            TopicPartition(*place): Position(at.committed, at.log_start, at.log_end, at.committed_at_ms)
+            ExaminedPartition(*place): ExaminedPosition(at.committed, at.log_start, at.log_end, at.committed_at_ms)
             for place, at in facts.positions.items()
         },
         ledger=tuple(facts.history),
         kept_out=described.planner.kept_out,
-        held=held_words(facts.holds),
+        held=override_lines(facts.holds),
         drained=drained_ids(members, facts.holds),
     )
 
 
-def doctors_member(member: DescribedMember, owned: Sequence[Place], facts: GroupFacts) -> Member:
-    return Member(
+def make_examined_member(member: DescribedMember, owned: Sequence[Place], facts: GroupPageData) -> ExaminedMember:
+    return ExaminedMember(
         id=member.member_id,
         client_id=member.client_id,
         host=member.client_host,
         software=member.client_software,
         instance_id=member.group_instance_id if member.HasField("group_instance_id") else None,
         topics=tuple(sorted(facts.wanted.get(member.member_id, ()))),
-        owned=tuple(TopicPartition(*place) for place in owned),
+        owned=tuple(ExaminedPartition(*place) for place in owned),
         session_timeout_ms=member.session_timeout_ms if member.HasField("session_timeout_ms") else None,
         rebalance_timeout_ms=member.rebalance_timeout_ms if member.HasField("rebalance_timeout_ms") else None,
         heartbeat_interval_ms=member.heartbeat_interval_ms if member.HasField("heartbeat_interval_ms") else None,

@@ -13,15 +13,15 @@ from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.words import Names
 from muster.coordinator.web.addresses import name_of, segment_of
-from muster.coordinator.web.asks import Asks, Refused
-from muster.coordinator.web.pages.acting_pages import ActingPages
-from muster.coordinator.web.pages.asking import Asking, refused
-from muster.coordinator.web.pages.figures import FiguresOf
-from muster.coordinator.web.pages.group_view import group_view
-from muster.coordinator.web.pages.naming import names_of
-from muster.coordinator.web.pages.rebalances import address, rebalance_view
-from muster.coordinator.web.pages.rendering import Pages
-from muster.coordinator.web.pages.what_if_view import plan_view, question
+from muster.coordinator.web.asks import HttpRefusal, NodePort
+from muster.coordinator.web.pages.acting_pages import ActionPages
+from muster.coordinator.web.pages.asking import PageQueries, code_refusal
+from muster.coordinator.web.pages.figures import SamplerFigures
+from muster.coordinator.web.pages.group_view import make_group_view
+from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.rebalances import rebalance_address, rebalance_view
+from muster.coordinator.web.pages.rendering import PageRenderer
+from muster.coordinator.web.pages.what_if_view import make_plan_view, question
 
 MOST_LINES: Final = 500
 MOST_NEW: Final = 1_000
@@ -33,12 +33,12 @@ NODE: Final = ""
 
 
 class GroupPages:
-    def __init__(self, asks: Asks, pages: Pages, acting: ActingPages) -> None:
+    def __init__(self, asks: NodePort, pages: PageRenderer, acting: ActionPages) -> None:
         self._asks = asks
-        self._asking = Asking(asks)
+        self._asking = PageQueries(asks)
         self._acting = acting
         self._pages = pages
-        self._figures = FiguresOf(asks.history)
+        self._figures = SamplerFigures(asks.history)
 
     def routes(self) -> list[Route]:
         return [
@@ -55,13 +55,13 @@ class GroupPages:
             case ["act"]:
                 return await self._acting.answer(request, group)
             case _ if request.method == "POST":
-                raise Refused(405, "METHOD_NOT_ALLOWED", "POST is for acts alone; GET shows this page")
+                raise HttpRefusal(405, "METHOD_NOT_ALLOWED", "POST is for acts alone; GET shows this page")
             case ["what-if"]:
                 return await self._what_if(request, group)
             case ["rebalances", number]:
-                return await self._rebalance(group, number_of(number, 10**9 - 1, "the rebalance"))
+                return await self._rebalance(group, parse_number(number, 10**9 - 1, "the rebalance"))
             case _:
-                raise Refused(404, "NOT_FOUND", "there is no such page of a group")
+                raise HttpRefusal(404, "NOT_FOUND", "there is no such page of a group")
 
     async def _group(self, request: Request, group: str) -> Response:
         now_ms = self._figures.now_ms()
@@ -70,7 +70,7 @@ class GroupPages:
         mark = self._asks.changes.mark()
         try:
             facts = await self._asking.group(group)
-        except Refused as refusal:
+        except HttpRefusal as refusal:
             # Who deleted it is in the ledger; a page that is open says that its group is gone, and stays.
             opened = "hx-request" in request.headers
             if opened or refusal.code != "GROUP_ID_NOT_FOUND":
@@ -81,12 +81,12 @@ class GroupPages:
         figures = self._figures.of(group, with_rates=by == "rate")
 
         def make() -> Mapping[str, Any]:
-            view = group_view(facts, figures, now_ms, by, all_members)
+            view = make_group_view(facts, figures, now_ms, by, all_members)
             return {
                 "title": group,
                 "view": view,
                 "self_href": f"/groups/{segment_of(group)}",
-                "here": here(request),
+                "here": page_address(request),
                 "trigger": "changed, refresh",
                 "events": "/events?" + urlencode([("group", group), ("group", NODE), ("since", mark)]),
                 "charts": bool(view.chart),
@@ -103,15 +103,15 @@ class GroupPages:
         entry = next((each for each in history if each.number == number), None)
         if entry is None:
             text = f"the ledger has no rebalance {number} of group {group!r}: it was never there, or is too old"
-            raise Refused(404, "NOT_FOUND", text)
+            raise HttpRefusal(404, "NOT_FOUND", text)
         newest = history[0].number
 
         def make() -> Mapping[str, Any]:
             return {
                 "title": f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {number} of {group}",
-                "view": rebalance_view(entry, names_of([entry]), 0, MOST_LINES),
-                "before": address(group, number - 1),
-                "after": address(group, number + 1) if number < newest else "",
+                "view": rebalance_view(entry, name_members([entry]), 0, MOST_LINES),
+                "before": rebalance_address(group, number - 1),
+                "after": rebalance_address(group, number + 1) if number < newest else "",
             }
 
         return await self._pages.page("rebalance.html", "Ledger", make)
@@ -119,11 +119,11 @@ class GroupPages:
     async def _what_if(self, request: Request, group: str) -> Response:
         given = request.query_params
         assignor, remove = given.get("assignor", ""), [each for each in given.getlist("remove") if each]
-        count = number_of(given.get("add", "0"), MOST_NEW, "add")
+        count = parse_number(given.get("add", "0"), MOST_NEW, "add")
         add = [f"new-{number}" for number in range(1, count + 1)]
         answer = await self._asking.simulate(group, [assignor] if assignor else [], add, remove)
         if answer.error_code and not answer.error_message:
-            raise refused(answer.error_code, "")
+            raise code_refusal(answer.error_code, "")
 
         def make() -> Mapping[str, Any]:
             return {
@@ -131,21 +131,21 @@ class GroupPages:
                 "group": group,
                 "question": question(assignor, add, remove, Names(remove)),
                 "refusal": answer.error_message,
-                "plans": [plan_view(each, add, remove) for each in answer.assignments],
+                "plans": [make_plan_view(each, add, remove) for each in answer.assignments],
             }
 
         return await self._pages.page("what_if.html", SECTION, make, 200 if not answer.error_code else 409)
 
 
-def here(request: Request) -> str:
+def page_address(request: Request) -> str:
     """The address of the page itself, which asks for itself again."""
     path: bytes = request.scope["raw_path"]
     return path.decode("latin-1") + (f"?{request.url.query}" if request.url.query else "")
 
 
-def number_of(text: str, most: int, field: str) -> int:
+def parse_number(text: str, most: int, field: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) > most:
-        raise Refused(
+        raise HttpRefusal(
             400, "INVALID_VALUE", f"{field} is {text[:50]!r}; expected a number from 0 to {most}", field=field
         )
     return int(text)

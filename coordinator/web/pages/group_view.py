@@ -10,19 +10,24 @@ from markupsafe import Markup
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.controls import balance_words, fence_words, seen_controls
-from muster.coordinator.views.holds import held
+from muster.coordinator.views.holds import override_words
 from muster.coordinator.views.ledger import is_rebalance
-from muster.coordinator.views.shadows import ShadowRow, compared
+from muster.coordinator.views.shadows import ShadowRow, compare_shadows
 from muster.coordinator.views.trials import SeenCanary
 from muster.coordinator.views.words import Names, duration, plural
-from muster.coordinator.web.pages.asking import GroupFacts, Place
-from muster.coordinator.web.pages.findings import MOST_PARTITIONS, FindingView, findings_of
+from muster.coordinator.web.pages.asking import GroupPageData, Place
+from muster.coordinator.web.pages.findings import MOST_PARTITIONS, FindingView, find_group_problems
 from muster.coordinator.web.pages.map_view import AssignmentMap, assignment_map, unowned_words
-from muster.coordinator.web.pages.naming import names_of
-from muster.coordinator.web.pages.rebalances import RebalanceView, line_of_time, rebalance_view, took_ms
+from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.rebalances import (
+    RebalanceView,
+    rebalance_duration_ms,
+    rebalance_timeline,
+    rebalance_view,
+)
 from muster.coordinator.web.pages.sentences import listed
-from muster.coordinator.web.pictures.series import chart
-from muster.coordinator.web.pictures.timeline import words
+from muster.coordinator.web.pictures.series import draw_chart
+from muster.coordinator.web.pictures.timeline import time_in_words
 
 MOST_MEMBERS: Final = 100
 FIRST_MEMBERS: Final = 50
@@ -40,7 +45,7 @@ BUSY: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class SampledFigures:
     """What the sampler knows of a group; empty while it knows nothing."""
 
     times: Sequence[int] = ()
@@ -53,7 +58,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberRow:
+class GroupMemberView:
     member_id: str
     name: str
     client_id: str
@@ -70,7 +75,7 @@ class MemberRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupView:
+class GroupPageView:
     group: str
     kind: str
     state: str
@@ -80,7 +85,7 @@ class GroupView:
     headline: str
     waiting: str
     waiting_until_ms: int
-    members: tuple[MemberRow, ...]
+    members: tuple[GroupMemberView, ...]
     member_count: int
     partitions: int
     lag: int
@@ -118,21 +123,21 @@ class GroupView:
     """Whether the doctor's rules were asked."""
 
 
-def group_view(
-    facts: GroupFacts, figures: Figures, now_ms: int, by: str = "lag", all_members: bool = False
-) -> GroupView:
+def make_group_view(
+    facts: GroupPageData, figures: SampledFigures, now_ms: int, by: str = "lag", all_members: bool = False
+) -> GroupPageView:
     group, history = facts.group, facts.history
     ids = [member.member_id for member in group.members]
-    names = names_of(history, ids, {member.member_id: member.client_id for member in group.members})
+    names = name_members(history, ids, {member.member_id: member.client_id for member in group.members})
     holdings = facts.holdings(figures.rates)
     nobody = [each for each in holdings if each.owner not in facts.shares]
     moved = last_with_moves(history)
     shown = history[:MOST_REBALANCES]
-    longest = max(map(took_ms, shown), default=0)
+    longest = max(map(rebalance_duration_ms, shown), default=0)
     views = {entry.number: rebalance_view(entry, names, longest) for entry in (*shown, *([moved] if moved else []))}
     busy = group.group_state in BUSY
     goes_on = seen_controls(group)
-    return GroupView(
+    return GroupPageView(
         group=group.group_id,
         kind=facts.kind,
         state=group.group_state,
@@ -160,18 +165,18 @@ def group_view(
         last_moved=views[moved.number] if moved else None,
         rebalances=tuple(views[entry.number] for entry in shown),
         rebalance_count=len(history),
-        timeline=line_of_time(history, names, now_ms, facts.stalls, views),
-        chart=chart(figures.times, figures.lags, [entry.started_at_ms for entry in history]),
+        timeline=rebalance_timeline(history, names, now_ms, facts.stalls, views),
+        chart=draw_chart(figures.times, figures.lags, [entry.started_at_ms for entry in history]),
         series=json.dumps([list(figures.times), list(figures.lags), [entry.started_at_ms for entry in history]]),
         version=facts.version,
         settings=facts.settings,
         suspended=facts.suspended,
         balance=balance_words(goes_on.balance) if goes_on.balance is not None else "",
         fences=fence_words(goes_on) if goes_on.fences else "",
-        held=tuple(held(facts.holds)),
-        shadows=tuple(compared(history[::-1], 1)),
+        held=tuple(override_words(facts.holds)),
+        shadows=tuple(compare_shadows(history[::-1], 1)),
         canary=facts.canary if facts.canary is not None and facts.canary.goes_on else None,
-        findings=findings_of(facts, names, now_ms),
+        findings=find_group_problems(facts, names, now_ms),
         examined=len(facts.positions) <= MOST_PARTITIONS,
     )
 
@@ -226,14 +231,14 @@ def eta_words(eta_s: float | None, lag: int) -> str:
     """
     if not lag:
         return "now"
-    return "not at this pace" if eta_s is None else f"in {words(max(1_000, round(eta_s * 1000)))}"
+    return "not at this pace" if eta_s is None else f"in {time_in_words(max(1_000, round(eta_s * 1000)))}"
 
 
 def member_rows(
-    members: Sequence[DescribedMember], facts: GroupFacts, names: Names, most: int
-) -> tuple[MemberRow, ...]:
+    members: Sequence[DescribedMember], facts: GroupPageData, names: Names, most: int
+) -> tuple[GroupMemberView, ...]:
     rows = [
-        MemberRow(
+        GroupMemberView(
             member_id=member.member_id,
             name=names[member.member_id],
             client_id=member.client_id,

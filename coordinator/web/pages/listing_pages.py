@@ -12,25 +12,25 @@ from starlette.routing import Route
 
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.words import size
-from muster.coordinator.web.asks import Asks, Refused
-from muster.coordinator.web.pages.asking import Asking
-from muster.coordinator.web.pages.figures import FiguresOf
-from muster.coordinator.web.pages.group_pages import here, number_of
+from muster.coordinator.web.asks import HttpRefusal, NodePort
+from muster.coordinator.web.pages.asking import PageQueries
+from muster.coordinator.web.pages.figures import SamplerFigures
+from muster.coordinator.web.pages.group_pages import page_address, parse_number
 from muster.coordinator.web.pages.group_view import BUSY
 from muster.coordinator.web.pages.listing_view import (
     PAGE,
     SORTS,
-    Wanted,
-    cluster_view,
+    GroupListQuery,
     group_row,
-    listed_groups,
+    make_cluster_view,
+    select_groups,
     topic_rows,
 )
-from muster.coordinator.web.pages.naming import names_of
-from muster.coordinator.web.pages.rebalances import rebalance_view, took_ms
-from muster.coordinator.web.pages.rendering import Pages
+from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.rebalances import rebalance_duration_ms, rebalance_view
+from muster.coordinator.web.pages.rendering import PageRenderer
 from muster.coordinator.web.pages.sentences import CAUSES, cause_name
-from muster.coordinator.web.pictures.cells import Cell, strips
+from muster.coordinator.web.pictures.cells import PartitionCell, draw_strips
 
 SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20
@@ -41,11 +41,11 @@ EARLIEST, LATEST = -2, -1
 
 
 class ListingPages:
-    def __init__(self, asks: Asks, pages: Pages) -> None:
+    def __init__(self, asks: NodePort, pages: PageRenderer) -> None:
         self._asks = asks
-        self._asking = Asking(asks)
+        self._asking = PageQueries(asks)
         self._pages = pages
-        self._figures = FiguresOf(asks.history)
+        self._figures = SamplerFigures(asks.history)
 
     def routes(self) -> list[Route]:
         return [
@@ -59,13 +59,13 @@ class ListingPages:
     def _around(self, request: Request) -> dict[str, Any]:
         """Many groups may change at once: such a page waits until they are quiet for a moment."""
         events = "/events?" + urlencode({"since": self._asks.changes.mark()})
-        return {"here": here(request), "trigger": "changed delay:500ms, refresh", "events": events}
+        return {"here": page_address(request), "trigger": "changed delay:500ms, refresh", "events": events}
 
     async def _groups(self, request: Request) -> Response:
         given = request.query_params
         sort = given.get("sort", "trouble")
-        page = max(1, number_of(given.get("page", "1"), 10**6, "page"))
-        wanted = Wanted(
+        page = max(1, parse_number(given.get("page", "1"), 10**6, "page"))
+        wanted = GroupListQuery(
             given.get("q", ""),
             given.get("state", ""),
             bool(given.get("lag")),
@@ -83,7 +83,7 @@ class ListingPages:
                 latest[group.group_id] = last.started_at_ms if last else 0
             if number % 8 == 7:
                 await asyncio.sleep(0)
-        found_groups = await asyncio.to_thread(listed_groups, groups, lags, troubled, latest, wanted)
+        found_groups = await asyncio.to_thread(select_groups, groups, lags, troubled, latest, wanted)
         shown = found_groups[(page - 1) * PAGE : page * PAGE]
         described = await self._asking.described(group.group_id for group in shown)
         parts = []
@@ -137,8 +137,8 @@ class ListingPages:
         shown = entries[:SHOWN_ENTRIES]
 
         def make() -> Mapping[str, Any]:
-            longest = max(map(took_ms, shown), default=0)
-            views = [rebalance_view(entry, names_of([entry]), longest) for entry in shown]
+            longest = max(map(rebalance_duration_ms, shown), default=0)
+            views = [rebalance_view(entry, name_members([entry]), longest) for entry in shown]
             return around | {
                 "title": "Ledger",
                 "wanted": wanted,
@@ -177,7 +177,7 @@ class ListingPages:
         topic = request.path_params["topic"]
         sizes = await self._asking.sizes([topic])
         if topic not in sizes:
-            raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic!r} on this node")
+            raise HttpRefusal(404, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {topic!r} on this node")
         around, readers = self._around(request), await self._readers()
         starts, ends = await self._asking.ends(sizes, EARLIEST), await self._asking.ends(sizes, LATEST)
         held = await self._asking.log_bytes(sizes)
@@ -204,11 +204,11 @@ class ListingPages:
 
         def make() -> Mapping[str, Any]:
             cells = [
-                Cell(number, "unowned", f"shard {number}: not loaded")
+                PartitionCell(number, "unowned", f"shard {number}: not loaded")
                 if number in health.loading
-                else Cell(number, "l0", f"shard {number}")
+                else PartitionCell(number, "l0", f"shard {number}")
                 if led is None or number in led
-                else Cell(number, "ln", f"shard {number}: another node leads it, or nobody")
+                else PartitionCell(number, "ln", f"shard {number}: another node leads it, or nobody")
                 for number in range(shards)
             ]
             ready = not health.loading and not health.conditions
@@ -223,10 +223,10 @@ class ListingPages:
                 else "loading",
                 "loading": health.loading,
                 "led": None if led is None else len(led),
-                "cluster": None if cluster is None else cluster_view(cluster, me, scheme),
+                "cluster": None if cluster is None else make_cluster_view(cluster, me, scheme),
                 "troubles": health.conditions,
                 "groups": f"{len(groups):,}",
-                "shards": strips(cells, "shards"),
+                "shards": draw_strips(cells, "shards"),
                 "loop_late_ms": has.loop_late_ms,
                 "disk": share_of(has.disk_free_bytes, has.disk_total_bytes),
                 "memory": share_of(has.resident_bytes, has.memory_bytes),

@@ -11,11 +11,18 @@ from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, Li
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.cluster import age_words, node_row
 from muster.coordinator.views.words import host_and_port, size
-from muster.coordinator.web.pages.group_view import BUSY, HEALTH_CLASSES, Figures, eta_words, trend_class, trend_words
-from muster.coordinator.web.pages.naming import names_of
-from muster.coordinator.web.pages.rebalances import address
+from muster.coordinator.web.pages.group_view import (
+    BUSY,
+    HEALTH_CLASSES,
+    SampledFigures,
+    eta_words,
+    trend_class,
+    trend_words,
+)
+from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.rebalances import rebalance_address
 from muster.coordinator.web.pages.sentences import sentence
-from muster.coordinator.web.pictures.series import sparkline
+from muster.coordinator.web.pictures.series import draw_sparkline
 
 PAGE: Final = 100
 SORTS: Final = ("trouble", "name", "lag", "rebalance")
@@ -24,7 +31,7 @@ PILLS: Final = {"live": "ok", "gone": "bad", "shutting-down": "warn", "drained":
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class GroupListQuery:
     """What of the groups is to be seen, and in which order."""
 
     text: str = ""
@@ -35,7 +42,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class ListedGroupView:
     group: str
     kind: str
     state: str
@@ -54,12 +61,12 @@ class GroupRow:
     last_href: str
 
 
-def listed_groups(
+def select_groups(
     groups: Sequence[ListedGroup],
     lags: Mapping[str, int],
     troubled: Mapping[str, int],
     latest: Mapping[str, int],
-    wanted: Wanted,
+    wanted: GroupListQuery,
 ) -> list[ListedGroup]:
     """Those that are wanted, in order; `troubled` has a number for each group, the highest for the worst."""
     text = wanted.text.lower()
@@ -83,18 +90,18 @@ def listed_groups(
 
 
 def group_row(
-    listed: ListedGroup, group: DescribedGroup | None, last: Rebalance | None, lag: int | None, figures: Figures
-) -> GroupRow:
-    names = names_of([last] if last else [])
+    listed: ListedGroup, group: DescribedGroup | None, last: Rebalance | None, lag: int | None, figures: SampledFigures
+) -> ListedGroupView:
+    names = name_members([last] if last else [])
     state = group.group_state if group else listed.group_state
-    return GroupRow(
+    return ListedGroupView(
         group=listed.group_id,
         kind=listed.group_type,
         state=state,
         state_class="busy" if state in BUSY else "ok" if state == "Stable" else "",
         members=len(group.members) if group else 0,
         lag=lag,
-        spark=sparkline(figures.times, figures.lags),
+        spark=draw_sparkline(figures.times, figures.lags),
         trend=trend_words(figures.trend),
         trend_class=trend_class(figures.trend),
         eta=eta_words(figures.eta_s, lag) if lag and figures.eta_s is not None else "",
@@ -103,12 +110,12 @@ def group_row(
         reason=figures.reason,
         last=sentence(last, names) if last else "",
         last_ms=last.started_at_ms if last else 0,
-        last_href=address(last.group_id, last.number) if last else "",
+        last_href=rebalance_address(last.group_id, last.number) if last else "",
     )
 
 
 @dataclass(frozen=True, slots=True)
-class TopicRow:
+class ListedTopicView:
     topic: str
     partitions: int
     records: int
@@ -129,7 +136,7 @@ def topic_rows(
     readers: Mapping[str, Iterable[str]],
     produced: Mapping[str, float],
     held: Mapping[tuple[str, int], int],
-) -> list[TopicRow]:
+) -> list[ListedTopicView]:
     records: dict[str, int] = dict.fromkeys(sizes, 0)
     for (topic, number), end in ends.items():
         records[topic] += max(0, end - starts.get((topic, number), end))
@@ -142,11 +149,11 @@ def topic_rows(
         more = max(0, len(who) - MOST_READERS)
         told = size(log_bytes[topic])
         first = tuple(who[:MOST_READERS])
-        rows.append(TopicRow(topic, partitions, records[topic], told, produced.get(topic), first, more))
+        rows.append(ListedTopicView(topic, partitions, records[topic], told, produced.get(topic), first, more))
     return rows
 
 
-def cluster_view(answer: cluster_pb.DescribeClusterResponse, me: int, scheme: str) -> dict[str, Any]:
+def make_cluster_view(answer: cluster_pb.DescribeClusterResponse, me: int, scheme: str) -> dict[str, Any]:
     """me: the node that shows the page. scheme: by which the page was asked for, and the others' are.
 
     old: how old it is, where that is worth a word. wanting: what partitions want for, in words, with the command that
@@ -166,11 +173,11 @@ def cluster_view(answer: cluster_pb.DescribeClusterResponse, me: int, scheme: st
         "old": age_words(answer),
         "partitions": f"{answer.partition_count:,}",
         "wanting": wanting,
-        "nodes": [node_view(node, answer, me, scheme) for node in answer.nodes],
+        "nodes": [make_node_view(node, answer, me, scheme) for node in answer.nodes],
     }
 
 
-def node_view(
+def make_node_view(
     node: cluster_pb.ClusterNode, answer: cluster_pb.DescribeClusterResponse, me: int, scheme: str
 ) -> dict[str, Any]:
     """`page`: where that node's page is; "" where nobody knows, or it is this one."""

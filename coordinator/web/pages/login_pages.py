@@ -12,16 +12,16 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from muster.coordinator.errors import NotAuthenticated
-from muster.coordinator.web.asks import Refused
-from muster.coordinator.web.entry import COOKIE, DOOR, LOGIN, Entry, identity_of
-from muster.coordinator.web.pages.acting_pages import form_of
-from muster.coordinator.web.pages.rendering import Pages
+from muster.coordinator.web.asks import HttpRefusal
+from muster.coordinator.web.entry import LISTENER, LOGIN, LOGIN_COOKIE, HttpAuthenticator, identity_of
+from muster.coordinator.web.pages.acting_pages import parse_form
+from muster.coordinator.web.pages.rendering import PageRenderer
 
 MOST_BYTES: Final = 32 << 10
 
 
 class LoginPages:
-    def __init__(self, entry: Entry, pages: Pages) -> None:
+    def __init__(self, entry: HttpAuthenticator, pages: PageRenderer) -> None:
         self._entry = entry
         self._pages = pages
 
@@ -29,29 +29,29 @@ class LoginPages:
         return [Route(LOGIN, self._show), Route(LOGIN, self._take, methods=["POST"])]
 
     async def _show(self, request: Request) -> Response:
-        return await self._page(request, way_back(request.query_params.get("next", "")))
+        return await self._page(request, safe_return_path(request.query_params.get("next", "")))
 
     async def _take(self, request: Request) -> Response:
         """A token logs in; without one whoever is logged in is that no longer."""
         check_origin(request)
-        given = form_of(await small_body(request))
-        token, back = given.get("token", "").strip(), way_back(given.get("next", ""))
+        given = parse_form(await read_small_body(request))
+        token, back = given.get("token", "").strip(), safe_return_path(given.get("next", ""))
         if not token:
             answer: Response = RedirectResponse(LOGIN, 303)
-            answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+            answer.delete_cookie(LOGIN_COOKIE, path="/", httponly=True, samesite="strict")
             return answer
         try:
             await self._entry.gate.identify(
                 host=request.client.host if request.client else "",
                 authorization=f"Bearer {token}",
                 certificate=None,
-                door=DOOR,
+                door=LISTENER,
             )
         except NotAuthenticated as error:
             return await self._page(request, back, str(error))
         answer = RedirectResponse(back, 303)
         secure = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", path="/", secure=secure)
+        answer.set_cookie(LOGIN_COOKIE, token, httponly=True, samesite="strict", path="/", secure=secure)
         return answer
 
     async def _page(self, request: Request, back: str, refused: str = "") -> Response:
@@ -60,23 +60,24 @@ class LoginPages:
         return await self._pages.page("login.html", "", lambda: given, 401 if refused else 200)
 
 
-def way_back(path: str) -> str:
+def safe_return_path(path: str) -> str:
     """A path of this node's own; nobody else's page is where a login leads to.
 
-    >>> way_back("/groups/a"), way_back("//evil.example/"), way_back("https://evil.example"), way_back("/\\\\evil")
+    >>> safe_return_path("/groups/a"), safe_return_path("//evil.example/"), safe_return_path("https://evil.example"),
+    ... safe_return_path("/\\\\evil")
     ('/groups/a', '/', '/', '/')
     """
     plain = path.startswith("/") and not path.startswith("//") and path.isprintable() and "\\" not in path
     return path if plain and len(path) <= 8_192 else "/"
 
 
-async def small_body(request: Request) -> bytes:
+async def read_small_body(request: Request) -> bytes:
     """What a form of a token may be: nobody has shown yet who they are. Raises Refused."""
     body = b""
     async for piece in request.stream():
         body += piece
         if len(body) > MOST_BYTES:
-            raise Refused(413, "REQUEST_TOO_LARGE", f"the form has more than {MOST_BYTES} bytes; send a token only")
+            raise HttpRefusal(413, "REQUEST_TOO_LARGE", f"the form has more than {MOST_BYTES} bytes; send a token only")
     return body
 
 
@@ -84,4 +85,4 @@ def check_origin(request: Request) -> None:
     """A foreign page may log nobody in, or out."""
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host", ""):
-        raise Refused(403, "FORBIDDEN", f"the Origin is {origin[:100]!r}; expected a page of this node's own")
+        raise HttpRefusal(403, "FORBIDDEN", f"the Origin is {origin[:100]!r}; expected a page of this node's own")

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.views.words import Names, plural, spans
 from muster.coordinator.web.pages.sentences import listed
-from muster.coordinator.web.pictures.cells import Cell, bar, strips
+from muster.coordinator.web.pictures.cells import PartitionCell, draw_bar, draw_strips
 from muster.coordinator.web.pictures.classes import lag_class, legend, rate_class
 
 MOST_CELLS: Final = 600
@@ -24,7 +24,7 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class PartitionOwnership:
     """A partition of the group: who owns it (empty: nobody), how far it is behind, how much is read of it a second."""
 
     topic: str
@@ -65,7 +65,7 @@ class AssignmentMap:
     """The number of the last rebalance whose moves are marked; 0 when there is none."""
 
 
-class LastMoves:
+class LatestMoves:
     """What the last rebalance that moved something did, looked up by place."""
 
     def __init__(self, entry: Rebalance | None) -> None:
@@ -82,31 +82,39 @@ class LastMoves:
 
 
 def assignment_map(
-    holdings: Sequence[Holding], members: Sequence[str], names: Names, last: Rebalance | None, by: str = "lag"
+    holdings: Sequence[PartitionOwnership],
+    members: Sequence[str],
+    names: Names,
+    last: Rebalance | None,
+    by: str = "lag",
 ) -> AssignmentMap:
     """`members` also those who own nothing; `by` is lag or rate, what the colours stand for."""
-    owned: dict[str, list[Holding]] = {member: [] for member in sorted(members, key=lambda each: names[each])}
-    nobody: list[Holding] = []
+    owned: dict[str, list[PartitionOwnership]] = {
+        member: [] for member in sorted(members, key=lambda each: names[each])
+    }
+    nobody: list[PartitionOwnership] = []
     for holding in holdings:
         owned.get(holding.owner, nobody).append(holding)
     bundled = len(holdings) > MOST_CELLS or len(owned) > MOST_ROWS
-    moves = LastMoves(last)
+    moves = LatestMoves(last)
     most = max((len(each) for each in (*owned.values(), nobody)), default=1)
-    drawn = [row_of(member, each, names, moves, by, most if bundled else 0) for member, each in owned.items()]
+    drawn = [make_map_row(member, each, names, moves, by, most if bundled else 0) for member, each in owned.items()]
     if bundled:
         drawn.sort(key=lambda row: (-(row.lag or 0), row.name))
     return AssignmentMap(
         rows=tuple(drawn),
-        unowned=row_of("", nobody, names, moves, by, most if bundled else 0) if nobody else None,
+        unowned=make_map_row("", nobody, names, moves, by, most if bundled else 0) if nobody else None,
         bundled=bundled,
         by=by,
         legend=tuple(legend(by)),
-        summary=summary(owned, nobody),
+        summary=summarize_map(owned, nobody),
         rebalance=moves.number,
     )
 
 
-def row_of(member: str, held: Sequence[Holding], names: Names, moves: LastMoves, by: str, most: int) -> MapRow:
+def make_map_row(
+    member: str, held: Sequence[PartitionOwnership], names: Names, moves: LatestMoves, by: str, most: int
+) -> MapRow:
     """`most` partitions fill the width of a bundled row; 0 draws cells."""
     lags = [each.lag for each in held if each.lag is not None]
     gone = moves.gone.get(member, []) if member else []
@@ -117,13 +125,13 @@ def row_of(member: str, held: Sequence[Holding], names: Names, moves: LastMoves,
         count=len(held),
         lag=sum(lags) if lags else None,
         topics=() if most else topic_cells(member, held, names, moves, by),
-        bundle=bundle(held, by, most, UNOWNED if not member else "") if most else Markup(""),
-        gained=gained(came, names, short=bool(most)),
-        lost=lost(gone, names, short=bool(most)),
+        bundle=bundle_cells(held, by, most, UNOWNED if not member else "") if most else Markup(""),
+        gained=describe_gained(came, names, short=bool(most)),
+        lost=describe_lost(gone, names, short=bool(most)),
     )
 
 
-def gained(came: Counter[str], names: Names, *, short: bool) -> str:
+def describe_gained(came: Counter[str], names: Names, *, short: bool) -> str:
     if not came:
         return ""
     count, sources = sum(came.values()), [names[source] for source in sorted(came) if source]
@@ -132,7 +140,7 @@ def gained(came: Counter[str], names: Names, *, short: bool) -> str:
     return f"took {count:,} from {listed(sources)}" if sources else f"took {count:,} that nobody had"
 
 
-def lost(gone: Sequence[tuple[Place, str]], names: Names, *, short: bool) -> str:
+def describe_lost(gone: Sequence[tuple[Place, str]], names: Names, *, short: bool) -> str:
     if not gone:
         return ""
     if short:
@@ -141,28 +149,28 @@ def lost(gone: Sequence[tuple[Place, str]], names: Names, *, short: bool) -> str
     return f"gave {len(gone):,} to {listed(targets)}" if targets else f"lost {len(gone):,}"
 
 
-def colour_of(holding: Holding, by: str) -> str:
+def colour_of(holding: PartitionOwnership, by: str) -> str:
     return rate_class(holding.rate) if by == "rate" else lag_class(holding.lag)
 
 
 def topic_cells(
-    member: str, held: Sequence[Holding], names: Names, moves: LastMoves, by: str
+    member: str, held: Sequence[PartitionOwnership], names: Names, moves: LatestMoves, by: str
 ) -> tuple[TopicCells, ...]:
     """A strip of cells for each topic; what the last rebalance took away stands behind, as an outline."""
-    by_topic: dict[str, list[Cell]] = defaultdict(list)
+    by_topic: dict[str, list[PartitionCell]] = defaultdict(list)
     for each in sorted(held, key=lambda each: (each.topic, each.partition)):
         by_topic[each.topic].append(cell_of(each, names, moves, by if member else UNOWNED))
     for (topic, partition), target in sorted(moves.gone.get(member, ()) if member else ()):
         there = names[target] if target else "nobody"
         label = f"{topic} {partition}: went to {there} in rebalance {moves.number}"
-        by_topic[topic].append(Cell(partition, "", label, gone=True))
+        by_topic[topic].append(PartitionCell(partition, "", label, gone=True))
     whose = names[member] if member else "nobody"
     return tuple(
-        TopicCells(topic, strips(cells, f"{topic} of {whose}: partitions")) for topic, cells in by_topic.items()
+        TopicCells(topic, draw_strips(cells, f"{topic} of {whose}: partitions")) for topic, cells in by_topic.items()
     )
 
 
-def cell_of(holding: Holding, names: Names, moves: LastMoves, by: str) -> Cell:
+def cell_of(holding: PartitionOwnership, names: Names, moves: LatestMoves, by: str) -> PartitionCell:
     place = (holding.topic, holding.partition)
     label = f"{holding.topic} {holding.partition}: " + (
         "lag unknown" if holding.lag is None else f"lag {holding.lag:,}"
@@ -170,19 +178,19 @@ def cell_of(holding: Holding, names: Names, moves: LastMoves, by: str) -> Cell:
     if holding.rate is not None:
         label += f", {holding.rate:,.1f} records/s"
     if by == UNOWNED:
-        return Cell(holding.partition, UNOWNED, label + ", nobody owns it")
+        return PartitionCell(holding.partition, UNOWNED, label + ", nobody owns it")
     if place in moves.source:
         source = moves.source[place]
         label += f", came from {names[source] if source else 'nobody'} in rebalance {moves.number}"
-    return Cell(holding.partition, colour_of(holding, by), label, moved=place in moves.source)
+    return PartitionCell(holding.partition, colour_of(holding, by), label, moved=place in moves.source)
 
 
-def bundle(held: Sequence[Holding], by: str, most: int, colour: str = "") -> Markup:
+def bundle_cells(held: Sequence[PartitionOwnership], by: str, most: int, colour: str = "") -> Markup:
     counts = Counter(colour or colour_of(each, by) for each in held)
-    return bar(sorted(counts.items()), most)
+    return draw_bar(sorted(counts.items()), most)
 
 
-def summary(owned: Mapping[str, Sequence[Holding]], nobody: Sequence[Holding]) -> str:
+def summarize_map(owned: Mapping[str, Sequence[PartitionOwnership]], nobody: Sequence[PartitionOwnership]) -> str:
     """Everything in a sentence, for who has ten seconds or no eyes."""
     count = len(nobody) + sum(map(len, owned.values()))
     topics = {each.topic for held in (*owned.values(), nobody) for each in held}
@@ -199,7 +207,7 @@ def summary(owned: Mapping[str, Sequence[Holding]], nobody: Sequence[Holding]) -
     return said + "."
 
 
-def unowned_words(nobody: Sequence[Holding]) -> str:
+def unowned_words(nobody: Sequence[PartitionOwnership]) -> str:
     """Which these are, by topic; the first of them by number."""
     by_topic: dict[str, list[int]] = defaultdict(list)
     for each in nobody[:MOST_NAMED]:

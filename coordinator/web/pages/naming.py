@@ -39,7 +39,7 @@ class MemberNames(Names):
         return clients.get(member, "") or member[:8] if BARE_ID.fullmatch(member) else names[member]
 
 
-def names_of(
+def name_members(
     entries: Iterable[Rebalance], present: Iterable[str] = (), clients: Mapping[str, str] | None = None
 ) -> MemberNames:
     """Over all members that the entries mention, and those who are `present`."""

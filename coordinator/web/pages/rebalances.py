@@ -12,7 +12,7 @@ from muster.coordinator.views.ledger import is_rebalance
 from muster.coordinator.views.words import Names, duration, spans
 from muster.coordinator.web.addresses import segment_of
 from muster.coordinator.web.pages import sentences
-from muster.coordinator.web.pictures.timeline import Mark, phases, timeline
+from muster.coordinator.web.pictures.timeline import TimelineMark, draw_phases, draw_timeline
 
 MOST_LINES: Final = 12
 """Lines of moves in a list; the rebalance's own page has more."""
@@ -98,16 +98,16 @@ class RebalanceView:
     more_positions: int
 
 
-def address(group: str, number: int) -> str:
+def rebalance_address(group: str, number: int) -> str:
     """Where this rebalance stays.
 
-    >>> address("a/b ?", 3)
+    >>> rebalance_address("a/b ?", 3)
     '/groups/a%2Fb%20%3F/rebalances/3'
     """
     return f"/groups/{segment_of(group)}/rebalances/{number}"
 
 
-def took_ms(entry: Rebalance) -> int:
+def rebalance_duration_ms(entry: Rebalance) -> int:
     """The phases' sum, which goes on after the plan until every member has its share; else the entry's own ends."""
     return sum(phase.duration_ms for phase in entry.phases) or max(0, entry.ended_at_ms - entry.started_at_ms)
 
@@ -125,10 +125,10 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
     return RebalanceView(
         group=entry.group_id,
         number=entry.number,
-        href=address(entry.group_id, entry.number),
+        href=rebalance_address(entry.group_id, entry.number),
         generations=f"{entry.previous_generation} to {entry.generation}",
         started_ms=entry.started_at_ms,
-        took=duration(took_ms(entry)),
+        took=duration(rebalance_duration_ms(entry)),
         cause=cause,
         cause_word=sentences.cause_word(cause),
         kind=sentences.cause_kind(cause),
@@ -142,7 +142,7 @@ def rebalance_view(entry: Rebalance, names: Names, longest_ms: int, most_lines: 
         outcome=sentences.outcome_name(entry).lower().replace("_", " "),
         assignor=entry.protocol_name,
         phases=phase_views,
-        picture=phases(bars, max(longest_ms, took_ms(entry))),
+        picture=draw_phases(bars, max(longest_ms, rebalance_duration_ms(entry))),
         waited_for=waited_for,
         waited=waited,
         moved=len(entry.moves),
@@ -203,14 +203,14 @@ def move_lines(moves: Sequence[PartitionMove], names: Names, most: int) -> tuple
     lines = tuple(
         MoveLine(
             topic, spans(move.partition for move in same), len(same), names[source], names[target],
-            unowned(same) if target else "still unowned", names.in_text(why),
+            unowned_words_of(same) if target else "still unowned", names.in_text(why),
         )
         for (topic, source, target, why), same in ordered[:most]
     )  # fmt: skip
     return lines, max(0, len(ordered) - most)
 
 
-def unowned(moves: Sequence[PartitionMove]) -> str:
+def unowned_words_of(moves: Sequence[PartitionMove]) -> str:
     """How long these partitions had no owner, at least and at most."""
     known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
     if not known:
@@ -219,7 +219,7 @@ def unowned(moves: Sequence[PartitionMove]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def line_of_time(
+def rebalance_timeline(
     entries: Sequence[Rebalance],
     names: Names,
     now_ms: int,
@@ -230,19 +230,19 @@ def line_of_time(
     known = known or {}
     most = max((len(entry.moves) for entry in entries), default=0)
     marks = [
-        Mark(
+        TimelineMark(
             entry.number,
             entry.started_at_ms,
-            max(entry.ended_at_ms, entry.started_at_ms + took_ms(entry)),
+            max(entry.ended_at_ms, entry.started_at_ms + rebalance_duration_ms(entry)),
             sentences.cause_kind(sentences.cause_name(entry)),
             len(entry.moves) / most if most else 0.0,
             f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}: {sentence_of(entry, names, known)}",
-            address(entry.group_id, entry.number),
+            rebalance_address(entry.group_id, entry.number),
         )
         for entry in entries
     ]
     away = [(stall.ended_at_ms - stall.stalled_ms, stall.ended_at_ms) for stall in stalls]
-    return timeline(marks, now_ms, away)
+    return draw_timeline(marks, now_ms, away)
 
 
 def sentence_of(entry: Rebalance, names: Names, known: Mapping[int, RebalanceView]) -> str:

@@ -13,8 +13,8 @@ from starlette.responses import Response
 
 from muster.coordinator.views.words import harmless, spans
 from muster.coordinator.web.addresses import segment_of
-from muster.coordinator.web.asks import Asks
-from muster.coordinator.web.pages.assets import Assets
+from muster.coordinator.web.asks import NodePort
+from muster.coordinator.web.pages.assets import PageAssets
 
 TEMPLATES: Final = Path(__file__).parent.parent / "templates"
 HTML: Final = "text/html; charset=utf-8"
@@ -42,10 +42,10 @@ def shown(value: object) -> object:
     return harmless(value) if type(value) is str else value
 
 
-class Pages:
+class PageRenderer:
     """The templates, and what each page has besides its own. `login`: the page by which people come and go."""
 
-    def __init__(self, asks: Asks, assets: Assets, *, login: str = "") -> None:
+    def __init__(self, asks: NodePort, assets: PageAssets, *, login: str = "") -> None:
         self._asks = asks
         self._environment = Environment(
             loader=FileSystemLoader(TEMPLATES),

@@ -8,15 +8,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.web.api.tokens import Tokens
-from muster.coordinator.web.asks import Asks, Refused
-from muster.coordinator.web.entry import LOGIN, Entry
-from muster.coordinator.web.pages.acting_pages import ActingPages
-from muster.coordinator.web.pages.assets import Assets
+from muster.coordinator.web.api.tokens import SessionTokens
+from muster.coordinator.web.asks import HttpRefusal, NodePort
+from muster.coordinator.web.entry import LOGIN, HttpAuthenticator
+from muster.coordinator.web.pages.acting_pages import ActionPages
+from muster.coordinator.web.pages.assets import PageAssets
 from muster.coordinator.web.pages.group_pages import GroupPages
 from muster.coordinator.web.pages.listing_pages import ListingPages
 from muster.coordinator.web.pages.login_pages import LoginPages
-from muster.coordinator.web.pages.rendering import Pages
+from muster.coordinator.web.pages.rendering import PageRenderer
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 AGAIN_S = 3
@@ -24,24 +24,28 @@ AGAIN_S = 3
 HEADINGS = {404: "There is no such thing", 400: "That cannot be", 403: "That is not for you", 503: "Not now"}
 
 
-def routes(asks: Asks, tokens: Tokens, *, actions: bool, entry: Entry | None = None) -> list[Route]:
-    assets = Assets()
-    pages = Pages(asks, assets, login=LOGIN if entry is not None else "")
-    acting = ActingPages(asks, pages, tokens, actions=actions)
+def page_routes(
+    asks: NodePort, tokens: SessionTokens, *, actions: bool, entry: HttpAuthenticator | None = None
+) -> list[Route]:
+    assets = PageAssets()
+    pages = PageRenderer(asks, assets, login=LOGIN if entry is not None else "")
+    acting = ActionPages(asks, pages, tokens, actions=actions)
     shown = [*ListingPages(asks, pages).routes(), *GroupPages(asks, pages, acting).routes()]
-    people = (Route(each.path, for_people(each.endpoint, pages), methods=list(each.methods or ())) for each in shown)
+    people = (
+        Route(each.path, refuse_with_page(each.endpoint, pages), methods=list(each.methods or ())) for each in shown
+    )
     login = LoginPages(entry, pages).routes() if entry is not None else []
     return [*people, *login, *assets.routes()]
 
 
-def for_people(endpoint: Endpoint, pages: Pages) -> Endpoint:
+def refuse_with_page(endpoint: Endpoint, pages: PageRenderer) -> Endpoint:
     """A refusal as a page, where a program gets JSON."""
 
     @wraps(endpoint)
     async def answered(request: Request) -> Response:
         try:
             return await endpoint(request)
-        except Refused as refused:
+        except HttpRefusal as refused:
             heading, text = HEADINGS.get(refused.status, "The node did not answer"), refused.text
             again_s = AGAIN_S if refused.status >= 500 and request.method == "GET" else 0
 

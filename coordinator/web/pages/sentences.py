@@ -54,7 +54,7 @@ ENDS: Final = {
 }
 
 
-BESIDE: Final = {
+OPERATOR_CHANGES: Final = {
     "SETTINGS_CHANGED": "An operator changed the group's settings; nobody moved.",
     "POSITIONS_CHANGED": "An operator changed {positions}; nobody moved.",
     "TRIAL": "{detail}.",
@@ -101,30 +101,30 @@ def listed(names: Sequence[str]) -> str:
 
 def sentence(entry: Rebalance, names: Names) -> str:
     """What happened, ending in a full stop."""
-    happened, ended = what_happened(entry, names), ENDS.get(outcome_name(entry))
-    moved = what_moved(entry.moves, entry.culprit, names)
-    if outcome_name(entry) in BESIDE:
-        return BESIDE[outcome_name(entry)].format(
+    happened, ended = describe_cause(entry, names), ENDS.get(outcome_name(entry))
+    moved = describe_moves(entry.moves, entry.culprit, names)
+    if outcome_name(entry) in OPERATOR_CHANGES:
+        return OPERATOR_CHANGES[outcome_name(entry)].format(
             positions=plural(len(entry.positions) + entry.more_positions, "position"),
-            detail=begun(names.in_text(entry.detail), ""),
+            detail=capitalize_sentence(names.in_text(entry.detail), ""),
         )
     parts = [happened, *([moved] if entry.moves or not ended else []), *([ended] if ended else [])]
-    return begun("; ".join(parts) + ".", names[entry.culprit])
+    return capitalize_sentence("; ".join(parts) + ".", names[entry.culprit])
 
 
-def begun(text: str, culprit: str) -> str:
+def capitalize_sentence(text: str, culprit: str) -> str:
     """With a capital, unless it begins with somebody's name."""
     return text if culprit and text.startswith(culprit) else text[:1].upper() + text[1:]
 
 
-def what_happened(entry: Rebalance, names: Names) -> str:
+def describe_cause(entry: Rebalance, names: Names) -> str:
     if cause_name(entry) in SAID_BEST_BY_THEMSELVES and entry.detail:
         return names.in_text(entry.detail)
     _, by_whom, otherwise = CAUSES.get(cause_name(entry), (CHANGE, "", cause_word(cause_name(entry))))
     return by_whom.format(who=names[entry.culprit]) if entry.culprit and by_whom else otherwise
 
 
-def what_moved(moves: Sequence[PartitionMove], culprit: str, names: Names) -> str:
+def describe_moves(moves: Sequence[PartitionMove], culprit: str, names: Names) -> str:
     """What became of the partitions: first those of who set it off, then the others."""
     if not moves:
         return "nothing moved"
@@ -135,15 +135,17 @@ def what_moved(moves: Sequence[PartitionMove], culprit: str, names: Names) -> st
         mine = (gave if move.source == culprit else took if move.target == culprit else others) if culprit else others
         mine.append(move)
     if not gave and not took:
-        return between(others, names)
+        return describe_exchange(others, names)
     said = []
     if gave:
-        said.append(f"its {went(gave, names)}")
+        said.append(f"its {describe_losses(gave, names)}")
     if took:
-        said.append(f"it took {came(took, names)}")
+        said.append(f"it took {describe_gains(took, names)}")
     if others:
         said.append(
-            f"{len(others):,} more moved between the others" if any(map(target_of, others)) else between(others, names)
+            f"{len(others):,} more moved between the others"
+            if any(map(target_of, others))
+            else describe_exchange(others, names)
         )
     return "; ".join(said)
 
@@ -156,33 +158,33 @@ def target_of(move: PartitionMove) -> str:
     return move.target
 
 
-def went(moves: Sequence[PartitionMove], names: Names) -> str:
-    targets, few = ordered(move.target for move in moves), plural(len(moves), "partition")
+def describe_losses(moves: Sequence[PartitionMove], names: Names) -> str:
+    targets, few = order_members(move.target for move in moves), plural(len(moves), "partition")
     if not any(targets):
         return f"{few} {'is' if len(moves) == 1 else 'are'} without an owner"
     return f"{few} went to {listed([names[member] or 'nobody' for member in targets])}"
 
 
-def came(moves: Sequence[PartitionMove], names: Names) -> str:
-    sources, few = ordered(move.source for move in moves), plural(len(moves), "partition")
+def describe_gains(moves: Sequence[PartitionMove], names: Names) -> str:
+    sources, few = order_members(move.source for move in moves), plural(len(moves), "partition")
     if not any(sources):
         return f"{few} that nobody had"
     return f"{few} from {listed([names[member] or 'nobody' for member in sources])}"
 
 
-def between(moves: Sequence[PartitionMove], names: Names) -> str:
-    sources, targets = (ordered(end(move) for move in moves) for end in (source_of, target_of))
+def describe_exchange(moves: Sequence[PartitionMove], names: Names) -> str:
+    sources, targets = (order_members(end(move) for move in moves) for end in (source_of, target_of))
     few = plural(len(moves), "partition")
     if not any(sources):
         return f"{few} that nobody had went to {listed([names[member] for member in targets])}"
     if len(sources) > 1 and sorted(sources) == sorted(targets):
         return f"{few} changed hands between {listed([names[member] for member in targets])}"
     if not any(targets) or (len(sources) <= NAMED and len(targets) <= NAMED):
-        return f"{went(moves, names)}, from {listed([names[member] or 'nobody' for member in sources])}"
+        return f"{describe_losses(moves, names)}, from {listed([names[member] or 'nobody' for member in sources])}"
     return f"{few} moved between {plural(len({*sources, *targets} - {''}), 'member')}"
 
 
-def ordered(members: Iterable[str]) -> list[str]:
+def order_members(members: Iterable[str]) -> list[str]:
     """Each once, who has most first, then by name."""
     counts = Counter(members)
     return sorted(counts, key=lambda member: (-counts[member], member))

@@ -11,14 +11,14 @@ from markupsafe import Markup
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import SimulatedAssignment
 from muster.coordinator.views.words import Names, plural, spans
 from muster.coordinator.web.pages.rebalances import MoveLine
-from muster.coordinator.web.pictures.cells import bar
+from muster.coordinator.web.pictures.cells import draw_bar
 
 MOST_MEMBERS: Final = 60
 MOST_LINES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class MemberPlan:
+class MemberPlanView:
     name: str
     mark: str
     """New, or leaving; empty for who stays."""
@@ -40,7 +40,7 @@ class PlanView:
     lag_before: str = ""
     lag_after: str = ""
     unassigned: int = 0
-    members: tuple[MemberPlan, ...] = ()
+    members: tuple[MemberPlanView, ...] = ()
     more_members: int = 0
     lines: tuple[MoveLine, ...] = ()
     more_lines: int = 0
@@ -59,7 +59,7 @@ def question(assignor: str, add: Sequence[str], remove: Sequence[str], names: Na
     return " and ".join(parts) or "nothing changed"
 
 
-def plan_view(answer: SimulatedAssignment, add: Sequence[str], remove: Sequence[str]) -> PlanView:
+def make_plan_view(answer: SimulatedAssignment, add: Sequence[str], remove: Sequence[str]) -> PlanView:
     if answer.error_message:
         return PlanView(answer.assignor, answer.error_message)
     forecast: dict[str, Any] = json.loads(answer.forecast_json)
@@ -74,7 +74,7 @@ def plan_view(answer: SimulatedAssignment, add: Sequence[str], remove: Sequence[
     return PlanView(
         assignor=answer.assignor,
         error="",
-        sentence=said(forecast, members),
+        sentence=forecast_sentence(forecast, members),
         note=forecast["note"],
         moves=len(forecast["moves"]),
         spread_before=span_of(forecast["partitions"]["before"]),
@@ -89,7 +89,7 @@ def plan_view(answer: SimulatedAssignment, add: Sequence[str], remove: Sequence[
     )
 
 
-def said(forecast: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> str:
+def forecast_sentence(forecast: Mapping[str, Any], members: Sequence[Mapping[str, Any]]) -> str:
     moves = len(forecast["moves"])
     if not moves:
         return "Nothing would move."
@@ -108,11 +108,11 @@ def span_of(balance: Mapping[str, Any]) -> str:
 
 def member_plan(
     each: Mapping[str, Any], names: Names, most: int, add: Sequence[str], remove: Sequence[str]
-) -> MemberPlan:
+) -> MemberPlanView:
     mark = "new" if each["id"] in add else "leaves" if each["id"] in remove else ""
     before, after = each["partitions_before"], each["partitions_after"]
-    return MemberPlan(
-        names[each["id"]], mark, before, after, bar([("was", before)], most), bar([("will", after)], most)
+    return MemberPlanView(
+        names[each["id"]], mark, before, after, draw_bar([("was", before)], most), draw_bar([("will", after)], most)
     )
 
 

@@ -10,10 +10,10 @@ MOST_POINTS = 240
 """More than a picture of this width can show."""
 
 
-def thinned(times: Sequence[int], values: Sequence[int], most: int) -> list[tuple[int, int]]:
+def thin_points(times: Sequence[int], values: Sequence[int], most: int) -> list[tuple[int, int]]:
     """At most so many points; of those that fall together the highest, so that no peak is lost.
 
-    >>> thinned([0, 1, 2, 3], [5, 9, 1, 2], 2)
+    >>> thin_points([0, 1, 2, 3], [5, 9, 1, 2], 2)
     [(1, 9), (3, 2)]
     """
     if len(times) <= most:
@@ -23,7 +23,7 @@ def thinned(times: Sequence[int], values: Sequence[int], most: int) -> list[tupl
     return [max(points[at : at + size], key=lambda point: point[1]) for at in range(0, len(points), size)]
 
 
-def outline(points: Sequence[tuple[int, int]], width: float, height: float, top: int) -> tuple[str, str]:
+def outline_paths(points: Sequence[tuple[int, int]], width: float, height: float, top: int) -> tuple[str, str]:
     """The line and the area below it, as paths; the time line fills the width."""
     first, last = points[0][0], points[-1][0]
     span = max(last - first, 1)
@@ -32,12 +32,12 @@ def outline(points: Sequence[tuple[int, int]], width: float, height: float, top:
     return line, f"{line}L{short(placed[-1][0])} {short(height)}L0 {short(height)}z"
 
 
-def sparkline(times: Sequence[int], values: Sequence[int], width: int = 110, height: int = 26) -> Markup:
+def draw_sparkline(times: Sequence[int], values: Sequence[int], width: int = 110, height: int = 26) -> Markup:
     """Empty without two points: one alone says nothing about time."""
     if len(times) < 2:
         return Markup("")
-    points = thinned(times, values, 60)
-    line, area = outline(points, width, height - 3, max(values))
+    points = thin_points(times, values, 60)
+    line, area = outline_paths(points, width, height - 3, max(values))
     about = f"lag went from {values[0]:,} to {values[-1]:,}, at most {max(values):,}"
     return element(
         "svg",
@@ -47,13 +47,13 @@ def sparkline(times: Sequence[int], values: Sequence[int], width: int = 110, hei
     )  # fmt: skip
 
 
-def chart(times: Sequence[int], values: Sequence[int], marks_ms: Sequence[int] = ()) -> Markup:
+def draw_chart(times: Sequence[int], values: Sequence[int], marks_ms: Sequence[int] = ()) -> Markup:
     """The same, large, with rebalances as lines; stretched to the width there is."""
     if len(times) < 2:
         return Markup("")
-    points = thinned(times, values, MOST_POINTS)
+    points = thin_points(times, values, MOST_POINTS)
     first, last = points[0][0], points[-1][0]
-    line, area = outline(points, 1000, 180, max(values))
+    line, area = outline_paths(points, 1000, 180, max(values))
     marks = [
         element("line", class_="when", x1=short(x), x2=short(x), y1=0, y2=180)
         for x in (1000 * (at - first) / max(last - first, 1) for at in marks_ms if first <= at <= last)

@@ -14,24 +14,24 @@ def element(name: str, *children: str | Markup, **attributes: object) -> Markup:
     Markup('<text x="1" class="n" text-anchor="end">a&lt;b</text>')
     """
     written = "".join(
-        f' {"class" if key == "class_" else key.replace("_", "-")}="{said(value)}"'
+        f' {"class" if key == "class_" else key.replace("_", "-")}="{escape_value(value)}"'
         for key, value in attributes.items()
         if value is not None
     )
-    inside = "".join(map(said, children))
+    inside = "".join(map(escape_value, children))
     return Markup(f"<{name}{written}>{inside}</{name}>" if inside else f"<{name}{written}/>")
 
 
-def said(value: object) -> Markup:
+def escape_value(value: object) -> Markup:
     """Escaped; what others chose, without what would turn the writing of those who read it.
 
-    >>> said("a<b\u202e")
+    >>> escape_value("a<b\u202e")
     Markup('a&lt;b\\\\u202e')
     """
     return escape(harmless(value) if type(value) is str else value)
 
 
-def joined(parts: Iterable[Markup]) -> Markup:
+def join_parts(parts: Iterable[Markup]) -> Markup:
     return Markup("").join(parts)
 
 

@@ -10,18 +10,18 @@ from typing import Final
 
 from markupsafe import Markup
 
-from muster.coordinator.web.pictures.svg import element, joined, percent
+from muster.coordinator.web.pictures.svg import element, join_parts, percent
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 WINDOWS: Final = {5 * MINUTE: 5, 15 * MINUTE: 3, HOUR: 4, 6 * HOUR: 6, DAY: 4, 7 * DAY: 7, 30 * DAY: 3}
 """How far back a line may reach, and in how many parts it is divided: each begins at a whole number of its unit."""
-HEIGHT, AXIS = 92, 70
+TIMELINE_HEIGHT, TIMELINE_AXIS = 92, 70
 MOST_SHOWN: Final = 2 / 3
 """The line is as long as most rebalances ask for; an old one alone shall not press the others together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TimelineMark:
     """One rebalance. `kind` is a class of the style sheet, `weight` from 0 to 1 how much moved."""
 
     number: int
@@ -33,10 +33,10 @@ class Mark:
     href: str
 
 
-def window(starts_ms: Sequence[int], now_ms: int) -> int:
+def timeline_window(starts_ms: Sequence[int], now_ms: int) -> int:
     """How far back the line reaches.
 
-    >>> window([0, 3_500_000, 3_550_000], 3_600_000) == 5 * MINUTE
+    >>> timeline_window([0, 3_500_000, 3_550_000], 3_600_000) == 5 * MINUTE
     True
     """
     ages = sorted(max(0, now_ms - start) for start in starts_ms)
@@ -46,22 +46,24 @@ def window(starts_ms: Sequence[int], now_ms: int) -> int:
     return next((each for each in WINDOWS if asked <= each * 0.98), max(ages[-1], 1))
 
 
-def timeline(marks: Sequence[Mark], now_ms: int, stalls: Sequence[tuple[int, int]] = ()) -> Markup:
+def draw_timeline(marks: Sequence[TimelineMark], now_ms: int, stalls: Sequence[tuple[int, int]] = ()) -> Markup:
     """The line, newest to the right; `stalls` are (from, to) in which the node heard nobody."""
-    span = window([mark.start_ms for mark in marks], now_ms)
+    span = timeline_window([mark.start_ms for mark in marks], now_ms)
     shown = [mark for mark in marks if mark.start_ms >= now_ms - span]
 
     def place(at_ms: int) -> float:
         return min(1.0, max(0.0, 1 - (now_ms - at_ms) / span))
 
     parts = [
-        element("line", class_="axis", x1="0", x2="100%", y1=AXIS, y2=AXIS),
-        *(tick(number / parts_of(span), span) for number in range(parts_of(span) + 1)),
-        *(stall(place(begin), place(end)) for begin, end in stalls if end >= now_ms - span),
-        *(drawn(mark, place(mark.start_ms), place(mark.end_ms)) for mark in shown),
+        element("line", class_="axis", x1="0", x2="100%", y1=TIMELINE_AXIS, y2=TIMELINE_AXIS),
+        *(draw_tick(number / parts_of(span), span) for number in range(parts_of(span) + 1)),
+        *(draw_stall(place(begin), place(end)) for begin, end in stalls if end >= now_ms - span),
+        *(draw_mark(mark, place(mark.start_ms), place(mark.end_ms)) for mark in shown),
     ]
-    about = f"{len(shown)} rebalances of the last {words(span)}"
-    return element("svg", *parts, class_="timeline", width="100%", height=HEIGHT, role="group", aria_label=about)
+    about = f"{len(shown)} rebalances of the last {time_in_words(span)}"
+    return element(
+        "svg", *parts, class_="timeline", width="100%", height=TIMELINE_HEIGHT, role="group", aria_label=about
+    )
 
 
 def parts_of(span: int) -> int:
@@ -72,33 +74,39 @@ def parts_of(span: int) -> int:
     return WINDOWS.get(span, 2)
 
 
-def tick(at: float, span: int) -> Markup:
-    text = "now" if at == 1 else f"{words(round(span * (1 - at)))} ago"
+def draw_tick(at: float, span: int) -> Markup:
+    text = "now" if at == 1 else f"{time_in_words(round(span * (1 - at)))} ago"
     anchor = "end" if at == 1 else "start" if at == 0 else "middle"
-    line = element("line", class_="tick", x1=percent(at), x2=percent(at), y1=AXIS, y2=AXIS + 5)
+    line = element("line", class_="tick", x1=percent(at), x2=percent(at), y1=TIMELINE_AXIS, y2=TIMELINE_AXIS + 5)
     inner = " inner" if 0 < at < 1 else ""
-    return line + element("text", text, class_=f"tick{inner}", x=percent(at), y=HEIGHT - 4, text_anchor=anchor)
+    return line + element("text", text, class_=f"tick{inner}", x=percent(at), y=TIMELINE_HEIGHT - 4, text_anchor=anchor)
 
 
-def stall(begin: float, end: float) -> Markup:
+def draw_stall(begin: float, end: float) -> Markup:
     title = element("title", "the node heard nobody; no deadline ran")
     return element(
-        "rect", title, class_="stall", x=percent(begin), y=8, width=percent(max(end - begin, 0.002)), height=AXIS - 8
+        "rect",
+        title,
+        class_="stall",
+        x=percent(begin),
+        y=8,
+        width=percent(max(end - begin, 0.002)),
+        height=TIMELINE_AXIS - 8,
     )
 
 
-def drawn(mark: Mark, start: float, end: float) -> Markup:
-    top = round(AXIS - 14 - 42 * min(1.0, max(0.0, mark.weight)))
+def draw_mark(mark: TimelineMark, start: float, end: float) -> Markup:
+    top = round(TIMELINE_AXIS - 14 - 42 * min(1.0, max(0.0, mark.weight)))
     # A member's seconds are nothing on a line of hours: what would be too thin to see is as wide as its stem.
     body = element(
-        "rect", x=percent(start), y=top, width=percent(max(end - start, 0)), height=AXIS - top, class_="body"
+        "rect", x=percent(start), y=top, width=percent(max(end - start, 0)), height=TIMELINE_AXIS - top, class_="body"
     )
-    stem = element("line", x1=percent(start), x2=percent(start), y1=top, y2=AXIS, class_="stem")
+    stem = element("line", x1=percent(start), x2=percent(start), y1=top, y2=TIMELINE_AXIS, class_="stem")
     head = element("circle", cx=percent(start), cy=top, r=5)
     return element("a", element("title", mark.label), body, stem, head, href=mark.href, class_=f"mark {mark.kind}")
 
 
-def phases(parts: Sequence[tuple[str, int, str]], longest_ms: int) -> Markup:
+def draw_phases(parts: Sequence[tuple[str, int, str]], longest_ms: int) -> Markup:
     """The phases of one rebalance, (class, milliseconds, what a pointer is told); the whole width is `longest_ms`."""
     drawn_parts, at = [], 0.0
     for colour, ms, label in parts:
@@ -110,14 +118,15 @@ def phases(parts: Sequence[tuple[str, int, str]], longest_ms: int) -> Markup:
     begin = element("line", class_="begin", x1=0, x2=0, y1=0, y2=10)
     about = "; ".join(label for _, _, label in parts)
     return element(
-        "svg", begin, joined(drawn_parts), class_="phases", width="100%", height=10, role="img", aria_label=about
+        "svg", begin, join_parts(drawn_parts), class_="phases", width="100%", height=10, role="img", aria_label=about
     )
 
 
-def words(ms: int) -> str:
+def time_in_words(ms: int) -> str:
     """A length of time in one unit.
 
-    >>> words(90_000), words(120_000), words(3_600_000), words(45 * 60_000), words(2 * DAY)
+    >>> time_in_words(90_000), time_in_words(120_000), time_in_words(3_600_000), time_in_words(45 * 60_000),
+    ... time_in_words(2 * DAY)
     ('90 s', '2 min', '60 min', '45 min', '2 days')
     """
     if ms == MINUTE:

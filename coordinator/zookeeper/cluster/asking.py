@@ -6,16 +6,18 @@ from typing import Final, TypeVar
 
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import Fired, Session
+from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ConnectionLost, NodeExists
 
-Result = TypeVar("Result")
+AskedResult = TypeVar("AskedResult")
 
 GRACE_S: Final = 1.0
 """For who looks at the deadline itself."""
 
 
-async def in_time(session: Session, deadline_s: float, ask: Callable[[], Awaitable[Result]]) -> Result:
+async def within_deadline(
+    session: ZooKeeperSession, deadline_s: float, ask: Callable[[], Awaitable[AskedResult]]
+) -> AskedResult:
     """What comes of asking, which has its end soon after this moment of the loop's clock: a session that is out of
     touch neither answers nor fails, and what it was asked then is done when it is back, whoever has given up by then.
     So it is asked nothing before it is in touch. Raises ConnectionLost, and what `ask` raises."""
@@ -28,7 +30,7 @@ async def in_time(session: Session, deadline_s: float, ask: Callable[[], Awaitab
         raise ConnectionLost("it is out of reach") from error
 
 
-async def leave(session: Session, path: str, body: bytes, deadline_s: float) -> bool:
+async def leave_request(session: ZooKeeperSession, path: str, body: bytes, deadline_s: float) -> bool:
     """Put it there when what somebody left before has been taken; False if it still lies there at this moment of the
     loop's clock. One whose answer is lost counts as left: what comes of it will show. Raises SessionExpired."""
     while True:
@@ -37,7 +39,7 @@ async def leave(session: Session, path: str, body: bytes, deadline_s: float) -> 
         except NodeExists:
             taken = asyncio.Event()
 
-            def fired(it: Fired, taken: asyncio.Event = taken) -> None:
+            def fired(it: WatchEvent, taken: asyncio.Event = taken) -> None:
                 taken.set()
 
             if await session.exists(path, fired):
@@ -52,15 +54,15 @@ async def leave(session: Session, path: str, body: bytes, deadline_s: float) -> 
             return True
 
 
-async def drained_nodes(session: Session) -> frozenset[int]:
+async def drained_nodes(session: ZooKeeperSession) -> frozenset[int]:
     """Raises ConnectionLost, SessionExpired."""
     names = await session.children(layout.DRAINED) or ()
     return frozenset(int(name) for name in names if paths.is_decimal(name))
 
 
-async def set_drained(session: Session, node_id: int, *, on: bool) -> None:
+async def set_drained(session: ZooKeeperSession, node_id: int, *, on: bool) -> None:
     """Whether a node is to lead nothing, for every controller from now on. Raises ConnectionLost, SessionExpired."""
     if on:
-        await session.ensure(layout.drained(node_id))
+        await session.ensure(layout.drained_path(node_id))
     else:
-        await session.delete(layout.drained(node_id))
+        await session.delete(layout.drained_path(node_id))

@@ -5,36 +5,36 @@ from collections.abc import Mapping
 from dataclasses import replace as with_
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, Topic
+from muster.coordinator.cluster.facts import NO_EPOCH, ClusterTopic
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.writing import Step, put
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.cluster.writing import MultiStep, put_step
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode
 
 TOPIC_STEP = 0
 """Of what makes a topic."""
 
 
-class Configs(NamedTuple):
+class StoredConfigs(NamedTuple):
     """What is set for a topic or a node. version: of its znode; NO_EPOCH where there is none."""
 
     values: Mapping[str, str]
     version: int = NO_EPOCH
 
 
-async def make_topic(session: Session, topic: Topic) -> bool:
+async def create_topic(session: ZooKeeperSession, topic: ClusterTopic) -> bool:
     """Make it with its settings; False where there is one of that name. Raises ConnectionLost, SessionExpired."""
-    config = paths.config_topic(topic.name)
+    config = paths.topic_config_path(topic.name)
     while True:
         left = await session.exists(config)  # of a topic that was removed by hand
-        steps = [Step("create", paths.topic(topic.name), layout.topic_json(topic))]
+        steps = [MultiStep("create", paths.topic_path(topic.name), layout.topic_json(topic))]
         if topic.configs:
-            steps.append(Step("set" if left else "create", config, layout.config_json(topic.configs)))
+            steps.append(MultiStep("set" if left else "create", config, layout.config_json(topic.configs)))
         elif left:
-            steps.append(Step("delete", config))
+            steps.append(MultiStep("delete", config))
         try:
-            await commit(session, steps)
+            await commit_steps(session, steps)
         except (NodeExists, NoNode) as error:
             if error.step == TOPIC_STEP:
                 return False
@@ -42,36 +42,36 @@ async def make_topic(session: Session, topic: Topic) -> bool:
         return True
 
 
-async def read_topic(session: Session, name: str) -> Topic | None:
+async def fetch_topic(session: ZooKeeperSession, name: str) -> ClusterTopic | None:
     """As it is written, without settings. Raises MalformedZnode, ConnectionLost, SessionExpired."""
-    path = paths.topic(name)
+    path = paths.topic_path(name)
     found = await session.get(path)
     return None if found is None else with_(layout.read_topic(path, found.data), version=found.version)
 
 
-async def put_topic(session: Session, topic: Topic) -> bool:
+async def put_topic(session: ZooKeeperSession, topic: ClusterTopic) -> bool:
     """Its assignments as they are to be; False where it was changed since it was read."""
     try:
-        await session.put(paths.topic(topic.name), layout.topic_json(topic), topic.version)
+        await session.put(paths.topic_path(topic.name), layout.topic_json(topic), topic.version)
     except (BadVersion, NoNode):
         return False
     return True
 
 
-async def read_configs(session: Session, kind: str, name: str) -> Configs:
+async def fetch_configs(session: ZooKeeperSession, kind: str, name: str) -> StoredConfigs:
     """kind: `topics` or `brokers`. Raises MalformedZnode, ConnectionLost, SessionExpired."""
     path = f"/config/{kind}/{name}"
     found = await session.get(path)
-    return Configs({}) if found is None else Configs(layout.read_config(path, found.data), found.version)
+    return StoredConfigs({}) if found is None else StoredConfigs(layout.read_config(path, found.data), found.version)
 
 
-async def put_configs(session: Session, kind: str, name: str, configs: Configs) -> bool:
+async def put_configs(session: ZooKeeperSession, kind: str, name: str, configs: StoredConfigs) -> bool:
     """Set these, and say that they have changed; False where others were faster, or the topic is gone."""
 
     def build(together: Any) -> None:
         if kind == "topics":
-            together.check(paths.topic(name), -1)
-        put(f"/config/{kind}/{name}", layout.config_json(configs.values), configs.version).put_on(together)
+            together.check(paths.topic_path(name), -1)
+        put_step(f"/config/{kind}/{name}", layout.config_json(configs.values), configs.version).put_on(together)
         together.create(layout.CONFIG_CHANGE, layout.config_change_json(f"{kind}/{name}"), sequence=True)
 
     try:
@@ -81,12 +81,12 @@ async def put_configs(session: Session, kind: str, name: str, configs: Configs) 
     return True
 
 
-async def mark_to_delete(session: Session, topic: Topic) -> bool:
+async def mark_to_delete(session: ZooKeeperSession, topic: ClusterTopic) -> bool:
     """For the controller (CL-A3); False where it was changed since it was read. Raises ConnectionLost,
     SessionExpired."""
-    steps = [Step("check", paths.topic(topic.name), version=topic.version)]
+    steps = [MultiStep("check", paths.topic_path(topic.name), version=topic.version)]
     try:
-        await commit(session, [*steps, Step("create", paths.delete_topic(topic.name))])
+        await commit_steps(session, [*steps, MultiStep("create", paths.topic_deletion_path(topic.name))])
     except NodeExists:
         return True
     except (BadVersion, NoNode):
@@ -94,5 +94,5 @@ async def mark_to_delete(session: Session, topic: Topic) -> bool:
     return True
 
 
-async def commit(session: Session, steps: list[Step]) -> None:
+async def commit_steps(session: ZooKeeperSession, steps: list[MultiStep]) -> None:
     await session.commit(lambda together: [step.put_on(together) for step in steps])

@@ -11,12 +11,20 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    ClusterNode,
+    ClusterTopic,
+    NodeEndpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.errors import MalformedZnode
-from muster.coordinator.zookeeper.paths import as_json, int32, is_decimal, read_broker, read_json
+from muster.coordinator.zookeeper.paths import as_json, is_decimal, read_broker, read_int32, read_json
 
-CLUSTER_VERSION = paths.OF_A_CLUSTER
+CLUSTER_VERSION = paths.CLUSTER_NODE_MARK
 CONFIG_BROKERS = "/config/brokers"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE = f"{CONFIG_CHANGES}/config_change_"
@@ -38,17 +46,17 @@ FEATURES = 1
 PRODUCER_IDS = 1_000
 """How many a node takes at once."""
 LAST_PORT = 65_535
-MOST_ALIKE: Final = 256
+MAX_CACHED_STATES: Final = 256
 """Kinds of states that are kept in words; one is below a kilobyte."""
 TOPIC_VERSION = 3
 TOPIC_ID_BYTES = 16
 
 
-def config_broker(node_id: int) -> str:
+def broker_config_path(node_id: int) -> str:
     return f"{CONFIG_BROKERS}/{node_id}"
 
 
-def drained(node_id: int) -> str:
+def drained_path(node_id: int) -> str:
     return f"{DRAINED}/{node_id}"
 
 
@@ -71,21 +79,21 @@ def read_session_length(path: str, data: bytes) -> SessionLength:
         path,
         data,
         "how long a node's session is: JSON with session_ms and directory",
-        lambda body: SessionLength(int32(body["session_ms"]), str(body["directory"])),
+        lambda body: SessionLength(read_int32(body["session_ms"]), str(body["directory"])),
     )
 
 
-def registration_json(node: Node, *, timestamp_ms: int, first: Endpoint) -> bytes:
+def registration_json(node: ClusterNode, *, timestamp_ms: int, first: NodeEndpoint) -> bytes:
     """`/brokers/ids/[id]`, version 4. `first`: where clients of that era go, as host and port.
 
-    >>> node = Node(1, 0, "aaaaaaaaaaaaaaaaaaaaaa", endpoints=(Endpoint("PLAINTEXT", "h", 9092),), rack="r1")
+    >>> node = ClusterNode(1, 0, "aaaaaaaaaaaaaaaaaaaaaa", endpoints=(NodeEndpoint("PLAINTEXT", "h", 9092),), rack="r1")
     >>> print(registration_json(node, timestamp_ms=5, first=node.endpoints[0]).decode())
     ... # doctest: +NORMALIZE_WHITESPACE
     {"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"endpoints":["PLAINTEXT://h:9092"],"jmx_port":-1,"host":"h","timestamp":"5","port":9092,"version":4,"rack":"r1","muster":{"directory":"aaaaaaaaaaaaaaaaaaaaaa","unclean":false,"features":1}}
     """
     names = sorted({each.listener for each in node.endpoints})
     body: dict[str, object] = {
-        "listener_security_protocol_map": {name: protocol_of(name) for name in names},
+        "listener_security_protocol_map": {name: security_protocol(name) for name in names},
         "endpoints": [f"{each.listener}://{bracketed(each.host)}:{each.port}" for each in node.endpoints],
         "jmx_port": -1,
         "host": first.host,
@@ -102,7 +110,7 @@ def registration_json(node: Node, *, timestamp_ms: int, first: Endpoint) -> byte
     return as_json(**body)
 
 
-def protocol_of(listener: str) -> str:
+def security_protocol(listener: str) -> str:
     """The security protocol of a listener: its own name where that is one, else PLAINTEXT."""
     return listener if listener in ("SSL", "SASL_PLAINTEXT", "SASL_SSL") else "PLAINTEXT"
 
@@ -111,44 +119,44 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def read_registration(path: str, data: bytes, epoch: int) -> Node | None:
+def read_registration(path: str, data: bytes, epoch: int) -> ClusterNode | None:
     """A node as it registered; None for what is no node of a cluster (one beside others), or has other features."""
     old = read_broker(path, data)
 
-    def parse(body: Mapping[str, Any]) -> Node | None:
+    def parse(body: Mapping[str, Any]) -> ClusterNode | None:
         ours = body.get("muster")
         if not isinstance(ours, dict) or "directory" not in ours or ours.get("features") != FEATURES:
             return None
         rack = body.get("rack")
-        return Node(
-            id=int32(path.rpartition("/")[2]),
+        return ClusterNode(
+            id=read_int32(path.rpartition("/")[2]),
             epoch=epoch,
             directory=str(ours["directory"]),
             unclean=bool(ours.get("unclean", False)),
             endpoints=tuple(filter(None, map(read_endpoint, old.endpoints))),
             rack=None if rack is None else str(rack),
-            session_ms=int32(ours.get("session_ms", 0)),
+            session_ms=read_int32(ours.get("session_ms", 0)),
         )
 
     return read_json(path, data, "a node's registration: JSON with muster.directory and muster.features", parse)
 
 
-def read_endpoint(text: str) -> Endpoint | None:
+def read_endpoint(text: str) -> NodeEndpoint | None:
     """
     >>> read_endpoint("REPLICATION://[::1]:9094")
-    Endpoint(listener='REPLICATION', host='::1', port=9094)
+    NodeEndpoint(listener='REPLICATION', host='::1', port=9094)
     """
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
     if not listener or not host or not is_decimal(port) or int(port) > LAST_PORT:
         return None
-    return Endpoint(listener, host.removeprefix("[").removesuffix("]"), int(port))
+    return NodeEndpoint(listener, host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def topic_json(topic: Topic) -> bytes:
+def topic_json(topic: ClusterTopic) -> bytes:
     """`/brokers/topics/[topic]`.
 
-    >>> topic_json(Topic("t", bytes(16), (Assignment((1, 2)), Assignment((2, 3, 1), adding=(1,)))))
+    >>> topic_json(ClusterTopic("t", bytes(16), (ReplicaAssignment((1, 2)), ReplicaAssignment((2, 3, 1), adding=(1,)))))
     b'{"version":3,"topic_id":"AAAAAAAAAAAAAAAAAAAAAA","partitions":{"0":[1,2],"1":[2,3,1]},"adding_replicas":{"1":[1]},"removing_replicas":{}}'
     """
     each = list(enumerate(topic.partitions))
@@ -161,26 +169,26 @@ def topic_json(topic: Topic) -> bytes:
     )
 
 
-def read_topic(path: str, data: bytes, configs: Mapping[str, str] | None = None) -> Topic:
+def read_topic(path: str, data: bytes, configs: Mapping[str, str] | None = None) -> ClusterTopic:
     """A topic, with what `/config/topics` sets for it. Raises MalformedZnode, too where a partition is left out."""
 
-    def parse(body: Mapping[str, Any]) -> Topic:
+    def parse(body: Mapping[str, Any]) -> ClusterTopic:
         replicas = ids_by_partition(body["partitions"])
         adding = ids_by_partition(body.get("adding_replicas") or {})
         removing = ids_by_partition(body.get("removing_replicas") or {})
         if sorted(replicas) != list(range(len(replicas))) or not replicas:
             raise ValueError
         partitions = tuple(
-            Assignment(replicas[number], adding.get(number, ()), removing.get(number, ()))
+            ReplicaAssignment(replicas[number], adding.get(number, ()), removing.get(number, ()))
             for number in range(len(replicas))
         )
-        return Topic(path.rpartition("/")[2], read_topic_id(str(body["topic_id"])), partitions, configs or {})
+        return ClusterTopic(path.rpartition("/")[2], read_topic_id(str(body["topic_id"])), partitions, configs or {})
 
     return read_json(path, data, "a topic: JSON with topic_id and partitions 0, 1, ... as lists of node ids", parse)
 
 
 def ids_by_partition(body: Mapping[str, Any]) -> dict[int, tuple[int, ...]]:
-    found = {int(number): tuple(int32(each) for each in ids) for number, ids in body.items()}
+    found = {int(number): tuple(read_int32(each) for each in ids) for number, ids in body.items()}
     if any(not ids or len(set(ids)) != len(ids) or min(ids) < 0 for ids in found.values()):
         raise ValueError
     return found
@@ -201,13 +209,13 @@ def read_topic_id(text: str) -> bytes:
     return found
 
 
-def state_json(state: State) -> bytes:
+def state_json(state: PartitionState) -> bytes:
     """`/brokers/topics/[topic]/partitions/[p]/state`.
 
-    >>> state_json(State(2, 7, (2,), (1,), {1: "a"}, controller_epoch=4, cause="died"))
+    >>> state_json(PartitionState(2, 7, (2,), (1,), {1: "a"}, controller_epoch=4, cause="died"))
     b'{"controller_epoch":4,"leader":2,"version":1,"leader_epoch":7,"isr":[2],"muster":{"elr":[1],"dirs":{"1":"a"},"cause":"died"}}'
     """
-    ours = ours_json(state.elr, tuple(sorted(state.directories.items())), state.cause, state.unclean_epoch)
+    ours = muster_state_json(state.elr, tuple(sorted(state.directories.items())), state.cause, state.unclean_epoch)
     isr = ",".join(map(str, state.isr))
     return (
         f'{{"controller_epoch":{state.controller_epoch},"leader":{state.leader},"version":1,'
@@ -215,8 +223,10 @@ def state_json(state: State) -> bytes:
     ).encode()
 
 
-@lru_cache(MOST_ALIKE)
-def ours_json(elr: tuple[int, ...], directories: tuple[tuple[int, str], ...], cause: str, unclean_epoch: int) -> str:
+@lru_cache(MAX_CACHED_STATES)
+def muster_state_json(
+    elr: tuple[int, ...], directories: tuple[tuple[int, str], ...], cause: str, unclean_epoch: int
+) -> str:
     """What of a state is Muster's own: of the thousands that a node led when it died it is the same."""
     ours: dict[str, object] = {"elr": elr, "dirs": {str(node): text for node, text in directories}, "cause": cause}
     if unclean_epoch != NO_EPOCH:
@@ -224,20 +234,20 @@ def ours_json(elr: tuple[int, ...], directories: tuple[tuple[int, str], ...], ca
     return as_json(**ours).decode()
 
 
-def read_state(path: str, data: bytes, version: int) -> State:
+def read_state(path: str, data: bytes, version: int) -> PartitionState:
     """The state of a partition; `version`: of its znode, which is the partition epoch."""
 
-    def parse(body: Mapping[str, Any]) -> State:
+    def parse(body: Mapping[str, Any]) -> PartitionState:
         ours = body.get("muster") or {}
-        return State(
-            leader=int32(body["leader"]),
-            leader_epoch=int32(body["leader_epoch"]),
-            isr=tuple(int32(each) for each in body["isr"]),
-            elr=tuple(int32(each) for each in ours.get("elr", ())),
-            directories={int32(node): str(directory) for node, directory in ours.get("dirs", {}).items()},
-            controller_epoch=int32(body["controller_epoch"]),
+        return PartitionState(
+            leader=read_int32(body["leader"]),
+            leader_epoch=read_int32(body["leader_epoch"]),
+            isr=tuple(read_int32(each) for each in body["isr"]),
+            elr=tuple(read_int32(each) for each in ours.get("elr", ())),
+            directories={read_int32(node): str(directory) for node, directory in ours.get("dirs", {}).items()},
+            controller_epoch=read_int32(body["controller_epoch"]),
             partition_epoch=version,
-            unclean_epoch=int32(ours.get("unclean_epoch", NO_EPOCH)),
+            unclean_epoch=read_int32(ours.get("unclean_epoch", NO_EPOCH)),
             cause=str(ours.get("cause", "")),
         )
 
@@ -245,7 +255,7 @@ def read_state(path: str, data: bytes, version: int) -> State:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterVersion:
+class ClusterVersionZnode:
     """`/muster/cluster/version`: what the last write of states and topics was."""
 
     controller_epoch: int
@@ -253,18 +263,18 @@ class ClusterVersion:
 
     def to_json(self) -> bytes:
         """
-        >>> ClusterVersion(4, 1882).to_json()
+        >>> ClusterVersionZnode(4, 1882).to_json()
         b'{"version":1,"controller_epoch":4,"sequence":1882}'
         """
         return as_json(version=1, controller_epoch=self.controller_epoch, sequence=self.sequence)
 
 
-def read_cluster_version(path: str, data: bytes) -> ClusterVersion:
+def read_cluster_version(path: str, data: bytes) -> ClusterVersionZnode:
     return read_json(
         path,
         data,
         "the cluster's version: JSON with controller_epoch and sequence",
-        lambda body: ClusterVersion(int(body["controller_epoch"]), int(body["sequence"])),
+        lambda body: ClusterVersionZnode(int(body["controller_epoch"]), int(body["sequence"])),
     )
 
 
@@ -308,7 +318,7 @@ def preferred_json(places: Sequence[TopicPartition]) -> bytes:
 
 def read_preferred(path: str, data: bytes) -> tuple[TopicPartition, ...]:
     def parse(body: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
-        return tuple(TopicPartition(str(each["topic"]), int32(each["partition"])) for each in body["partitions"])
+        return tuple(TopicPartition(str(each["topic"]), read_int32(each["partition"])) for each in body["partitions"])
 
     return read_json(path, data, "an election that is asked for: JSON with partitions", parse)
 
@@ -331,9 +341,9 @@ def reassignment_json(wanted: Mapping[TopicPartition, Sequence[int] | None]) -> 
 def read_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int, ...] | None]:
     def parse(body: Mapping[str, Any]) -> dict[TopicPartition, tuple[int, ...] | None]:
         return {
-            TopicPartition(str(each["topic"]), int32(each["partition"])): None
+            TopicPartition(str(each["topic"]), read_int32(each["partition"])): None
             if each["replicas"] is None
-            else tuple(int32(node) for node in each["replicas"])
+            else tuple(read_int32(node) for node in each["replicas"])
             for each in body["partitions"]
         }
 
@@ -341,7 +351,7 @@ def read_reassignment(path: str, data: bytes) -> dict[TopicPartition, tuple[int,
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerIds:
+class ProducerIdBlock:
     """`/latest_producer_id_block`: who took the last block, and which it is; both ends belong to it."""
 
     node: int
@@ -349,22 +359,22 @@ class ProducerIds:
     last: int
 
     @classmethod
-    def after(cls, taken: "ProducerIds | None", node: int) -> "ProducerIds":
+    def after(cls, taken: "ProducerIdBlock | None", node: int) -> "ProducerIdBlock":
         """The next block, for a node."""
         first = 0 if taken is None else taken.last + 1
         return cls(node, first, first + PRODUCER_IDS - 1)
 
     def to_json(self) -> bytes:
         """
-        >>> ProducerIds(2, 3000, 3999).to_json()
+        >>> ProducerIdBlock(2, 3000, 3999).to_json()
         b'{"version":1,"broker":2,"block_start":"3000","block_end":"3999"}'
         """
         return as_json(version=1, broker=self.node, block_start=str(self.first), block_end=str(self.last))
 
 
-def read_producer_ids(path: str, data: bytes) -> ProducerIds:
-    def parse(body: Mapping[str, Any]) -> ProducerIds:
-        found = ProducerIds(int(body["broker"]), int(body["block_start"]), int(body["block_end"]))
+def read_producer_ids(path: str, data: bytes) -> ProducerIdBlock:
+    def parse(body: Mapping[str, Any]) -> ProducerIdBlock:
+        found = ProducerIdBlock(int(body["broker"]), int(body["block_start"]), int(body["block_end"]))
         if not 0 <= found.first <= found.last:
             raise ValueError
         return found
@@ -372,7 +382,7 @@ def read_producer_ids(path: str, data: bytes) -> ProducerIds:
     return read_json(path, data, "a block of producer ids: JSON with broker, block_start and block_end", parse)
 
 
-def entity_of(path: str, entity_path: str) -> tuple[str, str]:
+def parse_config_entity(path: str, entity_path: str) -> tuple[str, str]:
     """(`topics` or `brokers`, name) of a change of settings."""
     kind, _, name = entity_path.partition("/")
     if kind not in ("topics", "brokers") or not name:

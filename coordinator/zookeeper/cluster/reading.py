@@ -1,7 +1,8 @@
 """Nodes, topics and states as they lie in ZooKeeper, read in parallel. What cannot be read is named and left out
 (CL-C13).
 
-What `Nodes` and `Topics` read is watched: `changed` is called, on the loop, when `read` would give something else.
+What `NodeWatch` and `ClusterTopicsWatch` read is watched: `changed` is called, on the loop, when `read` would give
+something else.
 """
 
 import asyncio
@@ -10,44 +11,44 @@ from dataclasses import replace as with_
 from typing import Final
 
 from muster.coordinator.cluster.controller import events
-from muster.coordinator.cluster.facts import Node, State, Topic, TopicPartition
-from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
+from muster.coordinator.cluster.image import ImageVersion
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import Fired, Session
-from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
 
-Warn = Callable[[str], None]
+ReportUnreadable = Callable[[str], None]
 
-AT_ONCE: Final = 8 << 10
+MAX_READS_IN_FLIGHT: Final = 8 << 10
 """Bytes of a topic's znode that are read on the loop, in about 2 ms: 500 partitions. A larger one is read beside it."""
 
 
-async def registered(session: Session, node_id: int) -> Node | None:
+async def read_node(session: ZooKeeperSession, node_id: int) -> ClusterNode | None:
     """A node as it is registered, its epoch told; None if it is not, or is no node of a cluster (CL-Z2). Raises
     MalformedZnode."""
-    found = await session.get(paths.broker(node_id))
-    return None if found is None else layout.read_registration(paths.broker(node_id), found.data, found.made)
+    found = await session.get(paths.broker_path(node_id))
+    return None if found is None else layout.read_registration(paths.broker_path(node_id), found.data, found.made)
 
 
-class Nodes:
+class NodeWatch:
     """All registrations, read again as a whole: they are few, and each may have been made anew."""
 
-    def __init__(self, session: Session, changed: Callable[[], None], warn: Warn) -> None:
+    def __init__(self, session: ZooKeeperSession, changed: Callable[[], None], warn: ReportUnreadable) -> None:
         self._session = session
         self._changed = changed
         self._warn = warn
         self._told: set[str] = set()
 
-    async def read(self) -> dict[int, Node]:
+    async def read(self) -> dict[int, ClusterNode]:
         """By node id. Raises ZooKeeper's weather."""
         names = await self._session.children(paths.BROKER_IDS, self._fired) or []
-        found = await at_most((int(name) for name in names if paths.is_decimal(name)), self._one)
+        found = await gather_bounded((int(name) for name in names if paths.is_decimal(name)), self._one)
         return {node.id: node for node in found if node is not None}
 
-    async def _one(self, node_id: int) -> Node | None:
-        path = paths.broker(node_id)
+    async def _one(self, node_id: int) -> ClusterNode | None:
+        path = paths.broker_path(node_id)
         try:
             znode = await self._session.get(path)
             if znode is None:
@@ -65,18 +66,18 @@ class Nodes:
             self._told.add(text)
             self._warn(text)
 
-    def _fired(self, fired: Fired) -> None:
+    def _fired(self, fired: WatchEvent) -> None:
         self._changed()
 
 
-class Topics:
+class ClusterTopicsWatch:
     """Topics with what is set for them, each read once, and again when its watch or a change of settings says so."""
 
-    def __init__(self, session: Session, changed: Callable[[], None], warn: Warn) -> None:
+    def __init__(self, session: ZooKeeperSession, changed: Callable[[], None], warn: ReportUnreadable) -> None:
         self._session = session
         self._changed = changed
         self._warn = warn
-        self._known: dict[str, Topic | None] = {}
+        self._known: dict[str, ClusterTopic | None] = {}
         """None: what cannot be read."""
         self._suspect: set[str] = set()
         self._list_is_stale = True
@@ -89,7 +90,7 @@ class Topics:
         self._list_is_stale = True
         self._suspect.update(self._known)
 
-    async def read(self) -> events.TopicsSeen:
+    async def read(self) -> events.TopicsRead:
         """All of them where the list had to be read, else those that changed. Raises ZooKeeper's weather."""
         complete, suspect = self._list_is_stale, self._suspect
         self._list_is_stale, self._suspect = False, set()
@@ -100,7 +101,7 @@ class Topics:
                 for name in self._known.keys() - names:
                     del self._known[name]
             wanted = sorted((names - self._known.keys()) | (suspect & names))
-            await at_most(wanted, self._one)
+            await gather_bounded(wanted, self._one)
         except ZooKeeperError:
             self._list_is_stale |= complete
             self._suspect |= suspect
@@ -108,17 +109,17 @@ class Topics:
         looked_at = sorted(self._known) if complete else wanted
         found = tuple(topic for name in looked_at if (topic := self._known.get(name)) is not None)
         gone = () if complete else tuple(name for name in wanted if name not in self._known)
-        return events.TopicsSeen(found, complete, gone)
+        return events.TopicsRead(found, complete, gone)
 
     async def _one(self, name: str) -> None:
-        path = paths.topic(name)
+        path = paths.topic_path(name)
         znode = await self._session.get(path, self._topic_fired)
         if znode is None:
             self._known.pop(name, None)
             return
         try:
             configs = await self._configs(name)
-            if len(znode.data) > AT_ONCE:
+            if len(znode.data) > MAX_READS_IN_FLIGHT:
                 topic = await asyncio.to_thread(layout.read_topic, path, znode.data, configs)
             else:
                 topic = layout.read_topic(path, znode.data, configs)
@@ -130,7 +131,7 @@ class Topics:
             self._known.setdefault(name, None)
 
     async def _configs(self, name: str) -> Mapping[str, str]:
-        path = paths.config_topic(name)
+        path = paths.topic_config_path(name)
         znode = await self._session.get(path)
         try:
             return {} if znode is None or not znode.data else layout.read_config(path, znode.data)
@@ -141,21 +142,21 @@ class Topics:
 
     # kazoo tells watches apart by what they call, so these are methods.
 
-    def _list_fired(self, fired: Fired) -> None:
+    def _list_fired(self, fired: WatchEvent) -> None:
         self._list_is_stale = True
         self._note(fired)
 
-    def _topic_fired(self, fired: Fired) -> None:
+    def _topic_fired(self, fired: WatchEvent) -> None:
         self._suspect.add(fired.path.rpartition("/")[2])
         self._note(fired)
 
-    def _note(self, fired: Fired) -> None:
+    def _note(self, fired: WatchEvent) -> None:
         if fired.kind == "session":
             self.suspect_all()  # every watch went with the connection
         self._changed()
 
 
-async def read_version(session: Session, warn: Warn) -> events.ClusterVersion:
+async def read_stored_version(session: ZooKeeperSession, warn: ReportUnreadable) -> events.ClusterVersion:
     """`/muster/cluster/version` as the ensemble has it now. One that cannot be read says nothing but its version: no
     write is found done by it, and the next one replaces it."""
     await session.sync(layout.CLUSTER_VERSION)
@@ -167,18 +168,18 @@ async def read_version(session: Session, warn: Warn) -> events.ClusterVersion:
     except MalformedZnode as error:
         warn(str(error))
         return events.ClusterVersion(version=found.version)
-    return events.ClusterVersion(Known(read.controller_epoch, read.sequence), found.version)
+    return events.ClusterVersion(ImageVersion(read.controller_epoch, read.sequence), found.version)
 
 
 async def read_states(
-    session: Session, topics: Iterable[Topic], warn: Warn
-) -> tuple[dict[TopicPartition, State], tuple[TopicPartition, ...]]:
+    session: ZooKeeperSession, topics: Iterable[ClusterTopic], warn: ReportUnreadable
+) -> tuple[dict[TopicPartition, PartitionState], tuple[TopicPartition, ...]]:
     """The states that there are, and which cannot be read."""
-    states: dict[TopicPartition, State] = {}
+    states: dict[TopicPartition, PartitionState] = {}
     broken: list[TopicPartition] = []
 
     async def one(place: TopicPartition) -> None:
-        path = paths.partition_state(*place)
+        path = paths.partition_state_path(*place)
         znode = await session.get(path)
         if znode is None:
             return
@@ -188,7 +189,7 @@ async def read_states(
             warn(str(error))
             broken.append(place)
 
-    await at_most(
+    await gather_bounded(
         (TopicPartition(topic.name, number) for topic in topics for number in range(len(topic.partitions))), one
     )
     return states, tuple(sorted(broken))

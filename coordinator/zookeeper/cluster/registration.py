@@ -9,12 +9,12 @@ from typing import Any
 
 import structlog
 
-from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node
+from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, NodeEndpoint
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import Fired, Session, SessionState, Znode
+from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, Znode, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.registry import IdTaken
+from muster.coordinator.zookeeper.registry import NodeIdTaken
 
 RETRY_S = 0.1
 ROOTS = (
@@ -29,11 +29,11 @@ ROOTS = (
 log = structlog.get_logger("muster.zookeeper")
 
 
-class OtherKind(ZooKeeperError):
+class MixedNodeKinds(ZooKeeperError):
     """Nodes are registered that are beside each other, and make no cluster."""
 
 
-class Registration:
+class ClusterRegistration:
     """node: how it registers now (its epoch is not looked at); first: where clients of that era go.
 
     on_registered is told the node epoch of each registration, on the loop; on_taken, that another node has taken its
@@ -42,13 +42,13 @@ class Registration:
 
     def __init__(
         self,
-        session: Session,
-        node: Callable[[], Node],
+        session: ZooKeeperSession,
+        node: Callable[[], ClusterNode],
         *,
-        first: Callable[[], Endpoint],
+        first: Callable[[], NodeEndpoint],
         wall_ms: Callable[[], int],
         on_registered: Callable[[int], None] = lambda epoch: None,
-        on_taken: Callable[[IdTaken], None] = lambda error: None,
+        on_taken: Callable[[NodeIdTaken], None] = lambda error: None,
     ) -> None:
         self._session = session
         self._node = node
@@ -56,7 +56,7 @@ class Registration:
         self._wall_ms = wall_ms
         self._on_registered = on_registered
         self._on_taken = on_taken
-        self._path = paths.broker(node().id)
+        self._path = paths.broker_path(node().id)
         self._stale = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._over = NO_EPOCH
@@ -101,11 +101,11 @@ class Registration:
         for name in await self._session.children(paths.BROKER_IDS) or ():
             path = f"{paths.BROKER_IDS}/{name}"
             znode = await self._session.get(path)
-            if znode is not None and is_alone(path, znode):
+            if znode is not None and is_standalone_registration(path, znode):
                 found = paths.read_broker(path, znode.data)
                 others.append(f"{name} at {found.host}:{found.port}")
         if others:
-            raise OtherKind(
+            raise MixedNodeKinds(
                 f"ZooKeeper at {self._session.connect} has nodes that make no cluster: {', '.join(others)}; this one "
                 "has inter.broker.listeners. Give the cluster a chroot of its own in zookeeper.connect, or set "
                 "inter.broker.listeners for all of them"
@@ -118,7 +118,7 @@ class Registration:
             self._stale.clear()
             try:
                 await self._take()
-            except IdTaken as error:
+            except NodeIdTaken as error:
                 log.error("not registered", why=str(error))  # its end wakes us
                 self._on_taken(error)
             except ZooKeeperError as error:
@@ -157,19 +157,21 @@ class Registration:
         try:
             holder = layout.read_registration(self._path, found.data, found.made)
         except MalformedZnode as error:
-            raise IdTaken(f"{error}; it is held by another session, so this node does not take its place") from error
+            raise NodeIdTaken(
+                f"{error}; it is held by another session, so this node does not take its place"
+            ) from error
         mine = self._node()
         if holder is not None and holder.directory == mine.directory:
             return
         where = paths.read_broker(self._path, found.data)
-        raise IdTaken(
+        raise NodeIdTaken(
             f"broker id {mine.id} is registered by the node at {where.host}:{where.port} already, with another data "
             f"directory ({self._path} of ZooKeeper at {self._session.connect}); give this node another node.id, or "
             "stop that one; if it has just crashed, its registration goes with its session, within "
             f"{self._session.session_timeout_ms} ms"
         )
 
-    def _fired(self, fired: Fired) -> None:
+    def _fired(self, fired: WatchEvent) -> None:
         self._stale.set()
 
     def _session_changed(self, state: SessionState) -> None:
@@ -179,7 +181,7 @@ class Registration:
             self._stale.set()
 
 
-def is_alone(path: str, znode: Znode) -> bool:
+def is_standalone_registration(path: str, znode: Znode) -> bool:
     """Whether it is the registration of a node that makes no cluster. What cannot be read is none."""
     try:
         return layout.read_registration(path, znode.data, znode.made) is None and b'"muster"' not in znode.data

@@ -6,11 +6,11 @@ other. A leader goes by its own; so whoever takes over waits for the longest of 
 
 from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.cluster.layout import SessionLength
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
 
 
-async def longest_session(session: Session, node_id: int, own: SessionLength) -> int:
+async def record_session_length(session: ZooKeeperSession, node_id: int, own: SessionLength) -> int:
     """Write this node's down, before it registers; the longest of all, in ms. Raises ZooKeeper's weather, and
     MalformedZnode.
 
@@ -31,4 +31,4 @@ async def longest_session(session: Session, node_id: int, own: SessionLength) ->
         each = await session.get(f"{layout.SESSIONS}/{name}")
         return 0 if each is None else layout.read_session_length(f"{layout.SESSIONS}/{name}", each.data).session_ms
 
-    return max(own.session_ms, *await at_most(await session.children(layout.SESSIONS) or (), length))
+    return max(own.session_ms, *await gather_bounded(await session.children(layout.SESSIONS) or (), length))

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.doctor.gather import gather
-from muster.coordinator.client.aio import Admin
+from muster.coordinator.cli.doctor.gather import gather_facts
+from muster.coordinator.client.aio import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, serving
 from tests.unit.storage.logs import T0, batch
 
@@ -33,7 +33,7 @@ async def lone(stub: GroupCoordinatorStub, group_id: str) -> None:
     assert (await stub.OffsetCommit(request)).error_code == 0
 
 
-def asked(node: Node) -> dict[str, int]:
+def asked(node: CoordinatorNode) -> dict[str, int]:
     """How often which call was answered."""
     assert node.measuring is not None
     return {api: meter.count for (door, api), meter in node.measuring.instruments.meters.items() if door == "grpc"}
@@ -49,8 +49,8 @@ def test_a_group_costs_three_calls_and_each_has_all_its_positions(tmp_path: Path
             for number in range(GROUPS):
                 await lone(GroupCoordinatorStub(channel), f"g{number}")
             before = asked(node)
-            async with Admin(bootstrap_servers=f"127.0.0.1:{node.bound.port}") as admin:
-                facts = await gather(admin, (), 0.001, pytest.fail)
+            async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{node.bound.port}") as admin:
+                facts = await gather_facts(admin, (), 0.001, pytest.fail)
             calls = {api: count - before[api] for api, count in asked(node).items() if count > before[api]}
             assert (calls.pop("OffsetFetch"), calls.pop("ExplainGroup")) == (2 * GROUPS, GROUPS)
             assert sum(calls.values()) <= 6, calls

@@ -19,7 +19,7 @@ def test_a_real_course_ends_with_every_chapter(monkeypatch: pytest.MonkeyPatch) 
     ):
         monkeypatch.setattr(real, name, seconds)
     workload = Workload(members=2, partitions=4, joining=1)
-    (result,) = real.compare_really(workload, [BY_NAME["pushed"]])
+    (result,) = real.compare_in_real_time(workload, [BY_NAME["pushed"]])
     assert [chapter.name for chapter in result.chapters] == ["rolling restart", "crash", "scale-out"]
     assert result.chapters[0].costs.rebalances >= workload.members
     assert result.total.stops > 0

@@ -30,20 +30,22 @@ def test_the_asyncio_twins_do_the_same(node: NodeProcess) -> None:
     async def story() -> None:
         told: list[str] = []
 
-        async def assigned(consumer: aio.Consumer, partitions: list[TopicPartition], event: RebalanceEvent) -> None:
+        async def assigned(
+            consumer: aio.AsyncConsumer, partitions: list[TopicPartition], event: RebalanceEvent
+        ) -> None:
             await asyncio.sleep(0)
             told.append(f"{event.kind} {len(partitions)}")
 
-        async def revoked(consumer: aio.Consumer, partitions: list[TopicPartition]) -> None:
+        async def revoked(consumer: aio.AsyncConsumer, partitions: list[TopicPartition]) -> None:
             await consumer.commit()
             told.append(f"revoked {len(partitions)}")
 
-        async with aio.Admin(bootstrap_servers=node.address) as admin:
+        async with aio.AsyncAdmin(bootstrap_servers=node.address) as admin:
             await admin.create_topic("aio", 2)
-            async with aio.Producer(bootstrap_servers=node.address) as producer:
+            async with aio.AsyncProducer(bootstrap_servers=node.address) as producer:
                 sent = [await producer.send("aio", f"{number}", key="k") for number in range(20)]
                 assert [(await future).offset for future in sent] == list(range(20))
-            async with aio.Consumer(
+            async with aio.AsyncConsumer(
                 bootstrap_servers=node.address, group_id="aio", auto_offset_reset="earliest", enable_auto_commit=False
             ) as consumer:
                 await consumer.subscribe("aio", assigned, revoked)
@@ -63,9 +65,9 @@ def test_the_asyncio_twins_do_the_same(node: NodeProcess) -> None:
 def test_the_asyncio_worker_runs_until_it_is_closed(node: NodeProcess) -> None:
     async def story() -> None:
         events: list[str] = []
-        worker = aio.Worker(bootstrap_servers=node.address, group_id="aio-worker")
+        worker = aio.AsyncWorker(bootstrap_servers=node.address, group_id="aio-worker")
 
-        async def gained(worker: aio.Worker, resource: TopicPartition) -> None:
+        async def gained(worker: aio.AsyncWorker, resource: TopicPartition) -> None:
             events.append(f"gained {resource.topic}")
             if len(events) == 2:
                 closing.append(asyncio.create_task(worker.close()))
@@ -83,7 +85,7 @@ def test_polling_without_waiting_still_lets_an_asyncio_consumer_work(node: NodeP
     fill(node, topic, 1)
 
     async def story() -> None:
-        async with aio.Consumer(
+        async with aio.AsyncConsumer(
             bootstrap_servers=node.address, group_id=topic, auto_offset_reset="earliest"
         ) as consumer:
             await consumer.subscribe(topic)
@@ -96,7 +98,7 @@ def test_polling_without_waiting_still_lets_an_asyncio_consumer_work(node: NodeP
 def test_clients_of_one_process_do_not_share_what_a_connection_may_have_under_way(tmp_path: Path) -> None:
     async def story() -> None:
         servers = {"bootstrap_servers": node.address}
-        async with aio.Admin(**servers) as first, aio.Admin(**servers) as second:
+        async with aio.AsyncAdmin(**servers) as first, aio.AsyncAdmin(**servers) as second:
             await first.create_topic("apart", 1)
             watching = asyncio.create_task(anext(first.watch("apart")))  # takes the one place of its connection
             assert "apart" in await second.list_topics()

@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.client import Admin, Consumer, Producer, TopicPartition
 from muster.coordinator.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
-from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.client.producing.partitioner import choose_partition
 from muster.coordinator.core.types import Cause
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node
@@ -25,7 +25,7 @@ def test_records_come_back_as_they_were_sent_in_order_per_key(
     with member(node, topic) as consumer:
         consumer.subscribe(topic)
         messages = read(consumer, 201)
-    assert {m.partition for m in messages if m.key == b"key 3"} == {partition_for(b"key 3", 4)}
+    assert {m.partition for m in messages if m.key == b"key 3"} == {choose_partition(b"key 3", 4)}
     for key in range(7):
         mine = [m.value for m in messages if m.key == f"key {key}".encode()]
         assert mine == [f"value {number}".encode() for number in range(key, 200, 7)]

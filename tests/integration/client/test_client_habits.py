@@ -61,13 +61,13 @@ def test_a_producer_is_polled_and_asked_for_topics(node: NodeProcess, topic: str
 
 def test_the_twins_for_asyncio_do_the_same(node: NodeProcess, topic: str) -> None:
     async def story() -> None:
-        async with aio.Producer(bootstrap_servers=node.address) as producer:
+        async with aio.AsyncProducer(bootstrap_servers=node.address) as producer:
             assert await producer.partitions_for(topic) == {0, 1, 2, 3}
             assert await producer.list_topics(topic) == {topic: 4}
             await producer.produce(topic, b"x", partition=2)
             assert await producer.poll(PATIENCE_S) == 1
             assert await producer.poll(PATIENCE_S) == 0
-        async with aio.Consumer(bootstrap_servers=node.address, group_id=f"{topic}-aio") as consumer:
+        async with aio.AsyncConsumer(bootstrap_servers=node.address, group_id=f"{topic}-aio") as consumer:
             assert await consumer.end_offsets([(topic, 2)]) == {(topic, 2): 1}
             assert await consumer.beginning_offsets([(topic, 2)]) == {(topic, 2): 0}
             assert await consumer.partitions_for_topic(topic) == {0, 1, 2, 3}

@@ -55,7 +55,7 @@ def test_a_node_far_away_is_reached_at_the_first_attempt(node: NodeProcess) -> N
     async def story() -> str:
         async with await asyncio.start_server(carry, "127.0.0.1", 0) as relay:
             port = relay.sockets[0].getsockname()[1]
-            async with aio.Admin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
+            async with aio.AsyncAdmin(bootstrap_servers=f"127.0.0.1:{port}") as admin:
                 return (await admin.create_topic("far-away")).name
 
     assert shared_loop().run(story()) == "far-away"

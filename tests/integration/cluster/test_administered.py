@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.cluster.image import NodeStatus, PartitionView
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import ClusterNodeStatus, PartitionView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
-from muster.coordinator.replication.admin.planning import Planning
-from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.planning import TopicPlanner
+from muster.coordinator.replication.admin.showing import ImageWaits
 from muster.coordinator.replication.admin.topics import ClusterTopics
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
@@ -34,11 +34,11 @@ class Administered(JoiningNode):
         await super().start()
         joined, number = self.joined, iter(range(1, 1000))
         self.image = joined.side.image
-        self.showing = Showing(self.image, joined.side.on_learned)
+        self.showing = ImageWaits(self.image, joined.side.on_learned)
         self.topics = ClusterTopics(
             joined.session,
             self.showing,
-            Planning(self.image, self.settings, 3),
+            TopicPlanner(self.image, self.settings, 3),
             lambda: bytes([self.id, 0, next(number)]) * 5 + b"!",
         )
         self.admin = ClusterAdmin(joined.session, self.showing)
@@ -124,7 +124,7 @@ def test_topics_are_made_grown_set_and_removed_by_any_node(zookeeper: str, tmp_p
             assert isinstance(again, Topic)
             assert again.id != made.id
             assert two.view().replicas == (2, 3)
-            assert await one.joined.session.get(paths.config_topic("t")) is None
+            assert await one.joined.session.get(paths.topic_config_path("t")) is None
 
     run(story)
 
@@ -169,7 +169,7 @@ def test_leaders_are_elected_and_replicas_move_by_any_node(zookeeper: str, tmp_p
 
             # To a node that is away it stays under way, until it is cancelled.
             await three.stop()
-            await one.shows(lambda: one.image.nodes[3].status is NodeStatus.GONE and one.view().leader == 1)
+            await one.shows(lambda: one.image.nodes[3].status is ClusterNodeStatus.GONE and one.view().leader == 1)
             assert await one.admin.reassign({t1: (3, 1)}) == {t1: ErrorCode.NONE}
             await two.shows(lambda: t1 in two.admin.reassignments([t1]))
             assert two.admin.reassignments()[t1].adding == (1,)
@@ -193,21 +193,21 @@ def test_a_partition_that_nobody_leads_is_led_again_whatever_it_costs(zookeeper:
     async def story() -> None:
         async with together(zookeeper, tmp_path) as (one, two, three):
             await one.topics.create([NewTopic("t", -1, {"min.insync.replicas": "1"}, -1, {0: (3, 2)})])
-            state = paths.partition_state(*T0)
+            state = paths.partition_state_path(*T0)
             await one.shows(lambda: one.view().leader == 3 and 2 in one.view().isr)
             # The last one in sync is gone; the other may lack records.
             await two.stop()
             await one.shows(lambda: one.view().isr == (3,))
             assert await one.admin.elect([T0], unclean=True) == {T0: ErrorCode.ELECTION_NOT_NEEDED}
             await three.stop()
-            await one.shows(lambda: one.view().leader == NOBODY)
+            await one.shows(lambda: one.view().leader == NO_NODE_ID)
             assert await one.admin.elect([T0], unclean=True) == {T0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
             back = Administered(2, zookeeper, tmp_path / "2", **SOON)
             try:
                 await back.start()
-                await one.shows(lambda: one.image.nodes[2].status is NodeStatus.LIVE)
+                await one.shows(lambda: one.image.nodes[2].status is ClusterNodeStatus.LIVE)
                 assert await one.admin.elect([T0]) == {T0: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
-                assert one.view().leader == NOBODY
+                assert one.view().leader == NO_NODE_ID
                 assert await back.admin.elect([T0], unclean=True) == {T0: ErrorCode.NONE}
                 await one.shows(lambda: one.view().leader == 2)
             finally:

@@ -12,7 +12,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin.adopting import ADOPTING
 from muster.coordinator.zookeeper.errors import ForeignTopics
 from muster.storage.broker.broker import Broker
-from muster.storage.broker.reads import Bounds
+from muster.storage.broker.reads import FetchLimits
 from muster.storage.config import LogSettings
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import decode_records
@@ -45,7 +45,7 @@ def alone(directory: Path, node: int, *topics: str) -> dict[str, bytes]:
 
 
 async def values(node: Administered, place: TopicPartition) -> list[bytes | None]:
-    (found,) = await node.joined.requests.fetch([(*place, 0, 1 << 20)], Bounds(1, 1 << 20, False), 5_000)
+    (found,) = await node.joined.requests.fetch([(*place, 0, 1 << 20)], FetchLimits(1, 1 << 20, False), 5_000)
     assert not isinstance(found, StorageError), found
     return [record.value for record in decode_records(found.records, 0)]
 

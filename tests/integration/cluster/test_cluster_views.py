@@ -18,7 +18,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
 from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceOutcome
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.kafka.client import KafkaClient
 
@@ -37,7 +37,7 @@ SHOWN = {
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_server: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+def cluster(zookeeper_server: LocalEnsemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     chroot = f"{zookeeper_server.connect}/views-{uuid4().hex[:8]}"
     with running_cluster(tmp_path_factory.mktemp("nodes"), chroot, settings=SHOWN) as running:
         fill(running, "t")

@@ -18,7 +18,7 @@ from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.types import GroupMetadata
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.cluster_nodes import SHARDS, ClusterNodes, running_cluster
 from tests.support.pace import Patience
 
@@ -212,7 +212,7 @@ class Struck(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def connect(zookeeper_server: Ensemble) -> str:
+def connect(zookeeper_server: LocalEnsemble) -> str:
     return f"{zookeeper_server.connect}/generations"
 
 

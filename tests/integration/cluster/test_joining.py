@@ -8,9 +8,9 @@ import pytest
 
 from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS
 from muster.coordinator.config import Address, load_settings
-from muster.coordinator.server.clustered.joined import Joined
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.zookeeper.registry import IdTaken
+from muster.coordinator.server.clustered.joined import ClusterBackend
+from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.zookeeper.registry import NodeIdTaken
 from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run
 
@@ -34,13 +34,13 @@ class JoiningNode:
                 **settings,
             }
         )
-        self.joined = Joined(self.settings, None)
+        self.joined = ClusterBackend(self.settings, None)
 
     async def start(self) -> None:
         self.joined.bind()
         cluster = await self.joined.meet(None, "c9vPX0gkTYG0pVvlwLZ_sQ", lambda event: None)
         self.broker = Broker(self.settings.data_dir, self.settings, node_id=self.id, cluster_id=cluster)
-        await self.joined.enter(self.broker, Doors(Address("127.0.0.1", 9000 + self.id), None, None))
+        await self.joined.enter(self.broker, ClientAddresses(Address("127.0.0.1", 9000 + self.id), None, None))
 
     async def stop(self) -> None:
         await self.joined.close()
@@ -98,7 +98,7 @@ def test_a_node_id_is_one_directory_s(zookeeper: str, tmp_path: Path, run: Run) 
             for node in (one, other):
                 stack.push_async_callback(node.stop)
             await one.start()
-            with pytest.raises(IdTaken, match="another data directory"):
+            with pytest.raises(NodeIdTaken, match="another data directory"):
                 await other.start()
 
     run(story)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records
@@ -16,10 +16,10 @@ from tests.support.sides import Sides
 pytestmark = pytest.mark.integration
 
 PLACES = [TopicPartition("orders", number) for number in range(4)]
-ORDERS = Topic(
+ORDERS = ClusterTopic(
     "orders",
     b"o" * 16,
-    tuple(map(Assignment, ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2)))),
+    tuple(map(ReplicaAssignment, ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2)))),
     {"min.insync.replicas": "2"},
     version=0,
 )

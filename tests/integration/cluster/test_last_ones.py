@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.cluster.facts import NO_NODE_ID
 from muster.coordinator.errors import ErrorCode
 from tests.integration.cluster.test_records_on_the_wire import Asker
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
@@ -95,5 +95,7 @@ def test_an_empty_disk_under_the_id_of_the_last_one_in_sync_leads_nothing(cluste
     work.send(600)
     work.until_in_sync()
     # Had it led before node 3 did, these were elected in its place.
-    until(lambda: by_eligible(cluster) == [(NOBODY, 3)] * PARTITIONS, lambda: f"the ledger has {by_eligible(cluster)}")
+    until(
+        lambda: by_eligible(cluster) == [(NO_NODE_ID, 3)] * PARTITIONS, lambda: f"the ledger has {by_eligible(cluster)}"
+    )
     work.check()

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.edge.clock import wall_ms
-from muster.storage.broker.reads import Bounds
+from muster.storage.broker.reads import FetchLimits
 from muster.storage.errors import NotEnoughReplicas, NotLeaderOrFollower, RequestTimedOut, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import decode_records
@@ -23,16 +23,18 @@ ALL, ONE, NONE = -1, 1, 0
 PLACE, PAID = TopicPartition("orders", 0), TopicPartition("paid", 0)
 TWO = {"min.insync.replicas": "2"}
 TOPICS = (
-    Topic("orders", b"o" * 16, (Assignment((1, 2, 3)),), TWO, version=0),
-    Topic("paid", b"p" * 16, (Assignment((2, 3, 1)),), TWO, version=0),
+    ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1, 2, 3)),), TWO, version=0),
+    ClusterTopic("paid", b"p" * 16, (ReplicaAssignment((2, 3, 1)),), TWO, version=0),
 )
 UNFLUSHED = TopicPartition("unflushed", 0)
-LOOSE = Topic("unflushed", b"u" * 16, (Assignment((1, 2, 3)),), {**TWO, "flush.messages": str(2**63 - 1)}, version=0)
-ANYTHING = Bounds(1, 1 << 20, False)
+LOOSE = ClusterTopic(
+    "unflushed", b"u" * 16, (ReplicaAssignment((1, 2, 3)),), {**TWO, "flush.messages": str(2**63 - 1)}, version=0
+)
+ANYTHING = FetchLimits(1, 1 << 20, False)
 LONG_MS = 600_000
 
 
-def play(directory: Path, story: Callable[[Sides], Awaitable[None]], *more: Topic) -> None:
+def play(directory: Path, story: Callable[[Sides], Awaitable[None]], *more: ClusterTopic) -> None:
     async def run() -> None:
         async with Sides(directory) as sides:
             sides.standing.make(*TOPICS, *more)

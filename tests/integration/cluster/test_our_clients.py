@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.client import Admin, Consumer, Producer, RecordMetadata
 from muster.coordinator.client.errors import Refused, TopicExists
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
 
@@ -21,7 +21,7 @@ TIMED_OUT, TOO_FEW_NODES = 7, 38
 
 
 @pytest.fixture(scope="module")
-def cluster(zookeeper_server: Ensemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
+def cluster(zookeeper_server: LocalEnsemble, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
     """One for all, each test with a topic of its own: whoever kills a node starts it again."""
     chroot = f"{zookeeper_server.connect}/our-clients"
     with running_cluster(Path(tmp_path_factory.mktemp("cluster")), chroot) as running:

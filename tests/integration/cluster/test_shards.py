@@ -11,7 +11,7 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset, Protocol, Takeover
 from muster.coordinator.edge.clock import monotonic_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.asking import Asking
+from muster.coordinator.replication.shards.asking import LeaseQuestions
 from tests.support.shard_sides import SESSION_MS, SHARD, ShardNode, ShardSides, play
 
 pytestmark = pytest.mark.integration
@@ -313,7 +313,7 @@ def test_two_never_answer_for_one_shard_though_they_cannot_hear_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CL-G4, CL-G5: the old one is cut off from the controller and from its successor, which waits for a session."""
-    monkeypatch.setattr(Asking, "soon", lambda self: None)
+    monkeypatch.setattr(LeaseQuestions, "soon", lambda self: None)
     session_ms = 1_000
 
     async def story(sides: ShardSides) -> None:

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.copies.logs import look_through
+from muster.coordinator.replication.copies.logs import verify_log
 from muster.coordinator.replication.secured import mending
 from muster.coordinator.replication.secured.following import BEFORE_ALL
 from muster.coordinator.replication.secured.leading import PLACE
 from muster.coordinator.security.acl.filters import AclFilter
 from muster.coordinator.security.acl.model import PatternType, ResourceType
-from muster.coordinator.security.facts import AclKey, Change
-from muster.coordinator.security.login.scram import NUMBERS
+from muster.coordinator.security.facts import AclKey, SecurityRecord
+from muster.coordinator.security.login.scram import SCRAM_NUMBERS
 from muster.coordinator.server.clustered import shared_store
-from muster.coordinator.server.clustered.pending import pending, pending_store
+from muster.coordinator.server.clustered.pending import pending_store, read_pending
 from muster.coordinator.server.clustered.shared_store import BEGUN
-from muster.coordinator.server.security.accounts import Accounts, Salted
-from muster.coordinator.server.security.store import SecurityStore, Unavailable
+from muster.coordinator.server.security.accounts import SaltedCredential, UserAccounts
+from muster.coordinator.server.security.store import SecurityStore, SecurityUnavailable
 from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run
 from tests.support.secured_sides import SecuredSides, acl
@@ -50,10 +50,10 @@ def test_what_one_node_is_told_is_in_force_on_all(tmp_path: Path, run: Run) -> N
 
 
 def test_two_nodes_that_change_one_user_at_once_both_have_their_way(tmp_path: Path, run: Run) -> None:
-    def salted(mechanism: str) -> Salted:
-        number = NUMBERS[mechanism]
+    def salted(mechanism: str) -> SaltedCredential:
+        number = SCRAM_NUMBERS[mechanism]
         size = {"SCRAM-SHA-256": 32, "SCRAM-SHA-512": 64}[mechanism]
-        return Salted("alice", number, 4096, b"0123456789ab", bytes(size))
+        return SaltedCredential("alice", number, 4096, b"0123456789ab", bytes(size))
 
     mechanisms = {"SCRAM-SHA-256", "SCRAM-SHA-512"}
 
@@ -109,7 +109,7 @@ def test_while_nobody_leads_rights_stand_and_changes_are_refused_for_now(
             await nodes[1].acls.create([acl("orders")])
             for number in (1, 2, 3):
                 await nodes.kill(number)
-            with pytest.raises(Unavailable) as refused:
+            with pytest.raises(SecurityUnavailable) as refused:
                 await nodes[4].acls.create([acl("more")])
             assert ErrorCode(refused.value.code).retriable
             ((code, _),) = (await nodes[4].accounts.alter_users([("bob", "secret", 0)], [])).values()
@@ -126,7 +126,7 @@ def test_what_a_node_had_for_itself_is_its_cluster_s_once(tmp_path: Path, run: R
         alone = Broker(tmp_path / str(node), node_id=node, cluster_id=CLUSTER)
         store = SecurityStore(alone)
         store.load()
-        asyncio.run(store.write([Change(AclKey(acl(str(node))), acl(str(node)))]))
+        asyncio.run(store.write([SecurityRecord(AclKey(acl(str(node))), acl(str(node)))]))
         alone.close()
 
     async def story() -> None:
@@ -150,11 +150,11 @@ def test_users_that_wait_in_a_directory_are_known_to_all_once_its_node_is_starte
     async def story() -> None:
         with pending_store(tmp_path / "2") as waiting:
             waiting.load()
-            await Accounts(waiting).alter_users([("admin", "correct horse", 0)], [])
+            await UserAccounts(waiting).alter_users([("admin", "correct horse", 0)], [])
         async with SecuredSides(tmp_path, 4) as nodes:
             await nodes.known()
             await nodes.sides.until(lambda: all("admin" in each.store.state.users for each in nodes.secured.values()))
-            assert not pending(tmp_path / "2")
+            assert not read_pending(tmp_path / "2")
 
     run(story)
 
@@ -170,7 +170,7 @@ def broken(path: Path) -> None:
 def test_a_copy_with_a_flipped_bit_is_used_by_nobody_and_made_anew(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, while_it_runs: bool
 ) -> None:
-    monkeypatch.setattr(mending, "AFTER_MS", 0)
+    monkeypatch.setattr(mending, "SECURITY_AFTER_MS", 0)
 
     async def story() -> None:
         async with SecuredSides(tmp_path, 4) as nodes:
@@ -197,7 +197,7 @@ def test_a_copy_with_a_flipped_bit_is_used_by_nobody_and_made_anew(
                 return PLACE not in replicas.offline and copy is not None and (leads or copy.end_offset >= 9)
 
             await nodes.sides.until(whole)
-            look_through(nodes[hurt].node.broker.held_log(*PLACE))
+            verify_log(nodes[hurt].node.broker.held_log(*PLACE))
 
     run(story)
 
@@ -218,7 +218,7 @@ def test_changes_at_all_nodes_while_nodes_are_killed(tmp_path: Path, run: Run) -
                 acls = nodes[number].acls
                 try:
                     await (acls.create([acl(name)]) if there else acls.delete([of(name)]))
-                except Unavailable:
+                except SecurityUnavailable:
                     return
                 sure[name] = there
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -18,7 +18,7 @@ from tests.support.sides import Sides
 pytestmark = pytest.mark.integration
 
 PLACE = TopicPartition("orders", 0)
-ORDERS = Topic("orders", b"o" * 16, (Assignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
+ORDERS = ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
 
 
 def play(directory: Path, story: Callable[[Sides], Awaitable[None]]) -> None:
@@ -127,7 +127,7 @@ def test_a_follower_whose_log_breaks_is_told_of_and_the_others_go_on(
     tmp_path: Path, breaks: Callable[[Log, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """CL-F9: it leaves the in-sync replicas, and a partition beside it is copied on."""
-    beside = Topic("beside", b"b" * 16, (Assignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
+    beside = ClusterTopic("beside", b"b" * 16, (ReplicaAssignment((1, 2, 3)),), {"min.insync.replicas": "2"}, version=0)
     other = TopicPartition("beside", 0)
 
     async def story(sides: Sides) -> None:
@@ -197,7 +197,13 @@ def test_how_far_is_committed_is_written_down_every_now_and_then(
 def test_both_halves_of_a_shard_are_led_and_copied_as_one(tmp_path: Path) -> None:
     offsets, ledger = TopicPartition(OFFSETS, 0), TopicPartition(LEDGER, 0)
     topics = [
-        Topic(place.topic, place.topic.encode()[2:10] * 2, (Assignment((2, 3, 1)),), {"min.insync.replicas": "2"}, 0)
+        ClusterTopic(
+            place.topic,
+            place.topic.encode()[2:10] * 2,
+            (ReplicaAssignment((2, 3, 1)),),
+            {"min.insync.replicas": "2"},
+            0,
+        )
         for place in (offsets, ledger)
     ]
 
@@ -218,7 +224,7 @@ def test_both_halves_of_a_shard_are_led_and_copied_as_one(tmp_path: Path) -> Non
 
 def test_a_topic_made_again_under_its_name_begins_empty_on_all(tmp_path: Path) -> None:
     """CL-A3: a copy of the former one is deleted, by its id, and never mixed with the new."""
-    again = Topic("orders", b"n" * 16, ORDERS.partitions, ORDERS.configs, version=0)
+    again = ClusterTopic("orders", b"n" * 16, ORDERS.partitions, ORDERS.configs, version=0)
 
     async def story(sides: Sides) -> None:
         leader = await sides.leader(PLACE)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.elections.ledger import PLACE
 from tests.integration.cluster.test_shards import fetched, stable, until_fetched, until_noted
@@ -15,14 +15,14 @@ from tests.support.shard_sides import DIARY, GROUPS, SHARD, ShardSides
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
 
 UNSAFE = {**GROUPS.configs, "min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-PAIR = (Assignment((1, 2)), Assignment((2, 1)))
+PAIR = (ReplicaAssignment((1, 2)), ReplicaAssignment((2, 1)))
 LOST = 3
 
 
 async def unclean(sides: ShardSides) -> None:
     groups, diary = (replace(each, partitions=PAIR, configs=UNSAFE) for each in (GROUPS, DIARY))
     sides.standing.make(
-        groups, diary, Topic(PLACE.topic, b"e" * 16, (Assignment((3, 2)),), {"min.insync.replicas": "1"})
+        groups, diary, ClusterTopic(PLACE.topic, b"e" * 16, (ReplicaAssignment((3, 2)),), {"min.insync.replicas": "1"})
     )
     old = await sides.coordinator()
     await until_fetched(sides, old)

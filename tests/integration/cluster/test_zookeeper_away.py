@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.cluster_nodes import SESSION_MS, ClusterNodes, running_cluster
 from tests.support.numbered_records import Numbered
 from tests.support.zookeeper.servers import numbers
@@ -15,12 +15,12 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 
 @pytest.fixture
-def cluster(zookeeper_ensemble: Ensemble, tmp_path: Path) -> Iterator[ClusterNodes]:
+def cluster(zookeeper_ensemble: LocalEnsemble, tmp_path: Path) -> Iterator[ClusterNodes]:
     with running_cluster(tmp_path, f"{zookeeper_ensemble.connect}/away-{next(numbers)}") as running:
         yield running
 
 
-def test_a_leader_dies_together_with_zookeeper_s(zookeeper_ensemble: Ensemble, cluster: ClusterNodes) -> None:
+def test_a_leader_dies_together_with_zookeeper_s(zookeeper_ensemble: LocalEnsemble, cluster: ClusterNodes) -> None:
     work = Numbered(cluster)
     work.send(600)
     victim, server = work.leader_of(0), zookeeper_ensemble.leader()
@@ -34,7 +34,7 @@ def test_a_leader_dies_together_with_zookeeper_s(zookeeper_ensemble: Ensemble, c
     work.check()
 
 
-def test_without_a_quorum_what_is_in_sync_goes_on(zookeeper_ensemble: Ensemble, cluster: ClusterNodes) -> None:
+def test_without_a_quorum_what_is_in_sync_goes_on(zookeeper_ensemble: LocalEnsemble, cluster: ClusterNodes) -> None:
     """For five sessions; then nodes register anew, and whoever is killed is passed by as before."""
     work = Numbered(cluster)
     work.send(600)

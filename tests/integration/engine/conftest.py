@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import NotFetched, jars
+from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
 from muster.coordinator.zookeeper.server import free_port
 from tests.interop.kafka_broker import kafka_broker
 
@@ -18,9 +18,9 @@ from tests.interop.kafka_broker import kafka_broker
 def kafka_classpath() -> str:
     try:
         if shutil.which("java") is None:
-            raise NotFetched("java is not on the PATH")
-        return os.pathsep.join(map(str, jars(KAFKA)))
-    except NotFetched as error:
+            raise JarsUnavailable("java is not on the PATH")
+        return os.pathsep.join(map(str, find_jars(KAFKA)))
+    except JarsUnavailable as error:
         why = f"needs a real broker ({KAFKA}): {error}"
         if os.environ.get("MUSTER_ENGINE"):
             pytest.fail(f"{why}; `make engine` wants it")

@@ -18,10 +18,10 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.admin import ResourceType as Resource
 
-from muster.coordinator.cli.engine.acls import lines, of_clients
+from muster.coordinator.cli.engine.acls import acl_commands, client_acl_commands
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.engine.configured import proxy_reach_of
-from muster.coordinator.engine.proxy.login.principal import excess
+from muster.coordinator.engine.configured import proxy_address_of
+from muster.coordinator.engine.proxy.login.principal import excess_rights
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.security.acl.model import Operation, ResourceType
 from tests.interop.kafka_broker import kafka_with_acls
@@ -103,7 +103,7 @@ def there(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         found = There(*addresses)
         make_topics(found.open, {TOPIC: 2})
         settings = settings_of(found, "apps")
-        wanted = [*bindings([*lines(settings, "User:muster", (), ()), *of_clients(settings)])]
+        wanted = [*bindings([*acl_commands(settings, "User:muster", (), ()), *client_acl_commands(settings)])]
         wanted += [*of_applications("apps"), *of_applications("mighty")]
         admin = AdminClient({"bootstrap.servers": found.open})
         for done in admin.create_acls(wanted).values():
@@ -268,13 +268,13 @@ def test_a_start_with_credentials_that_may_too_much_is_refused(
 )
 def test_a_kafka_tells_what_they_may(there: There, node: CertifiedNode, who: str, found: list[str]) -> None:
     settings = settings_of(there, who)
-    reach = proxy_reach_of(settings)
+    reach = proxy_address_of(settings)
     assert reach is not None
 
     async def asked() -> list[str]:
         upstream = Upstream(reach)
         try:
-            return await excess(upstream, settings.state_topic, settings.security_topic, CLUSTER)
+            return await excess_rights(upstream, settings.state_topic, settings.security_topic, CLUSTER)
         finally:
             upstream.close()
 

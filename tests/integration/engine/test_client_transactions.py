@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from confluent_kafka import Producer
 
-from muster.coordinator.engine.reading import seen
+from muster.coordinator.engine.reading import log_batches_of
 from muster.coordinator.engine.upstream import records
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
@@ -17,7 +17,7 @@ WAIT_MS = 500
 
 async def position(node: OverKafka) -> tuple[bytes, bytes]:
     """Key and value of the only position in the log."""
-    async for batches in records.load(node.upstream, node.topic, 0, 0, 2, deadline_s=10):
+    async for batches in records.read_log(node.upstream, node.topic, 0, 0, 2, deadline_s=10):
         for batch in batches:
             for record in batch.records():
                 if (record.key or b"")[:1] == b"\0":
@@ -44,7 +44,7 @@ async def marked(upstream: Upstream, topic: str) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             told = await records.fetch(upstream, upstream.leader(*place), {place: offset}, max_wait_ms=WAIT_MS)
-            for batch in seen(told[place].batches):
+            for batch in log_batches_of(told[place].batches):
                 if batch.marker is not None:
                     return
                 offset = batch.next_offset

@@ -4,17 +4,18 @@ back."""
 import asyncio
 from collections.abc import Mapping, Sequence
 
+import confluent_kafka
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.groups.adopt import InTheWay, adopt, release
-from muster.coordinator.engine.groups.guard import Guard, sentence_of
+from muster.coordinator.engine.groups.adopt import MoveBlocked, adopt_group, release_group
+from muster.coordinator.engine.groups.guard import ForeignMemberGuard, foreign_members_sentence
 from muster.coordinator.engine.upstream import groups
-from muster.coordinator.engine.upstream.groups import Position
-from muster.coordinator.engine.upstream.reach import Reach
-from muster.coordinator.engine.upstream.records import Place
+from muster.coordinator.engine.upstream.groups import UpstreamOffset
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
+from muster.coordinator.engine.upstream.records import TopicPartition
 from muster.coordinator.engine.upstream.upstream import Upstream
 
 PATIENCE_S = 60
@@ -24,16 +25,16 @@ class HereInMemory:
     """A Muster's groups."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, dict[Place, Position]] = {}
+        self.kept: dict[str, dict[TopicPartition, UpstreamOffset]] = {}
         self.names: list[str] = []
 
     async def members(self, group: str) -> Sequence[str]:
         return self.names
 
-    async def positions(self, group: str) -> Mapping[Place, Position]:
+    async def positions(self, group: str) -> Mapping[TopicPartition, UpstreamOffset]:
         return self.kept.get(group, {})
 
-    async def commit(self, group: str, positions: Mapping[Place, Position]) -> None:
+    async def commit(self, group: str, positions: Mapping[TopicPartition, UpstreamOffset]) -> None:
         self.kept.setdefault(group, {}).update(positions)
 
     async def delete(self, group: str) -> None:
@@ -63,7 +64,7 @@ def assigned(reader: Consumer, topic: str) -> None:
 
 
 def upstream_at(kafka: str) -> Upstream:
-    return Upstream(Reach((parse_address(kafka),), connect_s=10, answer_s=10))
+    return Upstream(UpstreamAddress((parse_address(kafka),), connect_s=10, answer_s=10))
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -78,11 +79,11 @@ def test_x9_members_at_the_real_broker_are_found_and_named(kafka: str, protocol:
         async def story() -> None:
             upstream = upstream_at(kafka)
             await upstream.refresh([topic])
-            guard = Guard(upstream, lambda group: group == mine)
+            guard = ForeignMemberGuard(upstream, lambda group: group == mine)
             found = await guard.look()
             assert set(found) == {mine}
             assert found[mine].members == 1
-            assert f"{mine} ({mine}-client at /127.0.0.1)" in sentence_of(found)
+            assert f"{mine} ({mine}-client at /127.0.0.1)" in foreign_members_sentence(found)
             readers[0].close()
             assert await guard.look() == {}
             upstream.close()
@@ -99,42 +100,46 @@ def test_m1_m3_a_group_is_adopted_and_given_back_as_it_was(kafka: str, protocol:
     reader = consumer(kafka, group, **{"group.protocol": protocol})
     assigned(reader, topic)
     reader.commit(
-        offsets=[TopicPartition(topic, 0, 7, "note", leader_epoch=0), TopicPartition(topic, 2, 9)], asynchronous=False
+        offsets=[
+            confluent_kafka.TopicPartition(topic, 0, 7, "note", leader_epoch=0),
+            confluent_kafka.TopicPartition(topic, 2, 9),
+        ],
+        asynchronous=False,
     )
     here = HereInMemory()
 
     async def story() -> None:
         upstream = upstream_at(kafka)
         await upstream.refresh([topic])
-        with pytest.raises(InTheWay, match=f"{group} has members upstream: {group}-client at /127.0.0.1; stop them"):
-            await adopt(upstream, group, here, {topic: 3})
+        with pytest.raises(MoveBlocked, match=f"{group} has members upstream: {group}-client at /127.0.0.1; stop them"):
+            await adopt_group(upstream, group, here, {topic: 3})
         reader.close()
-        kept = await groups.positions(upstream, group)
+        kept = await groups.fetch_offsets(upstream, group)
         note = kept[topic, 0].metadata  # which librdkafka sends with a byte of its own behind it
         assert note.rstrip("\0") == "note"
-        assert kept == {(topic, 0): Position(7, 0, note), (topic, 2): Position(9, -1, "")}
-        assert (await adopt(upstream, group, here, {topic: 3}, dry_run=True)).positions == kept
+        assert kept == {(topic, 0): UpstreamOffset(7, 0, note), (topic, 2): UpstreamOffset(9, -1, "")}
+        assert (await adopt_group(upstream, group, here, {topic: 3}, dry_run=True)).positions == kept
         assert here.kept == {}
-        moved = await adopt(upstream, group, here, {topic: 2})
+        moved = await adopt_group(upstream, group, here, {topic: 2})
         assert (moved.positions, moved.without_topic) == ({(topic, 0): kept[topic, 0]}, [(topic, 2)])
         here.kept.clear()
-        await adopt(upstream, group, here, {topic: 3})
+        await adopt_group(upstream, group, here, {topic: 3})
         assert here.kept == {group: kept}
-        assert (await adopt(upstream, group, here, {topic: 3})).positions == kept, "twice is once"
+        assert (await adopt_group(upstream, group, here, {topic: 3})).positions == kept, "twice is once"
         # It works on here, and is given back.
-        here.kept[group][topic, 1] = Position(3, 0, "")
-        here.kept[group][topic, 0] = Position(70, 0, "later")
-        with pytest.raises(InTheWay, match="others than upstream"):
-            await adopt(upstream, group, here, {topic: 3})
+        here.kept[group][topic, 1] = UpstreamOffset(3, 0, "")
+        here.kept[group][topic, 0] = UpstreamOffset(70, 0, "later")
+        with pytest.raises(MoveBlocked, match="others than upstream"):
+            await adopt_group(upstream, group, here, {topic: 3})
         worked_on = dict(here.kept[group])
         here.names = ["m1"]
-        with pytest.raises(InTheWay, match="has members here: m1"):
-            await release(upstream, group, here)
+        with pytest.raises(MoveBlocked, match="has members here: m1"):
+            await release_group(upstream, group, here)
         here.names = []
-        await release(upstream, group, here)
+        await release_group(upstream, group, here)
         assert here.kept == {}
-        assert await groups.positions(upstream, group) == worked_on
-        assert await groups.describe(upstream, "nobody-knows-it") == groups.NOBODY_THERE
+        assert await groups.fetch_offsets(upstream, group) == worked_on
+        assert await groups.describe_group(upstream, "nobody-knows-it") == groups.NOBODY_THERE
         upstream.close()
 
     asyncio.run(story())

@@ -11,15 +11,15 @@ from typing import Any, Protocol
 import pytest
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import NotFetched, jars
-from muster.coordinator.bench.wire.line import KEYS, Line
+from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
+from muster.coordinator.bench.wire.line import KEYS, LoadConnection
 from muster.coordinator.config import parse_address
 from muster.coordinator.engine.upstream import producers, records, topics
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.facts import Acked, Producer
+from muster.coordinator.ownership.facts import BatchResult, ProducerEpoch
 from muster.storage.records.batch import BatchView, encode_batch
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 from tests.interop.kafka_broker import kafka_broker
@@ -35,11 +35,13 @@ TRIES = 150
 class Desk(Protocol):
     """What a script asks for."""
 
-    async def init(self, transactional_id: str) -> Producer: ...
-    async def append(self, producer: Producer, sequence: int, count: int = 1, *, txn: str | None = None) -> Acked: ...
-    async def add(self, transactional_id: str, producer: Producer) -> int: ...
-    async def ends(self, transactional_id: str, producer: Producer, *, commits: bool) -> int: ...
-    async def forgets(self, producer: Producer) -> None: ...
+    async def init(self, transactional_id: str) -> ProducerEpoch: ...
+    async def append(
+        self, producer: ProducerEpoch, sequence: int, count: int = 1, *, txn: str | None = None
+    ) -> BatchResult: ...
+    async def add(self, transactional_id: str, producer: ProducerEpoch) -> int: ...
+    async def ends(self, transactional_id: str, producer: ProducerEpoch, *, commits: bool) -> int: ...
+    async def forgets(self, producer: ProducerEpoch) -> None: ...
     async def log(self) -> list[tuple[Any, ...]]: ...
 
 
@@ -49,25 +51,27 @@ class Model:
         self.transactions = TransactionCoordinator()
         self.now_ms = 0
 
-    async def init(self, transactional_id: str) -> Producer:
+    async def init(self, transactional_id: str) -> ProducerEpoch:
         return self.transactions.init_producer(transactional_id, self.now_ms)
 
-    async def append(self, producer: Producer, sequence: int, count: int = 1, *, txn: str | None = None) -> Acked:
+    async def append(
+        self, producer: ProducerEpoch, sequence: int, count: int = 1, *, txn: str | None = None
+    ) -> BatchResult:
         pairs = [(b"k", b"v")] * count
         acked = self.partition.append(producer, sequence, pairs, self.now_ms, transactional=txn is not None)
         self.partition.commit()
         return acked
 
-    async def add(self, transactional_id: str, producer: Producer) -> int:
+    async def add(self, transactional_id: str, producer: ProducerEpoch) -> int:
         self.partition.added.add(producer.id)
         return 0
 
-    async def ends(self, transactional_id: str, producer: Producer, *, commits: bool) -> int:
+    async def ends(self, transactional_id: str, producer: ProducerEpoch, *, commits: bool) -> int:
         code = self.partition.mark(producer, self.now_ms, commits=commits).code
         self.partition.commit()
         return code
 
-    async def forgets(self, producer: Producer) -> None:
+    async def forgets(self, producer: ProducerEpoch) -> None:
         self.now_ms += EXPIRATION_MS
 
     async def log(self) -> list[tuple[Any, ...]]:
@@ -81,11 +85,13 @@ class Truth:
     def __init__(self, upstream: Upstream, address: str, topic: str, ahead_ms: int) -> None:
         self.upstream, self.address, self.topic, self.ahead_ms = upstream, address, topic, ahead_ms
 
-    async def init(self, transactional_id: str) -> Producer:
+    async def init(self, transactional_id: str) -> ProducerEpoch:
         given = await tried(lambda: producers.init_producer(self.upstream, f"{self.topic}-{transactional_id}"))
-        return Producer(given.producer_id, given.epoch)
+        return ProducerEpoch(given.producer_id, given.epoch)
 
-    async def append(self, producer: Producer, sequence: int, count: int = 1, *, txn: str | None = None) -> Acked:
+    async def append(
+        self, producer: ProducerEpoch, sequence: int, count: int = 1, *, txn: str | None = None
+    ) -> BatchResult:
         batch = encode_batch(
             [(int(time.time() * 1000) + self.ahead_ms, b"k", b"v", ())] * count,
             producer_id=producer.id,
@@ -95,33 +101,33 @@ class Truth:
         )
         name = None if txn is None else f"{self.topic}-{txn}"
 
-        async def once() -> records.Written:
+        async def once() -> records.ProduceResult:
             broker = self.upstream.leader(self.topic, 0)
             told = await records.produce(self.upstream, broker, {(self.topic, 0): batch}, 5_000, name)
             return told[self.topic, 0]
 
         written = await tried(once)
-        return Acked(written.code, written.offset)
+        return BatchResult(written.code, written.offset)
 
-    async def add(self, transactional_id: str, producer: Producer) -> int:
+    async def add(self, transactional_id: str, producer: ProducerEpoch) -> int:
         name = f"{self.topic}-{transactional_id}"
 
         async def once() -> Any:
-            code = await producers.add_partition(self.upstream, name, producer, (self.topic, 0))
-            return Acked(code)
+            code = await producers.add_partition_to_transaction(self.upstream, name, producer, (self.topic, 0))
+            return BatchResult(code)
 
         return int((await tried(once)).code)
 
-    async def ends(self, transactional_id: str, producer: Producer, *, commits: bool) -> int:
+    async def ends(self, transactional_id: str, producer: ProducerEpoch, *, commits: bool) -> int:
         name = f"{self.topic}-{transactional_id}"
         request = struct("EndTxnRequest")(
             transactional_id=name, producer_id=producer.id, producer_epoch=producer.epoch, committed=commits
         )
 
         async def once() -> Any:
-            asked = await Line.to(self.address)
+            asked = await LoadConnection.to(self.address)
             try:
-                return Acked((await asked.ask("EndTxn", 2, request)).error_code)
+                return BatchResult((await asked.ask("EndTxn", 2, request)).error_code)
             finally:
                 asked.close()
 
@@ -133,9 +139,9 @@ class Truth:
             await asyncio.sleep(0.1)
         return code
 
-    async def forgets(self, producer: Producer) -> None:
+    async def forgets(self, producer: ProducerEpoch) -> None:
         for _ in range(TRIES):
-            known = await topics.writers(self.upstream, self.topic, 0)
+            known = await topics.list_producers(self.upstream, self.topic, 0)
             if all(writer.producer_id != producer.id for writer in known):
                 return
             await asyncio.sleep(0.1)
@@ -153,7 +159,7 @@ class Truth:
 
 def line(batch: BatchView) -> tuple[Any, ...]:
     marker = (batch.records()[0].key or b"")[3:4] == b"\x01" if batch.control else None
-    producer = Producer(batch.producer_id, batch.producer_epoch)
+    producer = ProducerEpoch(batch.producer_id, batch.producer_epoch)
     return batch.base_offset, producer, batch.base_sequence, batch.transactional, marker
 
 
@@ -257,9 +263,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """That soon forgets who writes nothing."""
     try:
         if shutil.which("java") is None:
-            raise NotFetched("java is not on the PATH")
-        classpath = os.pathsep.join(map(str, jars(KAFKA)))
-    except NotFetched as error:
+            raise JarsUnavailable("java is not on the PATH")
+        classpath = os.pathsep.join(map(str, find_jars(KAFKA)))
+    except JarsUnavailable as error:
         why = f"needs a real broker ({KAFKA}): {error}"
         if os.environ.get("MUSTER_ENGINE"):
             pytest.fail(f"{why}; `make engine` wants it")
@@ -270,7 +276,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @asynccontextmanager
 async def truth(address: str, topic: str, ahead_ms: int) -> AsyncIterator[Truth]:
-    upstream = Upstream(Reach((parse_address(address),)))
+    upstream = Upstream(UpstreamAddress((parse_address(address),)))
     try:
         for _ in range(TRIES):
             try:

@@ -16,7 +16,7 @@ from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.config import parse_address
 from muster.coordinator.engine.upstream import records as records_of
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.rpc.v1 import fence_service_pb2 as fence_pb
 from muster.coordinator.rpc.v1.fence_service_pb2_grpc import FencingStub
@@ -290,7 +290,7 @@ def write(kafka: str, topic: str, partition: int, records: int) -> None:
     """As any producer of that Kafka does."""
 
     async def produce() -> None:
-        upstream = Upstream(Reach((parse_address(kafka),)))
+        upstream = Upstream(UpstreamAddress((parse_address(kafka),)))
         try:
             await upstream.refresh([topic])
             batch = encode_written([(b"k", b"v", 0)] * records, 1_700_000_000_000, producer=(-1, -1, -1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.engine.starting import Unusable
+from muster.coordinator.engine.starting import UnusableUpstream
 from tests.support.engine.of_many import CONFLICT, OfMany
 from tests.support.engine.processes import GROUPS, LONG_MS, three
 
@@ -92,7 +92,7 @@ def test_f2_a_second_process_of_one_id_ends_the_first(kafka: str) -> None:
 def test_a_session_that_the_upstream_does_not_take_is_said_at_the_start(kafka: str) -> None:
     async def story() -> None:
         async with OfMany(kafka, "short", 1, session_ms=500) as one:
-            with pytest.raises(Unusable, match=r"engine\.kafka\.session\.timeout\.ms is 500"):
+            with pytest.raises(UnusableUpstream, match=r"engine\.kafka\.session\.timeout\.ms is 500"):
                 await one.nodes.entered()
 
     run(story)

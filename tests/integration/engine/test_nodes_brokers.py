@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench.cluster.trio import NODES, Brokers, started
+from muster.coordinator.bench.cluster.trio import NODES, KafkaTrio, start_trio
 from tests.interop.kafka_broker import until_open
 from tests.support.engine.processes import LONG_MS, three
 
@@ -20,10 +20,10 @@ SESSION_MS = 6_000
 
 
 @pytest.fixture
-def brokers(kafka_classpath: str, tmp_path: Path) -> Iterator[Brokers]:
-    made = Brokers(tmp_path, kafka_classpath, MORE)
+def brokers(kafka_classpath: str, tmp_path: Path) -> Iterator[KafkaTrio]:
+    made = KafkaTrio(tmp_path, kafka_classpath, MORE)
     try:
-        started(made, NODES)
+        start_trio(made, NODES)
         for node in NODES:
             log = tmp_path / f"broker{node}" / "broker.log"
             until_open(int(made.addresses[node].rpartition(":")[2]), made.running[node], log)
@@ -32,7 +32,7 @@ def brokers(kafka_classpath: str, tmp_path: Path) -> Iterator[Brokers]:
         made.stop()
 
 
-def test_one_broker_is_killed_and_one_frozen_and_nothing_acknowledged_is_lost(brokers: Brokers) -> None:
+def test_one_broker_is_killed_and_one_frozen_and_nothing_acknowledged_is_lost(brokers: KafkaTrio) -> None:
     async def story() -> None:
         async with three(brokers.addresses[1], "brokers", SESSION_MS, copies=3) as nodes:
             brokers.signal(1, signal.SIGKILL)
@@ -49,7 +49,7 @@ def test_one_broker_is_killed_and_one_frozen_and_nothing_acknowledged_is_lost(br
     asyncio.run(story())
 
 
-def test_under_min_isr_what_writes_waits_and_all_is_there_when_copies_are_in_sync_again(brokers: Brokers) -> None:
+def test_under_min_isr_what_writes_waits_and_all_is_there_when_copies_are_in_sync_again(brokers: KafkaTrio) -> None:
     """Two copies, both wanted: with one broker frozen two of three shards can write nothing."""
 
     async def story() -> None:

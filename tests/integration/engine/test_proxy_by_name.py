@@ -65,7 +65,7 @@ def node(
 ) -> Iterator[NodeProcess]:
     make_topics(real_kafka.address, {"by-name": 2})
     place = Path(tmp_path_factory.mktemp("by-name"))
-    shown = making.server_certificate(certificates.authority(), SAN, 30)
+    shown = making.issue_server_certificate(certificates.authority(), SAN, 30)
     settings = {
         "kafka.listeners": f"SSL://127.0.0.1:{listener}",
         "kafka.advertised.listeners": f"SSL://{NODE}:{tap.port}",
@@ -163,7 +163,7 @@ def test_without_a_name_it_is_the_node(node: NodeProcess, tmp_path: Path) -> Non
 
 
 def test_a_certificate_that_lacks_a_broker_s_name_is_told(real_kafka: Any, tmp_path: Path) -> None:
-    shown = making.server_certificate(certificates.authority(), (NODE,), 30)
+    shown = making.issue_server_certificate(certificates.authority(), (NODE,), 30)
     settings = {
         "kafka.listeners": "SSL://127.0.0.1:0",
         "kafka.advertised.listeners": f"SSL://{NODE}:9092",

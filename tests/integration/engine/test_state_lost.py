@@ -24,10 +24,10 @@ from muster.coordinator.client import Admin
 from muster.coordinator.client.errors import ClientError
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.state.marks import Marks
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.state.marks import TopicMarks
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.topics_seen import Topic
+from muster.coordinator.ownership.topics_seen import UpstreamTopic
 from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import MUSTER, NodeProcess
 from tests.support.pace import pace, until
@@ -127,11 +127,11 @@ def story(kafka: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
 
 
 async def remembered(kafka: str, cluster: str, topic: str) -> bool:
-    upstream = Upstream(Reach((parse_address(kafka),)))
+    upstream = Upstream(UpstreamAddress((parse_address(kafka),)))
     try:
         await upstream.refresh([topic])
         seen = upstream.view.topics[topic]
-        return await Marks(upstream, cluster, topic).knows(Topic(seen.topic_id, len(seen.parts)))
+        return await TopicMarks(upstream, cluster, topic).knows(UpstreamTopic(seen.topic_id, len(seen.parts)))
     finally:
         upstream.close()
 

@@ -150,7 +150,7 @@ def test_what_a_stranger_wrote_behind_an_owner_is_passed_over_and_written_again_
 async def the_only_key_of_a_position(node: OverKafka) -> bytes:
     found = [
         record.key
-        async for some in records.load(node.upstream, node.topic, 0, 0, 2, deadline_s=10)
+        async for some in records.read_log(node.upstream, node.topic, 0, 0, 2, deadline_s=10)
         for batch in some
         for record in batch.records()
         if record.key is not None and record.key[:1] == b"\0"

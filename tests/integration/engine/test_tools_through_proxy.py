@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import NotFetched, jars
+from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
 from tests.interop.peers import HERE
 from tests.support.engine.late_writes import UNSTABLE, LateWrites
 from tests.support.engine.proxy_nodes import ProxyNodes, proxy_nodes
@@ -88,8 +88,8 @@ class Tools:
 @pytest.fixture(scope="module")
 def tools(real_kafka: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tools]:
     try:
-        classpath = os.pathsep.join(map(str, jars(KAFKA, TOOLS)))
-    except NotFetched as error:
+        classpath = os.pathsep.join(map(str, find_jars(KAFKA, TOOLS)))
+    except JarsUnavailable as error:
         pytest.skip(f"needs Kafka's tools ({TOOLS}): {error}")
     place = Path(tmp_path_factory.mktemp("tools"))
     with proxy_nodes(real_kafka.address, "tools", place) as nodes:

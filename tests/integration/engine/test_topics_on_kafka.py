@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from muster.coordinator.config import parse_address
 from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.engine.ends import Ends, of_topics
-from muster.coordinator.engine.topics import Topics
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.ends import UpstreamLogEnds, partitions_of
+from muster.coordinator.engine.topics import UpstreamTopics
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 
 PATIENCE_S = 60
 GONE_AFTER_MS = 1_000
@@ -22,7 +22,7 @@ GONE_AFTER_MS = 1_000
 class Seen:
     """Topics that are looked at, with every change told of."""
 
-    def __init__(self, topics: Topics, ends: Ends) -> None:
+    def __init__(self, topics: UpstreamTopics, ends: UpstreamLogEnds) -> None:
         self.topics, self.ends = topics, ends
         self.told: list[TopicsChanged] = []
         self.bugs: list[BaseException] = []
@@ -42,10 +42,12 @@ class Seen:
 
 @asynccontextmanager
 async def over(servers: str) -> AsyncIterator[Seen]:
-    upstream = Upstream(Reach(tuple(parse_address(each) for each in servers.split(",")), connect_s=10, answer_s=10))
-    clock = Clock()
-    topics = Topics(upstream, now_ms=clock.now_ms, refresh_ms=100, gone_after_ms=GONE_AFTER_MS)
-    seen = Seen(topics, Ends(upstream, topics, now_ms=clock.now_ms, patience_ms=10_000))
+    upstream = Upstream(
+        UpstreamAddress(tuple(parse_address(each) for each in servers.split(",")), connect_s=10, answer_s=10)
+    )
+    clock = NodeClock()
+    topics = UpstreamTopics(upstream, now_ms=clock.now_ms, refresh_ms=100, gone_after_ms=GONE_AFTER_MS)
+    seen = Seen(topics, UpstreamLogEnds(upstream, topics, now_ms=clock.now_ms, patience_ms=10_000))
     try:
         await topics.look()
         topics.start()
@@ -72,7 +74,7 @@ def test_on_the_mock_cluster_of_three() -> None:
                 for _ in range(part):
                     owner.produce("orders", b"v", partition=part)
             assert await asyncio.to_thread(owner.flush, 10) == 0
-            assert await asyncio.to_thread(seen.ends.measured, of_topics({"orders": count})) == [
+            assert await asyncio.to_thread(seen.ends.measured, partitions_of({"orders": count})) == [
                 (0, part) for part in range(count)
             ]
 
@@ -100,7 +102,7 @@ def test_on_a_real_broker_made_widened_deleted_and_made_anew(kafka: str) -> None
             for _ in range(7):
                 producer.produce("seen.orders", b"v", partition=2)
             assert await asyncio.to_thread(producer.flush, 30) == 0
-            spans = await asyncio.to_thread(seen.ends.measured, of_topics({"seen.orders": 3}))
+            spans = await asyncio.to_thread(seen.ends.measured, partitions_of({"seen.orders": 3}))
             assert spans == [(0, 0), (0, 0), (0, 7)]
             # Deleted: it stays for as long as it takes to be sure of it, and goes then.
             await done(admin.delete_topics(["seen.orders"]))

@@ -7,7 +7,7 @@ from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechani
 
 from muster.coordinator.config import parse_address
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import Login, Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials
 from muster.coordinator.engine.upstream.upstream import Upstream
 from tests.integration.engine.conftest import PASSWORD, RealKafka
 
@@ -25,8 +25,8 @@ def test_who_knows_the_password_is_let_in(real_kafka: RealKafka, mechanism: str)
             done.result(30)
 
     async def tried(password: str) -> str:
-        login = Login(mechanism, "muster", password)
-        upstream = Upstream(Reach((parse_address(real_kafka.asking),), login, connect_s=10, answer_s=10))
+        login = UpstreamCredentials(mechanism, "muster", password)
+        upstream = Upstream(UpstreamAddress((parse_address(real_kafka.asking),), login, connect_s=10, answer_s=10))
         try:
             view = await upstream.refresh([])
             return f"{len(view.brokers)} broker"

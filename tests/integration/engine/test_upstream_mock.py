@@ -8,7 +8,7 @@ from muster.coordinator.config import parse_address
 from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.engine.upstream.errors import Unreached
 from muster.coordinator.engine.upstream.lines import pause_s
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.storage.records.batch import encode_batch
 
@@ -37,7 +37,7 @@ def test_three_brokers_by_their_leaders() -> None:
         raise Unreached("the mock has no leaders")
 
     async def story() -> None:
-        upstream = Upstream(Reach(servers[:1], connect_s=10, answer_s=10))
+        upstream = Upstream(UpstreamAddress(servers[:1], connect_s=10, answer_s=10))
         leaders = await led(upstream)
         assert len(upstream.view.brokers) == 3
         given = await producers.init_producer(upstream, "muster.shard-0")
@@ -59,12 +59,12 @@ def test_three_brokers_by_their_leaders() -> None:
         for part in range(PARTITIONS):
             read = [
                 record
-                async for some in records.load(upstream, TOPIC, part, 0, 1, deadline_s=10)
+                async for some in records.read_log(upstream, TOPIC, part, 0, 1, deadline_s=10)
                 for batch in some
                 for record in batch.records()
             ]
             assert [record.key for record in read] == [b"k%d" % part]
-            ends = await records.ends(upstream, upstream.leader(TOPIC, part), [(TOPIC, part)])
+            ends = await records.list_offsets(upstream, upstream.leader(TOPIC, part), [(TOPIC, part)])
             assert ends[TOPIC, part].offset == 1
         upstream.close()
 

@@ -12,7 +12,7 @@ import pytest
 
 from muster.coordinator.cli.certs import making
 from muster.coordinator.config import load_settings
-from muster.coordinator.engine.configured import reach_of
+from muster.coordinator.engine.configured import upstream_address_of
 from muster.coordinator.engine.upstream.errors import UpstreamError
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.security.acl.model import Operation, ResourceType
@@ -71,7 +71,7 @@ def listeners(kafka_classpath: str, tmp_path_factory: pytest.TempPathFactory) ->
 def tried(port: int, **given: str) -> str:
     """What comes of a node's settings at that listener."""
     named = {f"engine.kafka.{name.replace('_', '.')}": value for name, value in given.items()}
-    reach = reach_of(load_settings(None, {"engine": f"kafka://127.0.0.1:{port}", **named}))
+    reach = upstream_address_of(load_settings(None, {"engine": f"kafka://127.0.0.1:{port}", **named}))
 
     async def asked() -> str:
         upstream = Upstream(reach)
@@ -111,7 +111,7 @@ def test_a_node_shows_its_certificate_by_a_key_that_is_encrypted_or_not(listener
     wrong = tried(listeners.mutual, **given, ssl_keystore_location=encrypted, ssl_key_password="wrong")
     assert "the certificates for the upstream cannot be used" in wrong
     assert "1 broker" not in tried(listeners.mutual, **given), "the broker wants one"
-    foreign = making.client_certificate(stranger(), "muster", 30).pem()
+    foreign = making.issue_client_certificate(stranger(), "muster", 30).pem()
     strange = pem(tmp_path, "strange.pem", foreign)
     assert "1 broker" not in tried(listeners.mutual, **given, ssl_keystore_location=strange)
 

@@ -13,7 +13,7 @@ from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import connected, settings
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import beat, create_topic, join, kafka, kafka_node, lone_member, send_join, sync
@@ -257,7 +257,7 @@ def test_a_port_that_is_taken_is_named_with_its_setting_and_the_other_given_back
         async with kafka_node(tmp_path / "d") as node:
             assert node.kafka_bound is not None
             port = node.kafka_bound.port
-            second = Node(settings(tmp_path / "e", kafka_listeners=f"127.0.0.1:{port}"))
+            second = CoordinatorNode(settings(tmp_path / "e", kafka_listeners=f"127.0.0.1:{port}"))
             with pytest.raises(AddressTaken, match=rf"127.0.0.1:{port}: another process .* in 'kafka.listeners'"):
                 await second.start()
             assert not (tmp_path / "e").exists()

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import settings as node_settings
 from tests.support.kafka.client import frame
 from tests.support.kafka.messages import random_message
@@ -44,16 +44,16 @@ def whole(name: str, version: int, seed: int) -> bytes:
     if name in ("JoinGroup", "Fetch"):
         return b""
     rng = random.Random(seed)
-    return frame(name, version, seed % 1000, random_message(messages()[f"{name}Request"], version, rng))
+    return frame(name, version, seed % 1000, random_message(all_messages()[f"{name}Request"], version, rng))
 
 
 @pytest.fixture(scope="module")
-def node(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+def node(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorNode]:
     """One node for all that is thrown at it."""
     data: Path = tmp_path_factory.mktemp("hostile") / "d"
 
-    async def start() -> Node:
-        started = Node(node_settings(data, kafka_listeners="127.0.0.1:0"))
+    async def start() -> CoordinatorNode:
+        started = CoordinatorNode(node_settings(data, kafka_listeners="127.0.0.1:0"))
         await started.start()
         return started
 
@@ -64,7 +64,7 @@ def node(runner: asyncio.Runner, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pieces=st.lists(PIECES, max_size=6), cut=st.integers(0, 50))
-def test_a_hostile_client_hurts_nobody_else(run: Run, node: Node, pieces: list[bytes], cut: int) -> None:
+def test_a_hostile_client_hurts_nobody_else(run: Run, node: CoordinatorNode, pieces: list[bytes], cut: int) -> None:
     async def story() -> None:
         async with kafka(node) as client:
             joined = await lone_member(client)

@@ -217,7 +217,7 @@ def test_the_asyncio_consumer_shares_as_well(node: NodeProcess, topic: str, run:
             "group.protocol": "central",
             "session.timeout.ms": 3_000,
         }
-        async with aio.Consumer(properties) as one, aio.Consumer(properties) as two:
+        async with aio.AsyncConsumer(properties) as one, aio.AsyncConsumer(properties) as two:
             await one.subscribe(topic)
             await two.subscribe(topic)
             while (len(one.assignment()), len(two.assignment())) != (2, 2):

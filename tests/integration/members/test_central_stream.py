@@ -11,7 +11,7 @@ import pytest
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, create_topic, serving
 
@@ -55,7 +55,7 @@ class Talk:
 
 
 @asynccontextmanager
-async def node_with_a_topic(data: Path, **more: str) -> AsyncIterator[tuple[Node, GroupCoordinatorStub]]:
+async def node_with_a_topic(data: Path, **more: str) -> AsyncIterator[tuple[CoordinatorNode, GroupCoordinatorStub]]:
     async with serving(data, **more) as node, connected(node) as channel:
         await create_topic(channel, "t", 2)
         yield node, GroupCoordinatorStub(channel)

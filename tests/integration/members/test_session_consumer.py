@@ -141,7 +141,7 @@ def test_an_assignor_that_the_coordinator_does_not_know_is_an_error(node: NodePr
 def test_the_asyncio_consumer_speaks_it_too(node: NodeProcess, topic: str) -> None:
     async def story() -> None:
         properties = {"bootstrap.servers": node.address, "group.id": topic, "group.protocol": "consumer"}
-        async with aio.Consumer(properties) as one, aio.Consumer(properties) as two:
+        async with aio.AsyncConsumer(properties) as one, aio.AsyncConsumer(properties) as two:
             await one.subscribe(topic)
             await two.subscribe(topic)
             async with asyncio.timeout(30):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
 from tests.support.takeover import takeover
@@ -20,7 +20,7 @@ REBALANCE = ErrorCode.REBALANCE_IN_PROGRESS
 class Tally:
     """What the coordinator answered between two moments of the story."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: CoordinatorNode) -> None:
         self._node = node
         self._before: Counter[tuple[str, ErrorCode]] = Counter()
         self.until: dict[str, Counter[tuple[str, ErrorCode]]] = {}
@@ -39,7 +39,7 @@ def paced(heartbeat_ms: int) -> dict[str, str]:
     return beats | patience
 
 
-async def tally(node: Node, properties: dict[str, object]) -> Tally:
+async def tally(node: CoordinatorNode, properties: dict[str, object]) -> Tally:
     counted = Tally(node)
     await takeover(
         f"127.0.0.1:{node.bound.port}",

@@ -13,7 +13,7 @@ import pytest
 from muster.coordinator.client import aio
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.coordinator.server.service import groups as groups_service
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, create_topic, groups, lone_member, serving
@@ -46,12 +46,12 @@ while True:
 """
 
 
-def streams(node: Node) -> dict[str, int]:
+def streams(node: CoordinatorNode) -> dict[str, int]:
     """How many are open, by call."""
     return {name: node.methods.stats[SERVICE + name].in_flight for name in ("Session", "SharedSession")}
 
 
-def listening(node: Node) -> int:
+def listening(node: CoordinatorNode) -> int:
     """Members that are told what is new as soon as it is true."""
     return sum(session._listening is not None for session in node._sessions._open.values())
 
@@ -67,10 +67,12 @@ async def breath() -> None:
 
 
 @asynccontextmanager
-async def crew(node: Node, group: str, size: int, protocol: str = "classic") -> AsyncIterator[list[aio.Worker]]:
+async def crew(
+    node: CoordinatorNode, group: str, size: int, protocol: str = "classic"
+) -> AsyncIterator[list[aio.AsyncWorker]]:
     """So many workers of a group in this process, each on duty; whoever is closed is off."""
     given = {"bootstrap.servers": f"127.0.0.1:{node.bound.port}", "group.id": group, "group.protocol": protocol}
-    workers = [aio.Worker(given | (LONG if protocol == "classic" else {})) for _ in range(size)]
+    workers = [aio.AsyncWorker(given | (LONG if protocol == "classic" else {})) for _ in range(size)]
     duties = []
     for worker in workers:
         await worker.join(["t"])
@@ -84,12 +86,12 @@ async def crew(node: Node, group: str, size: int, protocol: str = "classic") -> 
         await asyncio.gather(*duties, return_exceptions=True)
 
 
-def share(workers: list[aio.Worker]) -> list[int]:
+def share(workers: list[aio.AsyncWorker]) -> list[int]:
     return [len(worker.owned()) for worker in workers]
 
 
 @asynccontextmanager
-async def node_with_topic(data: Path, **more: str) -> AsyncIterator[tuple[Node, GroupCoordinatorStub]]:
+async def node_with_topic(data: Path, **more: str) -> AsyncIterator[tuple[CoordinatorNode, GroupCoordinatorStub]]:
     async with serving(data, **LONG_ON_THE_NODE, **more) as node, connected(node, apart=True) as channel:
         await create_topic(channel, "t", 8)
         yield node, GroupCoordinatorStub(channel)
@@ -151,7 +153,7 @@ def test_a_shard_that_goes_moves_its_members_and_nobody_else(tmp_path: Path, run
 
 
 @contextmanager
-def five_members(node: Node) -> Iterator[subprocess.Popen[bytes]]:
+def five_members(node: CoordinatorNode) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-c", PROCESS, f"127.0.0.1:{node.bound.port}"]
     process = subprocess.Popen(command)
     try:

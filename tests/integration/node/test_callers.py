@@ -9,11 +9,11 @@ import grpc
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.facts import Change
+from muster.coordinator.security.facts import SecurityRecord
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.dispatch import Call, Kind, Method
-from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.security.gate import Gate
+from muster.coordinator.server.dispatch import MethodKind, RpcCall, ServiceMethod
+from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.security.gate import CallerAuthenticator
 from tests.integration.conftest import Run
 from tests.support.logins import api_token, bearer
 
@@ -21,16 +21,16 @@ pytestmark = pytest.mark.integration
 NAME = "/coordinator.rpc.v1.GroupCoordinator/Heartbeat"
 
 
-async def whose(request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+async def whose(request: pb.HeartbeatRequest, call: RpcCall) -> pb.HeartbeatResponse:
     await asyncio.sleep(0)
     return pb.HeartbeatResponse(error_message=str(call.identity.principal))
 
 
 @asynccontextmanager
-async def served(gate: Gate) -> AsyncIterator[grpc.aio.Channel]:
-    method = Method(NAME, Kind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, whose)
+async def served(gate: CallerAuthenticator) -> AsyncIterator[grpc.aio.Channel]:
+    method = ServiceMethod(NAME, MethodKind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, whose)
     server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
-    server.add_generic_rpc_handlers((Methods({NAME: method}, (), gate=gate),))
+    server.add_generic_rpc_handlers((GrpcMethods({NAME: method}, (), gate=gate),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     try:
@@ -56,7 +56,7 @@ def test_each_of_many_calls_on_one_connection_is_its_own_caller_s(run: Run) -> N
             token, change = api_token(number, f"User:{number}")
             shown[f"User:{number}"] = bearer(token)
             state.apply([change])
-        gate = Gate(state)
+        gate = CallerAuthenticator(state)
 
         async def all_at_once(channel: grpc.aio.Channel, *strangers: str) -> dict[str, str]:
             begun: dict[str, Any] = {who: channel.stream_unary(NAME)(metadata=shown[who]) for who in shown}
@@ -75,7 +75,7 @@ def test_each_of_many_calls_on_one_connection_is_its_own_caller_s(run: Run) -> N
             assert {await told(channel.unary_unary(NAME)(b"", metadata=shown[who])) for who in known} == known
             answers = await all_at_once(channel, "UNAUTHENTICATED")
             assert answers == {who: who for who in shown}
-            state.apply([Change(change.key, None)])
+            state.apply([SecurityRecord(change.key, None)])
             gate.changed()
             answers = await all_at_once(channel, "UNAUTHENTICATED", "User:3")
             assert answers == {who: who for who in shown} | {"User:3": "UNAUTHENTICATED"}

@@ -11,7 +11,7 @@ import pytest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.grpc import burden as burden_module
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.storage.records.batch import encode_batch, read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
@@ -44,7 +44,7 @@ async def fetched(broker: BrokerStub, offset: int = 0) -> int:
 
 
 @asynccontextmanager
-async def full_topic(data: Path) -> AsyncIterator[tuple[Node, BrokerStub]]:
+async def full_topic(data: Path) -> AsyncIterator[tuple[CoordinatorNode, BrokerStub]]:
     async with serving(data, grpc_max_unsent_bytes=str(LIMIT)) as node, connected(node) as channel:
         await create_topic(channel, "t", 1)
         broker = BrokerStub(channel)

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.client.aio.admin import Admin
+from muster.coordinator.client.aio.admin import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from tests.support.grpc_node import commit, connected, create_topic, groups, lone_member
 
@@ -19,7 +19,7 @@ async def look_at_members(tmp_path: Path) -> None:
         beat.subscribed_topic_names.names.append("t")
         beat.topic_partitions.SetInParent()
         assert (await stub.ConsumerGroupHeartbeat(beat)).error_code == 0
-        async with Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
+        async with AsyncAdmin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
             classic, consumer = await admin.describe_groups(["g", "nobody", "new"])
             status = await admin.node_status()
     (old,), (new,) = classic.members, consumer.members
@@ -49,7 +49,7 @@ async def refuse_commits(tmp_path: Path) -> None:
             request = commit(1, 0, group_id="g")
             request.member_id, request.generation_id_or_member_epoch = member_id, generation
             await stub.OffsetCommit(request)
-            async with Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
+            async with AsyncAdmin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
                 (member,) = (await admin.describe_group("g")).members
             return member.refused_commits, member.refused_commit_code
 

@@ -19,11 +19,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as pb_grpc
-from muster.coordinator.server.dispatch import Call, Kind, Method
-from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.grpc.listener import AddressTaken, Listener, TransportLimits, probe
+from muster.coordinator.server.dispatch import MethodKind, RpcCall, ServiceMethod
+from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.grpc.listener import AddressTaken, GrpcListener, TransportLimits, find_bind_error
 from muster.coordinator.server.grpc.status import DETAILS_KEY
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 pytestmark = pytest.mark.integration
 
@@ -48,14 +48,14 @@ class Handlers:
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     watching: asyncio.Event = field(default_factory=asyncio.Event)
     watch_ended: asyncio.Event = field(default_factory=asyncio.Event)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RpcCall] = field(default_factory=list)
     arrived: int = 0
 
-    async def heartbeat(self, request: pb.HeartbeatRequest, call: Call) -> pb.HeartbeatResponse:
+    async def heartbeat(self, request: pb.HeartbeatRequest, call: RpcCall) -> pb.HeartbeatResponse:
         self.arrived += 1
         match request.group_id:
             case "malformed":
-                raise MalformedRequest("group_id is 'malformed'; expected anything else")
+                raise MalformedGroupRequest("group_id is 'malformed'; expected anything else")
             case "overloaded":
                 raise Overloaded("the node is full; try again shortly", retry_after_ms=250)
             case "bug":
@@ -68,7 +68,7 @@ class Handlers:
         self.calls.append(call)
         return pb.HeartbeatResponse(error_message=f"{call.peer_host} {call.metadata.get('x-who', '')}")
 
-    async def watch_group(self, request: pb.WatchGroupRequest, call: Call) -> AsyncIterator[pb.WatchGroupResponse]:
+    async def watch_group(self, request: pb.WatchGroupRequest, call: RpcCall) -> AsyncIterator[pb.WatchGroupResponse]:
         try:
             yield pb.WatchGroupResponse(group_id=request.group_id)
             self.watching.set()
@@ -80,8 +80,8 @@ class Handlers:
 @dataclass
 class Edge:
     handlers: Handlers
-    methods: Methods
-    listener: Listener
+    methods: GrpcMethods
+    listener: GrpcListener
     port: int
 
     @asynccontextmanager
@@ -93,14 +93,16 @@ class Edge:
 @asynccontextmanager
 async def edge(limits: TransportLimits = QUICK, spare_methods: int = 0) -> AsyncIterator[Edge]:
     handlers = Handlers()
-    beat = Method(HEARTBEAT, Kind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, handlers.heartbeat)
+    beat = ServiceMethod(HEARTBEAT, MethodKind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, handlers.heartbeat)
     table = {
         HEARTBEAT: beat,
-        WATCH: Method(WATCH, Kind.SERVER_STREAM, pb.WatchGroupRequest, pb.WatchGroupResponse, handlers.watch_group),
+        WATCH: ServiceMethod(
+            WATCH, MethodKind.SERVER_STREAM, pb.WatchGroupRequest, pb.WatchGroupResponse, handlers.watch_group
+        ),
     }
     spares = (f"{HEARTBEAT}{number}" for number in range(spare_methods))
-    methods = Methods(table | {name: replace(beat, full_name=name) for name in spares}, (MalformedRequest,))
-    listener = Listener(limits, [""])
+    methods = GrpcMethods(table | {name: replace(beat, full_name=name) for name in spares}, (MalformedGroupRequest,))
+    listener = GrpcListener(limits, [""])
     port = listener.bind("127.0.0.1", 0)
     await listener.start(methods)
     try:
@@ -301,7 +303,7 @@ def test_a_second_server_on_the_same_port_is_refused(run: Run) -> None:
     async def story() -> None:
         async with edge() as served:
             with pytest.raises(AddressTaken, match=rf"cannot listen on 127\.0\.0\.1:{served.port}: another process"):
-                Listener(QUICK, [""]).bind("127.0.0.1", served.port)
+                GrpcListener(QUICK, [""]).bind("127.0.0.1", served.port)
             with pytest.raises(RuntimeError, match="Failed to bind"):
                 grpc.aio.server().add_insecure_port(f"127.0.0.1:{served.port}")
 
@@ -383,7 +385,7 @@ def test_health_turns_to_not_serving_before_the_port_closes(run: Run) -> None:
 )
 def test_an_address_that_cannot_be_used_is_explained(host: str, port: int, why: str) -> None:
     with pytest.raises(AddressTaken, match=f"cannot listen on {host}:{port}: .*{why}"):
-        probe(host, port)
+        find_bind_error(host, port)
 
 
 def test_a_connection_has_so_many_calls_under_way_and_others_do_not_wait_for_the_rest(run: Run) -> None:

@@ -17,7 +17,7 @@ from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.storage.errors import DataDirectoryError
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
@@ -182,7 +182,7 @@ def test_a_watcher_sees_the_group_change(run: Run, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def crowd(node: Node) -> AsyncIterator[list[tuple[int, GroupCoordinatorStub]]]:
+async def crowd(node: CoordinatorNode) -> AsyncIterator[list[tuple[int, GroupCoordinatorStub]]]:
     """Ten clients, with a connection each."""
     async with AsyncExitStack() as stack:
         own = [("grpc.use_local_subchannel_pool", 1)]
@@ -268,7 +268,7 @@ def test_watchers_are_bounded(run: Run, tmp_path: Path) -> None:
 
 def test_shutdown_answers_everyone_and_then_closes_the_port(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
-        node = Node(settings(tmp_path / "d"))
+        node = CoordinatorNode(settings(tmp_path / "d"))
         await node.start()
         async with connected(node) as channel:
             stub = GroupCoordinatorStub(channel)
@@ -343,7 +343,7 @@ def test_a_node_whose_engine_breaks_says_so_and_still_stops_in_order(run: Run, t
 def test_a_taken_port_changes_nothing_on_disk(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path / "first") as node:
-            second = Node(settings(tmp_path / "second", listeners=f"127.0.0.1:{node.bound.port}"))
+            second = CoordinatorNode(settings(tmp_path / "second", listeners=f"127.0.0.1:{node.bound.port}"))
             with pytest.raises(AddressTaken, match=f"127.0.0.1:{node.bound.port}"):
                 await second.start()
             assert not (tmp_path / "second").exists()
@@ -354,10 +354,10 @@ def test_a_taken_port_changes_nothing_on_disk(run: Run, tmp_path: Path) -> None:
 def test_a_directory_in_use_is_refused_and_the_port_given_back(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with serving(tmp_path / "d"):
-            second = Node(settings(tmp_path / "d"))
+            second = CoordinatorNode(settings(tmp_path / "d"))
             with pytest.raises(DataDirectoryError, match="in use by process"):
                 await second.start()
-            third = Node(settings(tmp_path / "other", listeners=f"127.0.0.1:{second.bound.port}"))
+            third = CoordinatorNode(settings(tmp_path / "other", listeners=f"127.0.0.1:{second.bound.port}"))
             await third.start()
             await third.stop()
 

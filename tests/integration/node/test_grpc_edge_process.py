@@ -23,8 +23,8 @@ Run = Callable[[Callable[[], Any]], None]
 CHILD = """
 import sys
 from muster.coordinator.config import load_settings
-from muster.coordinator.server.node.main import run
-sys.exit(run(load_settings(None, dict(pair.split("=", 1) for pair in sys.argv[1:])), sys.stdout))
+from muster.coordinator.server.node.main import run_node
+sys.exit(run_node(load_settings(None, dict(pair.split("=", 1) for pair in sys.argv[1:])), sys.stdout))
 """
 
 

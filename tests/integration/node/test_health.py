@@ -17,7 +17,7 @@ from muster.coordinator.runtime.conditions import GROUPS, LOG
 from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.storage.errors import LogFenced
 from muster.storage.records.batch import encode_batch
 from tests.support.grpc_node import connected, serving
@@ -33,7 +33,9 @@ async def status_of(channel: grpc.aio.Channel, service: str = "") -> int:
     return int(answer.status)
 
 
-async def asked(node: Node, *arguments: str, command: tuple[str, ...] = ("health",)) -> tuple[int, str, list[str]]:
+async def asked(
+    node: CoordinatorNode, *arguments: str, command: tuple[str, ...] = ("health",)
+) -> tuple[int, str, list[str]]:
     """The exit code of `muster health`, what it says, and the lines of its complaint."""
     words = [*command, "--bootstrap", f"127.0.0.1:{node.bound.port}", *arguments]
     run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({words!r}))"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.client.aio.admin import Admin
+from muster.coordinator.client.aio.admin import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.grpc_node import connected, lone_member, serving
@@ -26,7 +26,7 @@ async def busy_node(data: Path, settings: dict[str, str]) -> None:
         stub = GroupCoordinatorStub(channel)
         member = await lone_member(stub)
         await stub.Heartbeat(pb.HeartbeatRequest(group_id="g", member_id=member, generation_id=1))
-        async with Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
+        async with AsyncAdmin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin:
             await admin.create_topic("t", 1)
             await admin.create_topic("t2", 1, validate_only=True)
             await admin.remove_members("g", [member], reason="it hangs")

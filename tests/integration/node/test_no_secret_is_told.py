@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.journal.lines import tell_start
-from muster.coordinator.web.api import READING
+from muster.coordinator.server.journal.lines import log_start
+from muster.coordinator.web.api import ALL_READING_ENDPOINTS
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.integration.conftest import Run
@@ -36,7 +36,7 @@ def test_no_secret_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
             for kept in store.state.tokens.values():
                 secrets.extend((kept.hash.hex(), b64encode(kept.hash).decode(), repr(kept.hash)))
             secrets.extend((token, other))
-            tell_start(node._settings)
+            log_start(node._settings)
             host, port = node.http_bound
             async with (
                 connected(node, apart=True) as channel,
@@ -45,7 +45,7 @@ def test_no_secret_is_told(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyP
                 groups, broker = GroupCoordinatorStub(channel), BrokerStub(channel)
                 for who in (token, other, "no-such-hunter2-token"):
                     headers = {"authorization": f"Bearer {who}"}
-                    paths = ["/api/v1" + each.path.format(group="g", topic="t") for each in READING]
+                    paths = ["/api/v1" + each.path.format(group="g", topic="t") for each in ALL_READING_ENDPOINTS]
                     paths += ["/", "/topics", "/nodes", "/ledger", "/metrics", "/api/v1/openapi.json"]
                     said.extend([(await web.get(path, headers=headers)).text for path in paths])
                 secrets.append("hunter2-token")

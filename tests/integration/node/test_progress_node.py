@@ -10,12 +10,12 @@ import pytest
 from muster.coordinator.cli.main import main
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, serving
 from tests.unit.storage.logs import T0, batch
 
 
-async def behind(node: Node, *, sampled: bool) -> None:
+async def behind(node: CoordinatorNode, *, sampled: bool) -> None:
     """The group `s` has read one of three records, and the node has seen that, if it looks."""
     async with connected(node) as channel:
         await create_topic(channel, "t", 1)
@@ -29,7 +29,7 @@ async def behind(node: Node, *, sampled: bool) -> None:
         assert described.groups[0].HasField("progress") == sampled
 
 
-async def describe(node: Node, *more: str) -> None:
+async def describe(node: CoordinatorNode, *more: str) -> None:
     command = ["groups", "describe", "s", "--bootstrap", f"127.0.0.1:{node.bound.port}", *more]
     assert await asyncio.to_thread(main, command) == 0
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cli.main import main
-from muster.coordinator.client.aio import Admin, Consumer, Producer
+from muster.coordinator.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
 from muster.coordinator.client.errors import Refused, TopicExists, TransportRefused
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
 from tests.support.kafka.client import KafkaClient
@@ -29,7 +29,7 @@ SECURED = {
 
 
 class Place:
-    def __init__(self, node: Node, admin: str, alice: str) -> None:
+    def __init__(self, node: CoordinatorNode, admin: str, alice: str) -> None:
         self.node, self._tokens = node, {"admin": admin, "alice": alice}
 
     def properties(self, who: str) -> dict[str, Any]:
@@ -89,13 +89,13 @@ def test_quotas_are_set_listed_and_removed_by_both_doors(
                 entries = [struct(path)(entity=[part], ops=ops), struct(path)(entity=[], ops=[wrong])]
                 told = await kafka.ask("AlterClientQuotas", 1, entries=entries)
                 assert [entry.error_code for entry in told.entries] == [0, 42]
-            async with Admin(here.properties("admin")) as admin:
+            async with AsyncAdmin(here.properties("admin")) as admin:
                 assert await admin.quotas({"user": "alice"}) == [({"user": "alice"}, {"consumer_byte_rate": 10.0})]
                 assert await admin.quotas(any_of=["user"], strict=True) == await admin.quotas({"user": "alice"})
                 with pytest.raises(Refused, match="entity type 'host' is not known"):
                     await admin.quotas({"host": "x"})
             assert await say(here.command, "quotas", "remove", "--user", "alice") == 0
-            async with Admin(here.properties("admin")) as admin:
+            async with AsyncAdmin(here.properties("admin")) as admin:
                 assert len(await admin.quotas()) == 1
 
     run(story)
@@ -112,7 +112,7 @@ def test_a_node_that_asks_nobody_keeps_no_quotas_and_says_so(run: Run, tmp_path:
                 answer = await kafka.ask("DescribeClientQuotas", 0, components=[], strict=False)
                 assert (answer.error_code, answer.entries) == (54, None)
                 assert "authorizer=acl" in answer.error_message
-            async with Admin(bootstrap_servers=f"127.0.0.1:{node.bound.port}") as admin:
+            async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{node.bound.port}") as admin:
                 with pytest.raises(TransportRefused, match="UNIMPLEMENTED"):
                     await admin.quotas()
 
@@ -124,16 +124,16 @@ def test_who_produces_over_its_quota_by_grpc_waits_and_its_member_stays(run: Run
 
     async def story() -> None:
         async with place(tmp_path) as here:
-            async with Admin(here.properties("admin")) as admin:
+            async with AsyncAdmin(here.properties("admin")) as admin:
                 await admin.create_topic("t", 1)
                 await admin.alter_quotas({"user": "alice"}, {"producer_byte_rate": 100_000})
             security = here.node._security
             assert security is not None
             async with (
-                Consumer(
+                AsyncConsumer(
                     here.properties("alice"), group_id="g", group_membership="poll", auto_offset_reset="earliest"
                 ) as consumer,
-                Producer(here.properties("alice"), linger_ms=0) as producer,
+                AsyncProducer(here.properties("alice"), linger_ms=0) as producer,
             ):
                 await consumer.subscribe("t")
                 await consumer.poll(1)
@@ -153,14 +153,14 @@ def test_partitions_and_members_have_their_limits_by_grpc(run: Run, tmp_path: Pa
         async with place(tmp_path) as here:
             security = here.node._security
             assert security is not None
-            async with Admin(here.properties("admin")) as admin:
+            async with AsyncAdmin(here.properties("admin")) as admin:
                 await admin.alter_quotas({"user": "alice"}, {"controller_mutation_rate": 100, "group_count": 1})
-            async with Admin(here.properties("alice")) as alice:
+            async with AsyncAdmin(here.properties("alice")) as alice:
                 await alice.create_topic("t", 1_110)
                 assert security.quotas.throttled == {"controller_mutation_rate": 1}
             async with (
-                Consumer(here.properties("alice"), group_id="one") as one,
-                Consumer(here.properties("alice"), group_id="two") as two,
+                AsyncConsumer(here.properties("alice"), group_id="one") as one,
+                AsyncConsumer(here.properties("alice"), group_id="two") as two,
             ):
                 await one.subscribe("t")
                 await one.poll(1)
@@ -174,10 +174,10 @@ def test_partitions_and_members_have_their_limits_by_grpc(run: Run, tmp_path: Pa
 def test_topics_are_counted_by_who_made_them_whatever_the_door_and_after_a_restart(run: Run, tmp_path: Path) -> None:
     async def story() -> None:
         async with place(tmp_path) as here:
-            async with Admin(here.properties("admin")) as admin:
+            async with AsyncAdmin(here.properties("admin")) as admin:
                 await admin.alter_quotas({"user": "alice"}, {"topic_count": 2})
                 await admin.alter_quotas({"user": "ANONYMOUS"}, {"topic_count": 1})
-            async with Admin(here.properties("alice")) as alice:
+            async with AsyncAdmin(here.properties("alice")) as alice:
                 await alice.create_topic("a")
                 await alice.create_topic("b")
                 with pytest.raises(Refused, match=r"POLICY_VIOLATION.*user alice has made as many topics"):
@@ -185,11 +185,11 @@ def test_topics_are_counted_by_who_made_them_whatever_the_door_and_after_a_resta
                 with pytest.raises(TopicExists):
                     await alice.create_topic("a")
                 await alice.delete_topics(["b"])
-            async with Admin(here.properties("admin")) as admin:
+            async with AsyncAdmin(here.properties("admin")) as admin:
                 await admin.create_topic("b")
                 await admin.delete_topics(["b"])
                 await admin.create_topic("b")
-            async with Admin(here.properties("alice")) as alice:
+            async with AsyncAdmin(here.properties("alice")) as alice:
                 await alice.create_topic("d")
             assert here.node.kafka_bound is not None
             async with KafkaClient(*here.node.kafka_bound) as kafka:
@@ -202,13 +202,13 @@ def test_topics_are_counted_by_who_made_them_whatever_the_door_and_after_a_resta
                 asking = {"topics": wanted, "allow_auto_topic_creation": True}
                 [unknown] = (await kafka.ask("Metadata", 9, **asking)).topics
                 assert unknown.error_code == 3, "what is made by asking for it counts, too"
-                async with Admin(here.properties("admin")) as admin:
+                async with AsyncAdmin(here.properties("admin")) as admin:
                     await admin.alter_quotas({"user": "ANONYMOUS"}, {"topic_count": 2})
                 [found] = (await kafka.ask("Metadata", 9, **asking)).topics
                 assert found.error_code == 0
                 answer = await kafka.ask("CreateTopics", 7, topics=[asked[2]], timeout_ms=1_000)
                 assert [topic.error_code for topic in answer.topics] == [44]
-        async with place(tmp_path) as here, Admin(here.properties("alice")) as alice:
+        async with place(tmp_path) as here, AsyncAdmin(here.properties("alice")) as alice:
             assert set(await alice.list_topics()) == {"a", "b", "d", "k1", "asked-for"}
             with pytest.raises(Refused, match="POLICY_VIOLATION"):
                 await alice.create_topic("e")

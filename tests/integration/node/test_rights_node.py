@@ -15,10 +15,10 @@ import pytest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.facts import AclKey, Change
-from muster.coordinator.server.node.app import Node
-from muster.coordinator.server.security.security import Security
-from muster.coordinator.web.api import ACTING, READING
+from muster.coordinator.security.facts import AclKey, SecurityRecord
+from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.security.security import NodeSecurity
+from muster.coordinator.web.api import ALL_ACTION_ENDPOINTS, ALL_READING_ENDPOINTS
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1.broker_service_pb2_grpc import BrokerStub
 from tests.integration.conftest import Run
@@ -40,8 +40,8 @@ def allow(kind: str, operation: str, name: str, permission: str = "ALLOW") -> Ac
 
 @dataclass
 class Place:
-    node: Node
-    security: Security
+    node: CoordinatorNode
+    security: NodeSecurity
     groups: GroupCoordinatorStub
     broker: BrokerStub
     browser: httpx.AsyncClient
@@ -49,10 +49,10 @@ class Place:
     bob: tuple[tuple[str, str], ...]
 
     async def grant(self, *acls: Acl) -> None:
-        await self.security.store.write([Change(AclKey(acl), acl) for acl in acls])
+        await self.security.store.write([SecurityRecord(AclKey(acl), acl) for acl in acls])
 
     async def take(self, *acls: Acl) -> None:
-        await self.security.store.write([Change(AclKey(acl), None) for acl in acls])
+        await self.security.store.write([SecurityRecord(AclKey(acl), None) for acl in acls])
 
     async def get(self, path: str, who: tuple[tuple[str, str], ...]) -> httpx.Response:
         return await self.browser.get(path, headers=dict(who))
@@ -82,7 +82,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 def paths(names: dict[str, str]) -> Iterable[str]:
-    for endpoint in READING:
+    for endpoint in ALL_READING_ENDPOINTS:
         yield "/api/v1" + endpoint.path.format(**names)
     yield from ("/", "/ledger", "/topics", "/nodes", "/metrics", f"/ledger?group={names['group']}")
     yield from (f"/groups/{names['group']}", f"/groups/{names['group']}/what-if", f"/topics/{names['topic']}")
@@ -149,7 +149,7 @@ def test_acts_by_http_need_the_right_of_their_call(run: Run, tmp_path: Path) -> 
                 "/groups/{group}/settings": {"set": {"balance": "watch"}},
                 "/groups/{group}/canary": {"assignor": "uniform", "for_ms": 60_000},
             }
-            for endpoint in ACTING:
+            for endpoint in ALL_ACTION_ENDPOINTS:
                 path = "/api/v1" + endpoint.path.format(group="billing")
                 body = bodies.get(endpoint.path, {}) | {"reason": "test", "dry_run": False}
                 answer = await here.browser.request(endpoint.method, path, json=body, headers=headers)

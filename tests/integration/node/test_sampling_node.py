@@ -5,11 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import serving
 
 
-def samplers(node: Node) -> int:
+def samplers(node: CoordinatorNode) -> int:
     return sum("Sampling" in repr(task.get_coro()) for task in asyncio.all_tasks())
 
 

@@ -14,13 +14,13 @@ from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordina
 from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, lone_member, parked_join, serving
 from tests.unit.storage.logs import T0, batch
 
 
 @asynccontextmanager
-async def scaling(data: Path) -> AsyncIterator[tuple[Node, grpc.aio.Channel, ExternalScalerStub]]:
+async def scaling(data: Path) -> AsyncIterator[tuple[CoordinatorNode, grpc.aio.Channel, ExternalScalerStub]]:
     """A node with the topic `t` of four partitions, of which the group `s` has read nothing in two."""
     async with serving(data, scaler_enable="true", observe_sample_ms="100") as node, connected(node) as channel:
         await create_topic(channel, "t", 4)
@@ -30,7 +30,7 @@ async def scaling(data: Path) -> AsyncIterator[tuple[Node, grpc.aio.Channel, Ext
         yield node, channel, ExternalScalerStub(channel)
 
 
-def write(node: Node, partition: int, records: int) -> None:
+def write(node: CoordinatorNode, partition: int, records: int) -> None:
     node.broker.append("t", partition, batch(*[b"x"] * records), T0)
     node.broker.flush()
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import pytest
 
-from muster.coordinator.bench.pages import LARGE, StandIn, app_of
+from muster.coordinator.bench.pages import LARGE, StandInNode, make_app
 from tests.support.chromium import EVIL_CLIENT, EVIL_GROUP, EVIL_TOPIC, SETTINGS, Seeded, Watched, listening, wait_until
 from tests.support.node import running_node
 from tests.support.pace import pace
@@ -198,7 +198,7 @@ def test_no_foreign_page_can_act(seeded: Seeded) -> None:
 
 
 def test_ten_thousand_partitions_are_looked_at_without_a_stumble(chromium: Any) -> None:
-    with listening(app_of(StandIn(members=1_000, partitions=10_000, groups=1_000))) as url:
+    with listening(make_app(StandInNode(members=1_000, partitions=10_000, groups=1_000))) as url:
         watched = Watched(chromium, url, viewport={"width": 390, "height": 844})
         page = watched.open(f"/groups/{LARGE}")
         assert page.locator(".bars li:not(.bars-head)").count() == 1_000

@@ -16,7 +16,7 @@ from scramp import ScramClient
 from muster.coordinator.config import load_settings
 from muster.coordinator.security.login import plain
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security.logins import Logins
+from muster.coordinator.server.security.logins import KafkaLogins
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.logins import user
@@ -68,7 +68,7 @@ def timed(attempt: Try, others: tuple[str, str], tries: int = TRIES) -> float:
     async def story() -> float:
         state = SecurityState()
         state.apply([user("alice", PASSWORD)])
-        desk = Logins(load_settings(None, settings), state, lambda: b"secret", None, lambda *what: None)
+        desk = KafkaLogins(load_settings(None, settings), state, lambda: b"secret", None, lambda *what: None)
         names = [others[0]] * tries + [others[1]] * tries
         random.Random(1).shuffle(names)
         found: dict[str, list[float]] = {name: [] for name in others}
@@ -85,7 +85,7 @@ def timed(attempt: Try, others: tuple[str, str], tries: int = TRIES) -> float:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("attempt", [by_plain, by_scram])
 def test_an_unknown_name_takes_as_long_as_a_wrong_password(attempt: Try, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "N", 1 << 8)  # Less of what both do shows better what one does alone.
+    monkeypatch.setattr(plain, "SCRYPT_N", 1 << 8)  # Less of what both do shows better what one does alone.
     assert abs(timed(attempt, ("alice", "nobody")) - 0.5) < MARGIN
 
 

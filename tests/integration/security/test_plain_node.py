@@ -12,12 +12,12 @@ pytestmark = pytest.mark.integration
 STARTED = """
 import asyncio, sys
 from muster.coordinator.config import load_settings
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 
 async def run():
     given = {"log.dirs": sys.argv[1], "listeners": "127.0.0.1:0", "kafka.listeners": "127.0.0.1:0"}
-    node = Node(load_settings(None, given | {"http.listeners": "127.0.0.1:0", "offsets.topic.num.partitions": "1"}))
-    await node.start()
+    node = CoordinatorNode(load_settings(None, given | {"http.listeners": "127.0.0.1:0",
+    "offsets.topic.num.partitions": "1"})) await node.start()
     await node.stop()
 
 asyncio.run(run())

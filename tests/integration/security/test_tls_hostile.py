@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.edge.transport import handshakes
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.certificates import authority, client, secure, write
 
 pytestmark = pytest.mark.integration
@@ -25,12 +25,12 @@ pytestmark = pytest.mark.integration
 PATIENCE_S = 30.0
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
-Story = Callable[[Node, Path], Coroutine[Any, Any, None]]
+Story = Callable[[CoordinatorNode, Path], Coroutine[Any, Any, None]]
 Run = Callable[..., list[dict[str, Any]]]
 
 
 @asynccontextmanager
-async def serving(tmp_path: Path, **more: str) -> AsyncIterator[Node]:
+async def serving(tmp_path: Path, **more: str) -> AsyncIterator[CoordinatorNode]:
     always = {
         "log_dirs": str(tmp_path / "data"),
         "listeners": "127.0.0.1:0",
@@ -39,7 +39,7 @@ async def serving(tmp_path: Path, **more: str) -> AsyncIterator[Node]:
         "offsets_topic_num_partitions": "2",
     }
     given = secure(tmp_path, **always | more)
-    node = Node(load_settings(None, given))
+    node = CoordinatorNode(load_settings(None, given))
     await node.start()
     try:
         yield node
@@ -64,7 +64,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
     return told
 
 
-def ports(node: Node) -> tuple[int, int]:
+def ports(node: CoordinatorNode) -> tuple[int, int]:
     assert node.kafka_bound is not None
     assert node.http_bound is not None
     return node.kafka_bound.port, node.http_bound.port
@@ -135,7 +135,7 @@ def test_garbage_ends_its_connection_and_nothing_else(run: Run) -> None:
             data[drawn.randrange(len(data))] = drawn.randrange(256)
         return bytes(data[: drawn.randrange(1, len(data) + 1)])
 
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         async def sent(port: int, data: bytes) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(data)
@@ -156,7 +156,7 @@ def test_garbage_ends_its_connection_and_nothing_else(run: Run) -> None:
 
 
 def test_who_says_nothing_is_cut_off_in_time_and_leaves_nothing_open(run: Run) -> None:
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]
         await versions(port)
         before = sockets()
@@ -175,7 +175,7 @@ def test_who_says_nothing_is_cut_off_in_time_and_leaves_nothing_open(run: Run) -
 
 @pytest.mark.parametrize("protocol", ["SSL", "PLAINTEXT"])
 def test_who_says_nothing_to_grpc_is_cut_off_in_time_as_well(run: Run, protocol: str) -> None:
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         for said in (b"", b"\x16\x03\x01\x02", hello()[:60] if protocol == "SSL" else b"PRI * HTTP/2.0"):
             reader, writer = await asyncio.open_connection("127.0.0.1", node.bound.port)
             writer.write(said)
@@ -189,7 +189,7 @@ def test_who_is_quick_gets_in_whoever_is_slow(run: Run, monkeypatch: pytest.Monk
     """A flood of connections that never finish holds no place against somebody who does."""
     monkeypatch.setattr(handshakes, "MOST", 20)
 
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]
         slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
         for _ in range(10):
@@ -202,7 +202,7 @@ def test_who_is_quick_gets_in_whoever_is_slow(run: Run, monkeypatch: pytest.Monk
 
 
 def test_handshakes_count_as_connections(run: Run) -> None:
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]
         waiting = [await asyncio.open_connection("127.0.0.1", port) for _ in range(5)]
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -220,7 +220,7 @@ def test_handshakes_count_as_connections(run: Run) -> None:
 def test_a_flood_costs_no_more_handshakes_than_connections_may_come(run: Run) -> None:
     """Who comes faster than max.connection.creation.rate waits, or is refused, before a handshake costs anything."""
 
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]
         assert (await versions(port))[4:] == b"\x00\x00\x00\x07"
         came = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
@@ -237,7 +237,7 @@ def test_an_answer_that_is_not_read_is_counted_whole(run: Run) -> None:
     """Encrypted bytes that wait are neither asyncio's to tell nor uvloop's: they are held back, and seen."""
     one, size = 8 << 20, 32 << 20
 
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]
         await asyncio.to_thread(fill, port, str(path / "ca.pem"), size // one, one)
         sock = socket.create_connection(("127.0.0.1", port))
@@ -271,7 +271,7 @@ def fill(port: int, ca: str, number: int, size: int) -> None:
 def test_a_session_that_is_taken_up_again_is_still_its_owners(run: Run, version: ssl.TLSVersion) -> None:
     """The certificate is not sent again then; who it was is known."""
 
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         port = ports(node)[0]
         context = trusting(write(path, "alice.pem", client().pem()))
         context.minimum_version = context.maximum_version = version
@@ -297,7 +297,7 @@ def test_a_session_that_is_taken_up_again_is_still_its_owners(run: Run, version:
 
 
 def test_a_certificate_that_no_rule_names_is_let_in_nowhere(run: Run) -> None:
-    async def story(node: Node, path: Path) -> None:
+    async def story(node: CoordinatorNode, path: Path) -> None:
         kafka, http = ports(node)
         alice, bob = (trusting(write(path, f"{name}.pem", client(name).pem())) for name in ("alice", "bob"))
         assert (await versions(kafka, alice))[4:] == b"\x00\x00\x00\x07"

@@ -15,10 +15,16 @@ from muster.coordinator.cli.main import main
 from muster.coordinator.client import Admin, Consumer, Producer
 from muster.coordinator.spark.pipelines.analysis import analyse
 from muster.coordinator.spark.pipelines.analytics import rebalance_rows
-from muster.coordinator.spark.pipelines.backtest import Backtest, rows_from, run_here, run_on_spark, same
-from muster.coordinator.spark.pipelines.candidates import Candidate, candidates
-from muster.coordinator.spark.pipelines.keeping import keep, kept
-from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, Plan
+from muster.coordinator.spark.pipelines.backtest import (
+    Backtest,
+    are_same_rows,
+    read_arrow_table,
+    run_here,
+    run_on_spark,
+)
+from muster.coordinator.spark.pipelines.candidates import BacktestCandidate, parse_candidates
+from muster.coordinator.spark.pipelines.keeping import keep, read_kept
+from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, SyntheticPlan
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration
@@ -96,18 +102,20 @@ def table(spark: Any, path: Path) -> list[dict[str, Any]]:
 
 def test_both_runners_give_the_same_rows_digit_for_digit(spark: Any) -> None:
     """Every scenario, a recorded history under other member ids, options, and assignors that fail."""
-    plans = tuple(Plan(scenario=name, load="bursty", members=4, partitions=6, minutes=30) for name in SCENARIOS)
-    recorded = Plan(scenario="churn", load="zipf", members=4, partitions=6, minutes=30).make(9)
-    tried = candidates("range,cooperative-sticky,lag-sticky[move.budget=2]")
-    broken = Candidate("broken", "lag-sticky", {"move.budget": "none"})
-    plugin = Candidate("plugin", "tests.support.plugins:Raises")
+    plans = tuple(
+        SyntheticPlan(scenario=name, load="bursty", members=4, partitions=6, minutes=30) for name in SCENARIOS
+    )
+    recorded = SyntheticPlan(scenario="churn", load="zipf", members=4, partitions=6, minutes=30).make(9)
+    tried = parse_candidates("range,cooperative-sticky,lag-sticky[move.budget=2]")
+    broken = BacktestCandidate("broken", "lag-sticky", {"move.budget": "none"})
+    plugin = BacktestCandidate("plugin", "tests.support.plugins:Raises")
     test = Backtest((*plans, recorded), (*tried, broken, plugin), (0, 1))
     here, there = list(run_here(test)), run_on_spark(test, spark, tasks=5)
     assert len(here) == len(test.jobs) == 8 * 2 * 5
-    assert same(here, there)
+    assert are_same_rows(here, there)
     assert {row.candidate for row in there if row.score is None} == {"broken", "plugin"}
     assert {"out of cheese" in row.error for row in there if row.candidate == "plugin"} == {True}
-    assert not same(here, here[1:])
+    assert not are_same_rows(here, here[1:])
 
 
 def test_the_command_writes_what_it_prints(spark: Any, tmp_path: Path) -> None:
@@ -120,7 +128,7 @@ def test_the_command_writes_what_it_prints(spark: Any, tmp_path: Path) -> None:
     )
     assert (code, again) == (0, printed)
     assert str(out / "report.html") in told
-    kept = list(rows_from(spark.read.parquet(str(out / "replays.parquet")).orderBy("job").toArrow()))
+    kept = list(read_arrow_table(spark.read.parquet(str(out / "replays.parquet")).orderBy("job").toArrow()))
     assert [row["mean_lag"] for row in json.loads(printed)] == [
         round(row.score.mean_lag, 3) for row in kept if row.score
     ]
@@ -166,7 +174,7 @@ def test_what_was_kept_is_added_to_and_not_doubled(spark: Any, node: NodeProcess
 
     def numbers() -> list[int]:
         keep(spark, options, home)
-        rows = rebalance_rows(kept(spark, home).ledger).select("number").orderBy("number").toArrow()
+        rows = rebalance_rows(read_kept(spark, home).ledger).select("number").orderBy("number").toArrow()
         return [row["number"] for row in rows.to_pylist()]
 
     once = numbers()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.client import Admin, Consumer
-from muster.coordinator.spark.options import read_options
-from muster.coordinator.spark.reading.offsets import parse
+from muster.coordinator.spark.options import check_read_options
+from muster.coordinator.spark.reading.offsets import parse_offset
 from muster.coordinator.spark.streaming.admission import default_limit
 from muster.coordinator.spark.streaming.driver import StreamDriver
 from tests.support.node import NodeProcess, running_node
@@ -42,7 +42,7 @@ class Query:
         given = {"bootstrap.servers": node.address, "offsetsRefreshMs": "10"} | options
         if "assign" not in options:
             given["subscribe"] = topic
-        known = read_options(given, streaming=True)
+        known = check_read_options(given, streaming=True)
         self.driver = StreamDriver(known)
         self.limit = default_limit(known)
         self.start = start or self.driver.initial()
@@ -55,7 +55,7 @@ class Query:
         end = self.driver.latest(self.start, self.limit)
         if end != self.start:
             self.batches += 1
-            for _, partition, first, after in parse(end).ranges():
+            for _, partition, first, after in parse_offset(end).ranges():
                 self.read += [(partition, offset) for offset in range(first, after)]
             self.start = end
         return self
@@ -228,7 +228,7 @@ def test_a_rebalance_is_not_the_end_of_what_is_there(node: NodeProcess) -> None:
         over.set()
         other.join()
         query.driver.close()
-    left = {number: progress.end for (_, number), progress in parse(query.start).partitions.items()}
+    left = {number: progress.end for (_, number), progress in parse_offset(query.start).partitions.items()}
     assert len(left) == 1, "a share of two"
     assert left.items() <= ends(node, "drained").items()
 

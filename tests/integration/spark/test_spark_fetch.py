@@ -11,7 +11,7 @@ from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.errors import Unreachable
 from muster.coordinator.spark.errors import DataLoss
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.fetch import Fetching, read_ranges
+from muster.coordinator.spark.reading.fetch import SlotFetch, read_ranges
 from muster.coordinator.spark.reading.settings import FetchSettings
 from muster.coordinator.spark.schema import COLUMNS
 from tests.support.node import NodeProcess, running_node
@@ -120,7 +120,7 @@ def test_a_log_that_ends_before_the_plan_does_is_a_loss(node: NodeProcess) -> No
 def test_an_answer_is_one_range_once_it_is_known_how_much_fits(node: NodeProcess) -> None:
     """Or sixteen partitions would come in slivers, each to be joined before Spark gets it."""
     ranges = [OffsetRange("t", partition, 0, COUNT) for partition in range(4)]
-    first, *others = Fetching(settings(node, max_bytes=9_000, max_partition_bytes=9_000), ranges).run()
+    first, *others = SlotFetch(settings(node, max_bytes=9_000, max_partition_bytes=9_000), ranges).run()
     assert len(first) > 1
     assert {len(pieces) for pieces in others[:4]} == {1}
     assert len({pieces[0].wanted.partition for pieces in others[:4]}) == 4

@@ -17,15 +17,15 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.cli.doctor.gather import gather
+from muster.coordinator.cli.doctor.gather import gather_facts
 from muster.coordinator.cli.main import main
-from muster.coordinator.client.aio import Admin
-from muster.coordinator.doctor.facts import Facts
-from muster.coordinator.doctor.table import examine
+from muster.coordinator.client.aio import AsyncAdmin
+from muster.coordinator.doctor.facts import DoctorFacts
+from muster.coordinator.doctor.table import examine_facts
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.driver import clock
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import commit, connected, create_topic, serving
 from tests.unit.storage.logs import T0, batch
 
@@ -46,7 +46,7 @@ Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 @asynccontextmanager
-async def alive(data: Path) -> AsyncIterator[tuple[Node, GroupCoordinatorStub, grpc.aio.Channel]]:
+async def alive(data: Path) -> AsyncIterator[tuple[CoordinatorNode, GroupCoordinatorStub, grpc.aio.Channel]]:
     async with serving(data, **SEEN) as node, connected(node) as channel:
         yield node, GroupCoordinatorStub(channel), channel
 
@@ -78,7 +78,7 @@ async def is_sampled(stub: GroupCoordinatorStub, lag: int) -> None:
         progress = (await stub.DescribeGroups(pb.DescribeGroupsRequest(groups=["g"]))).groups[0].progress
 
 
-async def scraped(node: Node) -> tuple[Samples, Samples]:
+async def scraped(node: CoordinatorNode) -> tuple[Samples, Samples]:
     """Everything, and what only grows."""
     assert node.http_bound is not None
     async with httpx.AsyncClient() as client:
@@ -94,7 +94,7 @@ async def scraped(node: Node) -> tuple[Samples, Samples]:
     return everything, growing
 
 
-async def run(node: Node, *command: str) -> None:
+async def run(node: CoordinatorNode, *command: str) -> None:
     """A command that asks the node; 4 is for what is wrong with it."""
     code = await asyncio.to_thread(main, [*command, "--bootstrap", f"127.0.0.1:{node.bound.port}"])
     assert code in (0, 4), command
@@ -112,7 +112,7 @@ def test_no_age_is_below_zero_and_no_count_shrinks(
             await commits(stub, "m", epoch, 2)
             return epoch
 
-    async def second_life(epoch: int) -> tuple[Facts, list[str]]:
+    async def second_life(epoch: int) -> tuple[DoctorFacts, list[str]]:
         async with alive(tmp_path) as (node, stub, _):
             await is_sampled(stub, 3)
             before = await scraped(node)
@@ -122,8 +122,8 @@ def test_no_age_is_below_zero_and_no_count_shrinks(
             node.broker.flush()
             await is_sampled(stub, 4)
             after = await scraped(node)
-            async with Admin(bootstrap_servers=f"127.0.0.1:{node.bound.port}") as admin:
-                facts = await gather(admin, (), 0.2, pytest.fail)
+            async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{node.bound.port}") as admin:
+                facts = await gather_facts(admin, (), 0.2, pytest.fail)
             capsys.readouterr()
             pages = []
             for command in (
@@ -159,7 +159,7 @@ def test_no_age_is_below_zero_and_no_count_shrinks(
         assert all(phase.duration_ms >= 0 for phase in entry.phases)
         assert entry.unowned_partition_seconds >= 0
         assert all(move.unowned_ms >= -1 for move in entry.moves)
-    for finding in examine(facts):
+    for finding in examine_facts(facts):
         for sentence in (finding.what, *finding.evidence):
             assert not re.search(r"(?<![\w-])-\d", sentence), (finding.rule, sentence)
     assert json.loads(pages[1])

@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import SettingsError, http, load_settings
-from muster.coordinator.server.doors.http import HttpDoor
+from muster.coordinator.server.doors.http import NodeHttpListener
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.node.app import Node
-from muster.coordinator.server.node.observed_by import http_of
+from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.server.node.observed_by import make_http_listener
 from tests.support.grpc_node import serving
 from tests.support.grpc_node import settings as settings_of
 from tests.support.node import running_node
@@ -107,7 +107,7 @@ def test_the_default_gives_way_where_its_port_is_taken(tmp_path: Path, monkeypat
             assert first.http_bound is not None
             taken = f"127.0.0.1:{first.http_bound.port}"
             monkeypatch.setattr(http.HttpSettings, "http_by_default", True)
-            second = Node(settings_of(tmp_path / "b", http_listeners=taken))
+            second = CoordinatorNode(settings_of(tmp_path / "b", http_listeners=taken))
             with capture_logs() as lines:
                 await second.start()
             assert second.http_bound is None
@@ -125,11 +125,11 @@ def test_the_default_port_that_was_asked_for_and_is_taken_is_an_error(tmp_path: 
     for nothing."""
     shipped = Path(__file__).parents[3] / "deploy/coordinator.properties"
     assert load_settings(shipped, {}).http_by_default
-    asked = load_settings(shipped, {"http.listeners": http.DEFAULT, "log.dirs": str(tmp_path)})
+    asked = load_settings(shipped, {"http.listeners": http.DEFAULT_HTTP_ADDRESS, "log.dirs": str(tmp_path)})
     assert not asked.http_by_default
 
     async def run() -> None:
-        door = HttpDoor(asked.model_copy(update={"http_listeners": f"127.0.0.1:{await taken_port()}"}))
+        door = NodeHttpListener(asked.model_copy(update={"http_listeners": f"127.0.0.1:{await taken_port()}"}))
         with pytest.raises(AddressTaken, match=r"'http\.listeners'"):
             door.bind()
 
@@ -146,7 +146,7 @@ def test_a_scaler_is_served_where_the_default_gave_way(tmp_path: Path, monkeypat
             assert first.http_bound is not None
             taken = f"127.0.0.1:{first.http_bound.port}"
             monkeypatch.setattr(http.HttpSettings, "http_by_default", True)
-            second = Node(settings_of(tmp_path / "b", http_listeners=taken, scaler_enable=True))
+            second = CoordinatorNode(settings_of(tmp_path / "b", http_listeners=taken, scaler_enable=True))
             await second.start()
             assert (second.measuring, second.history is not None) == (None, True)
             await second.stop()
@@ -155,12 +155,12 @@ def test_a_scaler_is_served_where_the_default_gave_way(tmp_path: Path, monkeypat
 
 
 def test_a_node_without_the_extra_has_no_listener_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "missing_web", lambda: ("starlette",))
+    monkeypatch.setattr(http, "missing_web_packages", lambda: ("starlette",))
     assert load_settings(None, {}).http_address is None
     assert not load_settings(None, {}).observes
     with capture_logs() as lines:
-        assert http_of(load_settings(None, {})) is None
-        assert http_of(load_settings(None, {"http.listeners": ""})) is None
+        assert make_http_listener(load_settings(None, {})) is None
+        assert make_http_listener(load_settings(None, {"http.listeners": ""})) is None
     assert [line["event"] for line in lines] == ["no HTTP listener"]
     with pytest.raises(SettingsError, match=r"starlette is not installed.*muster-groups\[web\]"):
         load_settings(None, {"http.listeners": "127.0.0.1:9292"})

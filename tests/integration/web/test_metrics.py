@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import groups, join_request, new_member_id, serving
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.1"
@@ -31,7 +31,7 @@ def value(found: Found, name: str, **labels: str) -> float:
     return found[name][frozenset(labels.items())]
 
 
-async def scrape(node: Node, **headers: str) -> httpx.Response:
+async def scrape(node: CoordinatorNode, **headers: str) -> httpx.Response:
     assert node.http_bound is not None
     async with httpx.AsyncClient() as client:
         named = {name.replace("_", "-"): said for name, said in headers.items()}
@@ -40,7 +40,7 @@ async def scrape(node: Node, **headers: str) -> httpx.Response:
     return response
 
 
-async def a_member_of_two_partitions(node: Node, stub: GroupCoordinatorStub) -> str:
+async def a_member_of_two_partitions(node: CoordinatorNode, stub: GroupCoordinatorStub) -> str:
     """Group g: one member that has both partitions of topic t, and has committed nothing."""
     node.broker.create_topic("t", 2, {})
     member_id = await new_member_id(stub)

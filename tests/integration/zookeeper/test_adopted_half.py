@@ -5,11 +5,11 @@ from contextlib import suppress
 import pytest
 
 from muster.coordinator.replication.admin import adopting
-from muster.coordinator.replication.admin.adopting import adopt
+from muster.coordinator.replication.admin.adopting import adopt_topics
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.writing import Step
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.cluster.writing import MultiStep
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from tests.fakes.memory_files import MemoryFiles
 from tests.integration.conftest import Run
@@ -25,9 +25,9 @@ def test_a_node_that_dies_between_two_of_a_topic_s_multis_publishes_the_rest_wit
 ) -> None:
     """done: multis before it dies. The controller would have made the states that are missing, at epoch 0."""
     monkeypatch.setattr(adopting, "MOST_STEPS", 4)
-    commit, left = adopting.commit, [done]
+    commit, left = adopting.commit_steps, [done]
 
-    async def dies(zk: Session, steps: list[Step]) -> None:
+    async def dies(zk: ZooKeeperSession, steps: list[MultiStep]) -> None:
         if not left[0]:
             raise ConnectionLost("killed")
         left[0] -= 1
@@ -40,19 +40,19 @@ def test_a_node_that_dies_between_two_of_a_topic_s_multis_publishes_the_rest_wit
             broker.append("large", number, batch(b"x", leader_epoch=5), T0)
         epochs = [broker.log("large", number).leader_epoch for number in range(PARTITIONS)]
         async with session(zookeeper) as zk:
-            monkeypatch.setattr(adopting, "commit", dies)
+            monkeypatch.setattr(adopting, "commit_steps", dies)
             with suppress(ConnectionLost):
-                await adopt(zk, broker, 1)
-            monkeypatch.setattr(adopting, "commit", commit)
-            await adopt(zk, broker, 1)
+                await adopt_topics(zk, broker, 1)
+            monkeypatch.setattr(adopting, "commit_steps", commit)
+            await adopt_topics(zk, broker, 1)
             for number in range(PARTITIONS):
-                path = paths.partition_state("large", number)
+                path = paths.partition_state_path("large", number)
                 found = await zk.get(path)
                 assert found is not None, f"{number} of {PARTITIONS}"
                 state = layout.read_state(path, found.data, found.version)
                 assert (state.leader_epoch, state.isr) == (epochs[number], (1,))
             assert await zk.get(adopting.ADOPTING) is None
-            assert await adopt(zk, broker, 1) == []
+            assert await adopt_topics(zk, broker, 1) == []
         broker.close()
 
     run(story)

@@ -6,34 +6,49 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import Marker
-from muster.coordinator.cluster.controller.events import ClusterVersion, Failure
-from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
-from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.controller.effects import AdminMarker
+from muster.coordinator.cluster.controller.events import ClusterVersion, WriteFailure
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    ClusterNode,
+    ClusterTopic,
+    NodeEndpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from muster.coordinator.cluster.image import ImageVersion
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.admin import CHANGES_MS, ConfigChanges, Markers, take_producer_ids
+from muster.coordinator.zookeeper.cluster.admin import (
+    CONFIG_CHANGE_RETENTION_MS,
+    AdminRequestWatch,
+    ConfigChangeWatch,
+    take_producer_ids,
+)
 from muster.coordinator.zookeeper.cluster.layout import SessionLength
-from muster.coordinator.zookeeper.cluster.reading import Nodes, Topics, read_states, read_version
-from muster.coordinator.zookeeper.cluster.registration import OtherKind, Registration
-from muster.coordinator.zookeeper.cluster.sessions import longest_session
-from muster.coordinator.zookeeper.cluster.writing import Writer
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.registry import IdTaken
+from muster.coordinator.zookeeper.cluster.reading import ClusterTopicsWatch, NodeWatch, read_states, read_stored_version
+from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, MixedNodeKinds
+from muster.coordinator.zookeeper.cluster.sessions import record_session_length
+from muster.coordinator.zookeeper.cluster.writing import DecisionWriter
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.registry import NodeIdTaken
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
 
 DIRECTORY = "a" * 22
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
-STATE = State(2, 7, (2, 3), (1,), {1: "x", 2: "y"}, controller_epoch=4, cause="node 1 died")
+STATE = PartitionState(2, 7, (2, 3), (1,), {1: "x", 2: "y"}, controller_epoch=4, cause="node 1 died")
 
 
-def node(directory: str = DIRECTORY, node_id: int = 1) -> Node:
-    return Node(node_id, NO_EPOCH, directory, endpoints=(Endpoint("REPLICATION", "h", 9094),), rack="r1")
+def node(directory: str = DIRECTORY, node_id: int = 1) -> ClusterNode:
+    return ClusterNode(node_id, NO_EPOCH, directory, endpoints=(NodeEndpoint("REPLICATION", "h", 9094),), rack="r1")
 
 
-def registration(zk: Session, directory: str = DIRECTORY) -> Registration:
-    return Registration(zk, lambda: node(directory), first=lambda: Endpoint("PLAINTEXT", "h", 9092), wall_ms=lambda: 5)
+def registration(zk: ZooKeeperSession, directory: str = DIRECTORY) -> ClusterRegistration:
+    return ClusterRegistration(
+        zk, lambda: node(directory), first=lambda: NodeEndpoint("PLAINTEXT", "h", 9092), wall_ms=lambda: 5
+    )
 
 
 class Told(asyncio.Queue[int]):
@@ -48,18 +63,18 @@ def unheard(text: str) -> None:
     raise AssertionError(text)
 
 
-async def reign(zk: Session) -> None:
+async def reign(zk: ZooKeeperSession) -> None:
     await zk.create(paths.CONTROLLER_EPOCH, b"4")
     for root in ("/muster/cluster", paths.BROKER_TOPICS, paths.DELETE_TOPICS, paths.CONFIG_TOPICS):
         await zk.ensure(root)
 
 
-def writer(zk: Session) -> Writer:
-    return Writer(zk, draw_id=lambda: bytes(16), configs_of=lambda name: {"cleanup.policy": "compact"})
+def writer(zk: ZooKeeperSession) -> DecisionWriter:
+    return DecisionWriter(zk, draw_id=lambda: bytes(16), configs_of=lambda name: {"cleanup.policy": "compact"})
 
 
-def write(sequence: int, at: int, *operations: effects.Operation, epoch_version: int = 0) -> effects.Write:
-    return effects.Write(4, epoch_version, sequence, at, operations)
+def write(sequence: int, at: int, *operations: effects.WriteOperation, epoch_version: int = 0) -> effects.WriteMulti:
+    return effects.WriteMulti(4, epoch_version, sequence, at, operations)
 
 
 def test_a_node_takes_over_from_its_own_former_life_and_from_nobody_else(zookeeper: str, run: Run) -> None:
@@ -68,13 +83,15 @@ def test_a_node_takes_over_from_its_own_former_life_and_from_nobody_else(zookeep
             first = await registration(one).register()
             second = await registration(two).register()  # CL-Z3: its own directory, so it is gone
             assert second > first
-            with pytest.raises(IdTaken, match="registered by the node at h:9092 already, with another data directory"):
+            with pytest.raises(
+                NodeIdTaken, match="registered by the node at h:9092 already, with another data directory"
+            ):
                 await registration(three, "b" * 22).register()
-            found = await three.get(paths.broker(1))
+            found = await three.get(paths.broker_path(1))
             assert found is not None
             assert (found.made, found.owner) == (second, two.id)
-            assert await Nodes(three, lambda: None, unheard).read() == {
-                1: Node(1, second, DIRECTORY, endpoints=(Endpoint("REPLICATION", "h", 9094),), rack="r1")
+            assert await NodeWatch(three, lambda: None, unheard).read() == {
+                1: ClusterNode(1, second, DIRECTORY, endpoints=(NodeEndpoint("REPLICATION", "h", 9094),), rack="r1")
             }
 
     run(story)
@@ -84,10 +101,10 @@ def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(
     async def story() -> None:
         async with session(zookeeper) as zk:
             told = Told()
-            kept = Registration(
+            kept = ClusterRegistration(
                 zk,
                 node,
-                first=lambda: Endpoint("PLAINTEXT", "h", 9092),
+                first=lambda: NodeEndpoint("PLAINTEXT", "h", 9092),
                 wall_ms=lambda: 5,
                 on_registered=told.put_nowait,
             )
@@ -99,7 +116,7 @@ def test_a_node_registers_anew_when_it_is_told_to_and_when_its_session_was_lost(
             second = await told.next()
             await asyncio.to_thread(expire, zk)
             third = await told.next()
-            await zk.delete(paths.broker(1))  # by hand
+            await zk.delete(paths.broker_path(1))  # by hand
             assert first < second < third < await told.next()
             await kept.stop()
 
@@ -111,21 +128,23 @@ def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookee
 
     async def story() -> None:
         async with session(zookeeper) as mine, session(zookeeper) as other:
-            taken: asyncio.Queue[IdTaken] = asyncio.Queue()
-            kept = Registration(
+            taken: asyncio.Queue[NodeIdTaken] = asyncio.Queue()
+            kept = ClusterRegistration(
                 mine,
                 node,
-                first=lambda: Endpoint("PLAINTEXT", "h", 9092),
+                first=lambda: NodeEndpoint("PLAINTEXT", "h", 9092),
                 wall_ms=lambda: 5,
                 on_taken=taken.put_nowait,
             )
             await kept.register()
             kept.start()
-            body = layout.registration_json(node("b" * 22), timestamp_ms=5, first=Endpoint("PLAINTEXT", "new", 9092))
+            body = layout.registration_json(
+                node("b" * 22), timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "new", 9092)
+            )
 
             def instead(together: Any) -> None:
-                together.delete(paths.broker(1))
-                together.create(paths.broker(1), body, ephemeral=True)
+                together.delete(paths.broker_path(1))
+                together.create(paths.broker_path(1), body, ephemeral=True)
 
             await other.commit(instead)
             async with asyncio.timeout(30):
@@ -138,11 +157,11 @@ def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookee
 def test_nodes_that_make_no_cluster_are_named(zookeeper: str, run: Run) -> None:
     async def story() -> None:
         async with session(zookeeper) as zk:
-            await zk.create(paths.broker(7), paths.BrokerRegistration("old", 9092).to_json())
-            with pytest.raises(OtherKind, match="7 at old:9092"):
+            await zk.create(paths.broker_path(7), paths.BrokerZnode("old", 9092).to_json())
+            with pytest.raises(MixedNodeKinds, match="7 at old:9092"):
                 await registration(zk).register()
             warned: list[str] = []
-            nodes = Nodes(zk, lambda: None, warned.append)
+            nodes = NodeWatch(zk, lambda: None, warned.append)
             assert [await nodes.read(), await nodes.read()] == [{}, {}]
             assert len(warned) == 1
 
@@ -154,10 +173,12 @@ def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run
         async with session(zookeeper) as zk:
             await reign(zk)
             desk = writer(zk)
-            made = effects.MakeTopic("t", (Assignment((1, 2, 3)), Assignment((2, 3, 1))))
-            assert await desk.write(write(1, NO_EPOCH, made)) == events.Written(1)
-            done = await desk.write(write(2, 0, *(effects.PutState(each, STATE, NO_EPOCH) for each in (T0, T1))))
-            assert done == events.Written(2)
+            made = effects.CreateInternalTopic("t", (ReplicaAssignment((1, 2, 3)), ReplicaAssignment((2, 3, 1))))
+            assert await desk.write(write(1, NO_EPOCH, made)) == events.MultiWritten(1)
+            done = await desk.write(
+                write(2, 0, *(effects.PutPartitionState(each, STATE, NO_EPOCH) for each in (T0, T1)))
+            )
+            assert done == events.MultiWritten(2)
             found = await zk.get("/brokers/topics/t/partitions/1/state")
             assert found is not None
             assert found.data == (
@@ -167,20 +188,20 @@ def test_states_are_written_byte_for_byte_and_read_back(zookeeper: str, run: Run
             version = await zk.get("/muster/cluster/version")
             assert version is not None
             assert version.data == b'{"version":1,"controller_epoch":4,"sequence":2}'
-            assert await read_version(zk, unheard) == ClusterVersion(Known(4, 2), 1)
-            topics = Topics(zk, lambda: None, unheard)
+            assert await read_stored_version(zk, unheard) == ClusterVersion(ImageVersion(4, 2), 1)
+            topics = ClusterTopicsWatch(zk, lambda: None, unheard)
             seen = await topics.read()
-            assert seen == events.TopicsSeen(
-                (Topic("t", bytes(16), made.partitions, {"cleanup.policy": "compact"}, 0),), complete=True
+            assert seen == events.TopicsRead(
+                (ClusterTopic("t", bytes(16), made.partitions, {"cleanup.policy": "compact"}, 0),), complete=True
             )
             states, broken = await read_states(zk, seen.topics, unheard)
             assert broken == ()
             assert {place: state.partition_epoch for place, state in states.items()} == {T0: 0, T1: 0}
             # A topic is deleted with all that is below it, its settings and its marker.
-            await zk.create(paths.delete_topic("t"))
+            await zk.create(paths.topic_deletion_path("t"))
             await zk.create("/brokers/topics/t/partitions/0/left/behind")
-            drops = (*(effects.DropState(each, 0) for each in (T0, T1)), effects.DropTopic("t", 0))
-            assert await desk.write(write(3, 1, *drops)) == events.Written(3)
+            drops = (*(effects.DeletePartitionState(each, 0) for each in (T0, T1)), effects.DeleteTopicZnode("t", 0))
+            assert await desk.write(write(3, 1, *drops)) == events.MultiWritten(3)
             for path in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
                 assert not await zk.exists(path)
 
@@ -192,17 +213,17 @@ def test_what_a_write_failed_on_is_told(zookeeper: str, run: Run) -> None:
         async with session(zookeeper) as zk:
             await reign(zk)
             desk = writer(zk)
-            await desk.write(write(1, NO_EPOCH, effects.MakeTopic("t", (Assignment((1,)),))))
-            put = effects.PutState(T0, STATE, NO_EPOCH)
-            assert await desk.write(write(2, 0, put, epoch_version=1)) == events.WriteFailed(2, Failure.EPOCH)
+            await desk.write(write(1, NO_EPOCH, effects.CreateInternalTopic("t", (ReplicaAssignment((1,)),))))
+            put = effects.PutPartitionState(T0, STATE, NO_EPOCH)
+            assert await desk.write(write(2, 0, put, epoch_version=1)) == events.WriteFailed(2, WriteFailure.EPOCH)
             assert not await zk.exists("/brokers/topics/t/partitions")  # nothing is left of it
-            assert await desk.write(write(2, 7, put)) == events.WriteFailed(2, Failure.VERSION)
-            assert await desk.write(write(2, 0, put)) == events.Written(2)
-            assert await desk.write(write(3, 1, put._replace(at=4))) == events.WriteFailed(3, Failure.VERSION)
-            gone = effects.PutState(TopicPartition("gone", 0), STATE, NO_EPOCH)
-            assert await desk.write(write(3, 1, gone)) == events.WriteFailed(3, Failure.VERSION)
-            assert await read_version(zk, unheard) == ClusterVersion(Known(4, 2), 1)
-        assert await desk.write(write(3, 1)) == events.WriteFailed(3, Failure.LOST)
+            assert await desk.write(write(2, 7, put)) == events.WriteFailed(2, WriteFailure.VERSION)
+            assert await desk.write(write(2, 0, put)) == events.MultiWritten(2)
+            assert await desk.write(write(3, 1, put._replace(at=4))) == events.WriteFailed(3, WriteFailure.VERSION)
+            gone = effects.PutPartitionState(TopicPartition("gone", 0), STATE, NO_EPOCH)
+            assert await desk.write(write(3, 1, gone)) == events.WriteFailed(3, WriteFailure.VERSION)
+            assert await read_stored_version(zk, unheard) == ClusterVersion(ImageVersion(4, 2), 1)
+        assert await desk.write(write(3, 1)) == events.WriteFailed(3, WriteFailure.LOST)
 
     run(story)
 
@@ -214,11 +235,13 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
         async with session(zookeeper) as zk:
             await reign(zk)
             warned: list[str] = []
-            await writer(zk).write(write(1, NO_EPOCH, effects.MakeTopic("t", (Assignment((1,)), Assignment((1,))))))
+            await writer(zk).write(
+                write(1, NO_EPOCH, effects.CreateInternalTopic("t", (ReplicaAssignment((1,)), ReplicaAssignment((1,)))))
+            )
             await zk.create("/brokers/topics/bad", b"?")
             await zk.create("/brokers/topics/t/partitions/1/state", b"[]")
             fired = asyncio.Event()
-            topics = Topics(zk, fired.set, warned.append)
+            topics = ClusterTopicsWatch(zk, fired.set, warned.append)
             seen = await topics.read()
             assert [topic.name for topic in seen.topics] == ["t"]
             assert "/brokers/topics/bad" in warned[0]
@@ -227,7 +250,7 @@ def test_what_cannot_be_read_is_named_and_left_out(zookeeper: str, run: Run) -> 
             await fired.wait()
             assert (await topics.read()).topics == seen.topics
             await zk.write("/muster/cluster/version", b"?")
-            assert await read_version(zk, warned.append) == ClusterVersion(version=1)
+            assert await read_stored_version(zk, warned.append) == ClusterVersion(version=1)
 
     run(story)
 
@@ -238,27 +261,27 @@ def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Ru
             await reign(zk)
             warned: list[str] = []
             fired = asyncio.Event()
-            markers = Markers(zk, fired.set, warned.append)
+            markers = AdminRequestWatch(zk, fired.set, warned.append)
             assert await markers.read() == []
             await zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T0]))
             await zk.create(layout.REASSIGN_PARTITIONS, layout.reassignment_json({T1: (4, 5)}))
-            await zk.create(paths.delete_topic("t"))
+            await zk.create(paths.topic_deletion_path("t"))
             await fired.wait()
-            delete = events.DeleteTopics(("t",))
-            preferred = events.ElectLeaders(None, (T0,))
-            assert await markers.read() == [preferred, events.Reassign(None, {T1: (4, 5)}), delete]
+            delete = events.TopicDeletionsRead(("t",))
+            preferred = events.ElectLeadersRequested(None, (T0,))
+            assert await markers.read() == [preferred, events.ReassignmentRequested(None, {T1: (4, 5)}), delete]
             assert await markers.read() == [delete]
-            await markers.remove(effects.Remove(Marker.DELETE, "t"))
-            await markers.remove(effects.Remove(Marker.REASSIGN))
+            await markers.remove(effects.RemoveMarker(AdminMarker.DELETE, "t"))
+            await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
             await zk.put(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T1]))
-            await markers.remove(effects.Remove(Marker.PREFERRED))  # of the first: another is there by now
-            assert await markers.read() == [events.ElectLeaders(None, (T1,))]
+            await markers.remove(effects.RemoveMarker(AdminMarker.PREFERRED))  # of the first: another is there by now
+            assert await markers.read() == [events.ElectLeadersRequested(None, (T1,))]
             again = {T0: (5, 6)}
             await zk.create(layout.REASSIGN_PARTITIONS, layout.reassignment_json(again))
             # The removal is asked for again, for its answer was lost: this one has the same version as the one before.
-            await markers.remove(effects.Remove(Marker.REASSIGN))
-            assert await markers.read() == [events.Reassign(None, again)]
-            await markers.remove(effects.Remove(Marker.REASSIGN))
+            await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
+            assert await markers.read() == [events.ReassignmentRequested(None, again)]
+            await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
             await zk.create(layout.REASSIGN_PARTITIONS, b"?")
             assert await markers.read() == []
             assert not await zk.exists(layout.REASSIGN_PARTITIONS)
@@ -271,14 +294,14 @@ def test_changes_of_settings_are_told_once_and_go_after_a_quarter_of_an_hour(zoo
     async def story() -> None:
         async with session(zookeeper) as zk:
             clock = [0]
-            changes = ConfigChanges(zk, lambda: None, unheard, lambda: clock[0])
+            changes = ConfigChangeWatch(zk, lambda: None, unheard, lambda: clock[0])
             assert await changes.read() == set()
             path = f"{layout.CONFIG_CHANGE}0000000001"
             await zk.create(path, layout.config_change_json("topics/t"))
             assert await changes.read() == {("topics", "t")}
             found = await zk.get(path)
             assert found is not None
-            clock[0] = found.created_ms + CHANGES_MS - 1
+            clock[0] = found.created_ms + CONFIG_CHANGE_RETENTION_MS - 1
             assert await changes.read() == set()
             assert await zk.exists(path)
             clock[0] += 1
@@ -300,13 +323,15 @@ def test_no_producer_id_is_taken_twice(zookeeper: str, run: Run) -> None:
 def test_the_longest_session_of_any_node_is_known_to_who_starts(zookeeper: str, run: Run) -> None:
     async def story() -> None:
         async with session(zookeeper) as zk:
-            assert await longest_session(zk, 1, SessionLength(6_000, "one")) == 6_000
-            assert await longest_session(zk, 2, SessionLength(9_000, "two")) == 9_000
-            assert await longest_session(zk, 1, SessionLength(6_000, "one")) == 9_000, "node 2 may lead yet, unseen"
+            assert await record_session_length(zk, 1, SessionLength(6_000, "one")) == 6_000
+            assert await record_session_length(zk, 2, SessionLength(9_000, "two")) == 9_000
+            assert await record_session_length(zk, 1, SessionLength(6_000, "one")) == 9_000, (
+                "node 2 may lead yet, unseen"
+            )
             # Its former life is over: the directory was locked.
-            assert await longest_session(zk, 2, SessionLength(4_000, "two")) == 6_000
+            assert await record_session_length(zk, 2, SessionLength(4_000, "two")) == 6_000
             # Another disk: that life may go on somewhere.
-            assert await longest_session(zk, 1, SessionLength(3_000, "another")) == 6_000
+            assert await record_session_length(zk, 1, SessionLength(3_000, "another")) == 6_000
             written = await zk.get(f"{layout.SESSIONS}/1")
             assert written is not None
             assert written.data == b'{"version":1,"session_ms":6000,"directory":"another"}'

@@ -5,40 +5,40 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, Endpoint, Node, TopicPartition
-from muster.coordinator.cluster.image import NOTHING, ClusterState, Image
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, ClusterNode, NodeEndpoint, TopicPartition
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterState
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.controlling.seat import CandidateContext, ControllerCandidate
 from muster.coordinator.replication.wire.words import NodeName
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster.registration import Registration
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
 
-SETTINGS = Settings(min_isr=1, offsets_partitions=2, offsets_replicas=2, internal=())
+SETTINGS = ControllerSettings(min_isr=1, offsets_partitions=2, offsets_replicas=2, internal=())
 SHARD = TopicPartition("__consumer_offsets", 0)
 
 
 class Member:
     """A node without logs: registered, a candidate, and it polls."""
 
-    def __init__(self, zk: Session, node_id: int) -> None:
+    def __init__(self, zk: ZooKeeperSession, node_id: int) -> None:
         self.zk, self.id = zk, node_id
-        self.image = Image()
+        self.image = ClusterImage()
         loop = asyncio.get_running_loop()
-        around = Surroundings(
+        around = CandidateContext(
             image=lambda: self.image,
             now_ms=lambda: int(loop.time() * 1000),
             wall_ms=lambda: 5,
             draw_id=lambda: bytes([node_id]) * 16,
         )
-        self.seat = Seat(zk, node_id, SETTINGS, around)
-        door = Endpoint("REPLICATION", "127.0.0.1", 9000 + node_id)
-        me = Node(node_id, NO_EPOCH, str(node_id) * 22, endpoints=(door,))
-        self.registration = Registration(zk, lambda: me, first=lambda: door, wall_ms=lambda: 5)
+        self.seat = ControllerCandidate(zk, node_id, SETTINGS, around)
+        door = NodeEndpoint("REPLICATION", "127.0.0.1", 9000 + node_id)
+        me = ClusterNode(node_id, NO_EPOCH, str(node_id) * 22, endpoints=(door,))
+        self.registration = ClusterRegistration(zk, lambda: me, first=lambda: door, wall_ms=lambda: 5)
 
     async def hears(self, controller: "Member") -> ClusterState:
         """What the controller answers, once it is one."""
@@ -77,7 +77,7 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
             async with member(zookeeper, 2) as two:
                 await one.led_by(one, {1, 2})
                 assert await two.zk.get(paths.CONTROLLER_EPOCH) is not None
-                refused = await two.seat.cluster_state(NodeName(2, two.registration.epoch), NOTHING, (), 0)
+                refused = await two.seat.cluster_state(NodeName(2, two.registration.epoch), NO_VERSION, (), 0)
                 assert refused.error is ErrorCode.NOT_CONTROLLER
                 await two.led_by(one, {1, 2})
                 waiting = asyncio.create_task(
@@ -95,8 +95,8 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
             while one.image.known.epoch <= epoch:
                 await one.hears(one)
             # The last one in sync was node 2, and nobody leads without it (CL-C4).
-            await one.led_by(one, {NOBODY})
-            written = await one.zk.get(paths.partition_state(*SHARD))
+            await one.led_by(one, {NO_NODE_ID})
+            written = await one.zk.get(paths.partition_state_path(*SHARD))
             assert written is not None
             assert written.data == (
                 b'{"controller_epoch":3,"leader":-1,"version":1,"leader_epoch":2,"isr":[2],"muster":{"elr":[],'
@@ -128,7 +128,7 @@ def test_a_write_whose_answer_was_lost_is_found_done(zookeeper: str, run: Run) -
             async with member(zookeeper, 2):
                 await one.led_by(one, {1, 2})
                 assert lost
-                found = await one.zk.get(paths.partition_state(*SHARD))
+                found = await one.zk.get(paths.partition_state_path(*SHARD))
                 assert found is not None
                 assert (found.version, one.image.known.epoch) == (0, 1)
 

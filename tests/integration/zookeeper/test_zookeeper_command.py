@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.java import JavaNotFound, find_java
-from muster.coordinator.zookeeper.ensemble import find, make
+from muster.coordinator.zookeeper.ensemble import find_ensemble, open_or_create_ensemble
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 MUSTER = str(Path(sys.executable).with_name("muster"))
@@ -32,7 +32,7 @@ def test_a_server_is_started_shown_stopped_and_started_again_as_it_was(tmp_path:
         started = muster("start", "--data", data, "--port", "0")
         assert started.returncode == 0, started.stderr
         connect = started.stdout.strip()
-        assert find(tmp_path / "zk").connect == connect
+        assert find_ensemble(tmp_path / "zk").connect == connect
         shown = json.loads(muster("status", "--data", data, "-o", "json").stdout)
         assert [(row["address"], row["mode"]) for row in shown] == [(connect, "standalone")]
         again = muster("start", "--data", data)
@@ -57,7 +57,7 @@ def test_an_ensemble_is_started_again_as_it_was_and_only_what_is_missing(
     data = str(tmp_path / "zk3")
     try:
         connect = muster("start", "--data", data, "--nodes", "3", "--port", "0").stdout.strip()
-        find(tmp_path / "zk3").kill(2)
+        find_ensemble(tmp_path / "zk3").kill(2)
         monkeypatch.setenv("JAVA_HOME", str(tmp_path))
         again = muster("start", "--data", data)
         assert (again.returncode, again.stdout.strip()) == (0, connect), again.stderr
@@ -75,17 +75,17 @@ def test_a_folder_without_a_server_is_named(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
-    first = make(tmp_path / "a")
+    first = open_or_create_ensemble(tmp_path / "a")
     first.start()
     try:
-        second = make(tmp_path / "b", port=first.servers[0].port)
+        second = open_or_create_ensemble(tmp_path / "b", port=first.servers[0].port)
         with pytest.raises(ZooKeeperError, match="cannot be taken"):
             second.start()
         # It never ran: it may still be made otherwise, and the server at its port is not taken for it.
-        assert len(make(tmp_path / "b", nodes=3).servers) == 3
+        assert len(open_or_create_ensemble(tmp_path / "b", nodes=3).servers) == 3
         assert second.status()[0].mode == ""
         with pytest.raises(ZooKeeperError, match="holds no ZooKeeper"):
-            find(tmp_path / "b")
+            find_ensemble(tmp_path / "b")
     finally:
         first.stop()
 
@@ -93,4 +93,4 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_an_unreadable_description_is_named(tmp_path: Path) -> None:
     (tmp_path / "ensemble.json").write_text("{}")
     with pytest.raises(ZooKeeperError, match=r"ensemble\.json cannot be read"):
-        find(tmp_path)
+        find_ensemble(tmp_path)

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.zookeeper.connect import Session, SessionState
-from muster.coordinator.zookeeper.election import Election, Reign
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
+from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.errors import BadVersion
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
@@ -18,10 +18,10 @@ PLACE, COUNTER = "/somewhere/controller", "/controller_epoch"
 class Candidate:
     """A candidate, and what it was told: an epoch for each election, 0 for each resignation."""
 
-    def __init__(self, zk: Session, name: str) -> None:
+    def __init__(self, zk: ZooKeeperSession, name: str) -> None:
         self.told: list[int] = []
         self._changed = asyncio.Event()
-        self.election = Election(
+        self.election = ElectionCandidate(
             zk,
             PLACE,
             name.encode,
@@ -84,7 +84,7 @@ def test_an_order_of_an_earlier_reign_is_refused(zookeeper: str, run: Run) -> No
             first = Candidate(one, "first")
             await first.elected(1)
             stale = first.election.reign
-            assert stale == Reign(1, 1)
+            assert stale == ElectedTerm(1, 1)
             await first.election.stop()
             second = Candidate(two, "second")
             await second.elected(2)
@@ -96,7 +96,7 @@ def test_an_order_of_an_earlier_reign_is_refused(zookeeper: str, run: Run) -> No
     run(story)
 
 
-def test_one_that_hears_nothing_for_a_session_timeout_resigns(zookeeper_ensemble: Ensemble, run: Run) -> None:
+def test_one_that_hears_nothing_for_a_session_timeout_resigns(zookeeper_ensemble: LocalEnsemble, run: Run) -> None:
     """Without a quorum nobody is told that a session is over; by then another might reign, so one must not."""
 
     async def story() -> None:

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.client.aio.admin import Admin
+from muster.coordinator.client.aio.admin import AsyncAdmin
 from muster.coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from muster.coordinator.zookeeper.connect import SessionState
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
 from tests.integration.zookeeper.test_zookeeper_session import expire
@@ -83,19 +83,21 @@ def members(connect: str, *names: str) -> Iterator[list[Member]]:
 
 
 @asynccontextmanager
-async def stage(data: Path, connect: str, partitions: int = 2, **more: str) -> AsyncIterator[tuple[Node, Admin]]:
+async def stage(
+    data: Path, connect: str, partitions: int = 2, **more: str
+) -> AsyncIterator[tuple[CoordinatorNode, AsyncAdmin]]:
     async with node_at(data, connect, **more) as node, connected(node) as channel:
         await create_topic(channel, "t", partitions)
         with plain(connect) as zk:  # members of that era come after the topics they read
             await until(is_there(zk, f"/brokers/topics/t/partitions/{partitions - 1}/state"))
-        admin = Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"})
+        admin = AsyncAdmin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"})
         try:
             yield node, admin
         finally:
             await admin.close()
 
 
-async def state_is(admin: Admin, state: str, count: int, group: str = "old") -> None:
+async def state_is(admin: AsyncAdmin, state: str, count: int, group: str = "old") -> None:
     """Return once the node has seen that many members in that state."""
     async with asyncio.timeout(30):
         while True:
@@ -107,7 +109,7 @@ async def state_is(admin: Admin, state: str, count: int, group: str = "old") -> 
                 return
 
 
-async def explained(admin: Admin, number: int, group: str = "old") -> Rebalance:
+async def explained(admin: AsyncAdmin, number: int, group: str = "old") -> Rebalance:
     """The group's entry of that number, once it is written."""
     async with asyncio.timeout(30):
         while True:
@@ -254,7 +256,7 @@ def test_the_ledger_outlives_the_node(zookeeper: str, tmp_path: Path, run: Run) 
                 await explained(admin, 1)
             async with (
                 node_at(tmp_path / "d", zookeeper) as node,
-                Admin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin,
+                AsyncAdmin({"bootstrap.servers": f"127.0.0.1:{node.bound.port}"}) as admin,
             ):
                 await state_is(admin, "Stable", 1)
                 entries = await admin.explain("old")
@@ -318,7 +320,7 @@ def test_the_node_goes_on_watching_after_its_session_expired(zookeeper: str, tmp
 
 
 def test_the_node_goes_on_watching_after_the_leader_died(
-    zookeeper_ensemble: Ensemble, tmp_path: Path, run: Run
+    zookeeper_ensemble: LocalEnsemble, tmp_path: Path, run: Run
 ) -> None:
     async def story() -> None:
         connect = f"{zookeeper_ensemble.connect}/groups"

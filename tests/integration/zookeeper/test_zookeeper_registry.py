@@ -13,10 +13,10 @@ import pytest
 from kazoo.client import KazooClient
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.server.node.app import Node
-from muster.coordinator.zookeeper.ensemble import Ensemble
-from muster.coordinator.zookeeper.errors import Unreachable
-from muster.coordinator.zookeeper.registry import ClusterMismatch, IdTaken, OfACluster
+from muster.coordinator.server.node.app import CoordinatorNode
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.errors import ZooKeeperUnreachable
+from muster.coordinator.zookeeper.registry import ClusterMismatch, ClusterNodesRegistered, NodeIdTaken
 from muster.storage.errors import DataDirectoryError
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire
@@ -40,8 +40,8 @@ def plain(connect: str) -> Iterator[KazooClient]:
 
 
 @asynccontextmanager
-async def node_at(data: Path, connect: str, number: int = 1, **more: str) -> AsyncIterator[Node]:
-    node = Node(settings(data, node_id=str(number), zookeeper_connect=connect, **SESSION, **more))
+async def node_at(data: Path, connect: str, number: int = 1, **more: str) -> AsyncIterator[CoordinatorNode]:
+    node = CoordinatorNode(settings(data, node_id=str(number), zookeeper_connect=connect, **SESSION, **more))
     await node.start()
     try:
         yield node
@@ -146,7 +146,7 @@ def test_what_changed_while_zookeeper_was_not_looked_at_is_made_good(zookeeper: 
                 await until(is_there(zk, "/brokers/topics/goes/partitions/0/state"))
         with plain(zookeeper) as zk:
             zk.create("/brokers/topics/foreign", b'{"version":1,"partitions":{"0":[7]}}')
-        alone = Node(settings(tmp_path / "d"))
+        alone = CoordinatorNode(settings(tmp_path / "d"))
         await alone.start()
         alone.broker.delete_topic("goes")
         await alone.stop()
@@ -191,9 +191,9 @@ def test_a_client_that_asks_for_another_brokers_topic_does_not_make_its_twin(
 def test_an_id_in_use_is_refused_with_its_holder(zookeeper: str, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with node_at(tmp_path / "one", zookeeper) as first:
-            second = Node(settings(tmp_path / "two", zookeeper_connect=zookeeper, **SESSION))
+            second = CoordinatorNode(settings(tmp_path / "two", zookeeper_connect=zookeeper, **SESSION))
             with pytest.raises(
-                IdTaken, match=rf"broker id 1 is registered by the node at 127\.0\.0\.1:{first.bound.port}"
+                NodeIdTaken, match=rf"broker id 1 is registered by the node at 127\.0\.0\.1:{first.bound.port}"
             ):
                 await second.start()
             assert not (tmp_path / "two").exists()
@@ -209,8 +209,8 @@ def test_a_node_on_its_own_leaves_a_cluster_alone(zookeeper: str, tmp_path: Path
     told = {"host": "h", "port": 9092, "endpoints": [], "version": 4, "muster": {"directory": "a" * 22, "features": 1}}
 
     async def story(why: str) -> None:
-        node = Node(settings(tmp_path / "one", zookeeper_connect=zookeeper, **SESSION))
-        with pytest.raises(OfACluster, match=why):
+        node = CoordinatorNode(settings(tmp_path / "one", zookeeper_connect=zookeeper, **SESSION))
+        with pytest.raises(ClusterNodesRegistered, match=why):
             await node.start()
         assert not (tmp_path / "one").exists()
 
@@ -232,7 +232,7 @@ def test_a_node_that_may_not_have_its_directory_leaves_nothing_in_zookeeper(
     async def story() -> None:
         async with node_at(tmp_path / "one", f"{zookeeper}/a"):
             for name, why in (("one", "is in use by process"), ("foreign", "is no Muster data directory")):
-                node = Node(settings(tmp_path / name, zookeeper_connect=f"{zookeeper}/other", **SESSION))
+                node = CoordinatorNode(settings(tmp_path / name, zookeeper_connect=f"{zookeeper}/other", **SESSION))
                 with pytest.raises(DataDirectoryError, match=why):
                     await node.start()
             with plain(zookeeper) as zk:
@@ -248,7 +248,7 @@ def test_the_node_of_another_cluster_is_refused(zookeeper: str, tmp_path: Path, 
             pass
         async with node_at(tmp_path / "two", f"{zookeeper}/b"):
             pass
-        stranger = Node(settings(tmp_path / "one", zookeeper_connect=f"{zookeeper}/b", **SESSION))
+        stranger = CoordinatorNode(settings(tmp_path / "one", zookeeper_connect=f"{zookeeper}/b", **SESSION))
         with pytest.raises(ClusterMismatch, match="the data directory belongs to cluster"):
             await stranger.start()
         async with node_at(tmp_path / "one", f"{zookeeper}/c") as moved:
@@ -261,7 +261,8 @@ def test_the_node_of_another_cluster_is_refused(zookeeper: str, tmp_path: Path, 
 def test_of_a_race_for_the_clusters_name_one_wins(zookeeper: str, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         nodes = [
-            Node(settings(tmp_path / str(n), node_id=str(n), zookeeper_connect=zookeeper, **SESSION)) for n in (1, 2, 3)
+            CoordinatorNode(settings(tmp_path / str(n), node_id=str(n), zookeeper_connect=zookeeper, **SESSION))
+            for n in (1, 2, 3)
         ]
         await asyncio.gather(*(node.start() for node in nodes))
         try:
@@ -311,7 +312,7 @@ def test_a_node_whose_session_expired_registers_again(zookeeper: str, tmp_path: 
     run(story)
 
 
-def test_without_a_quorum_the_node_goes_on_serving(zookeeper_ensemble: Ensemble, tmp_path: Path, run: Run) -> None:
+def test_without_a_quorum_the_node_goes_on_serving(zookeeper_ensemble: LocalEnsemble, tmp_path: Path, run: Run) -> None:
     async def story() -> None:
         async with node_at(tmp_path / "d", f"{zookeeper_ensemble.connect}/serving") as node, connected(node) as channel:
             side = node._ground.zookeeper
@@ -382,8 +383,10 @@ def test_a_node_that_slept_through_its_session_registers_again_on_waking(zookeep
 
 def test_no_zookeeper_no_start(tmp_path: Path, run: Run) -> None:
     async def story() -> None:
-        node = Node(settings(tmp_path / "d", zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms="300"))
-        with pytest.raises(Unreachable, match="muster zookeeper start"):
+        node = CoordinatorNode(
+            settings(tmp_path / "d", zookeeper_connect="127.0.0.1:1", zookeeper_connection_timeout_ms="300")
+        )
+        with pytest.raises(ZooKeeperUnreachable, match="muster zookeeper start"):
             await node.start()
         assert not (tmp_path / "d").exists()
 

@@ -7,9 +7,22 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.zookeeper.connect import FRAME_BYTES, MOST_BYTES, Fired, Session, SessionState
-from muster.coordinator.zookeeper.ensemble import Ensemble
-from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, TooLarge, Unreachable
+from muster.coordinator.zookeeper.connect import (
+    FRAME_BYTES,
+    MAX_REQUEST_BYTES,
+    SessionState,
+    WatchEvent,
+    ZooKeeperSession,
+)
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.errors import (
+    BadVersion,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    ZooKeeperRequestTooLarge,
+    ZooKeeperUnreachable,
+)
 from tests.integration.conftest import Run
 from tests.support.zookeeper.servers import TICK_MS
 
@@ -17,8 +30,8 @@ SESSION_MS = 2_000
 
 
 @asynccontextmanager
-async def session(connect: str) -> AsyncIterator[Session]:
-    opened = Session(connect, session_timeout_ms=SESSION_MS, connection_timeout_ms=20_000)
+async def session(connect: str) -> AsyncIterator[ZooKeeperSession]:
+    opened = ZooKeeperSession(connect, session_timeout_ms=SESSION_MS, connection_timeout_ms=20_000)
     await opened.open()
     try:
         yield opened
@@ -26,10 +39,10 @@ async def session(connect: str) -> AsyncIterator[Session]:
         await opened.close()
 
 
-class Heard(asyncio.Queue[Fired | SessionState]):
+class Heard(asyncio.Queue[WatchEvent | SessionState]):
     """What was told, in order; to be awaited."""
 
-    async def until(self, wanted: Callable[[Fired | SessionState], bool]) -> Fired | SessionState:
+    async def until(self, wanted: Callable[[WatchEvent | SessionState], bool]) -> WatchEvent | SessionState:
         async with asyncio.timeout(30):
             while not wanted(heard := await self.get()):
                 pass
@@ -39,7 +52,7 @@ class Heard(asyncio.Queue[Fired | SessionState]):
         await self.until(lambda heard: heard is state)
 
 
-def expire(victim: Session) -> None:
+def expire(victim: ZooKeeperSession) -> None:
     """End a session as the servers would: a second client with its id and password says goodbye in its name."""
     twin = KazooClient(hosts=victim.connect.hosts, client_id=victim.client.client_id)
     twin.start(timeout=20)
@@ -53,7 +66,7 @@ def test_what_the_servers_grant_is_told_whatever_was_asked_for(zookeeper: str, r
     async def story() -> None:
         granted = []
         for asked_ms in (SESSION_MS, 10_000_000):
-            opened = Session(zookeeper, session_timeout_ms=asked_ms, connection_timeout_ms=20_000)
+            opened = ZooKeeperSession(zookeeper, session_timeout_ms=asked_ms, connection_timeout_ms=20_000)
             assert opened.session_timeout_ms == asked_ms
             await opened.open()
             granted.append(opened.session_timeout_ms)
@@ -100,10 +113,10 @@ def test_a_watch_fires_once_however_often_it_was_set(zookeeper: str, run: Run) -
             for _ in range(3):
                 await zk.children("/d", heard.put_nowait)
             await other.create("/d/1")
-            assert await heard.get() == Fired("children", "/d")
+            assert await heard.get() == WatchEvent("children", "/d")
             await zk.exists("/later", heard.put_nowait)
             await other.create("/later")
-            assert await heard.get() == Fired("created", "/later")
+            assert await heard.get() == WatchEvent("created", "/later")
             assert heard.empty()
 
     run(story)
@@ -128,7 +141,7 @@ def test_an_expired_session_is_followed_by_a_new_one(zookeeper: str, run: Run) -
     run(story)
 
 
-def test_the_session_outlives_the_leader(zookeeper_ensemble: Ensemble, run: Run) -> None:
+def test_the_session_outlives_the_leader(zookeeper_ensemble: LocalEnsemble, run: Run) -> None:
     async def story() -> None:
         heard = Heard()
         async with session(f"{zookeeper_ensemble.connect}/leader") as zk:
@@ -145,7 +158,7 @@ def test_the_session_outlives_the_leader(zookeeper_ensemble: Ensemble, run: Run)
     run(story)
 
 
-def test_without_a_quorum_everybody_waits(zookeeper_ensemble: Ensemble, run: Run) -> None:
+def test_without_a_quorum_everybody_waits(zookeeper_ensemble: LocalEnsemble, run: Run) -> None:
     """Nobody can tell that a session is over while there is no quorum, so nobody does."""
 
     async def story() -> None:
@@ -172,9 +185,9 @@ def test_without_a_quorum_everybody_waits(zookeeper_ensemble: Ensemble, run: Run
 
 def test_nobody_there_is_said_with_the_address_and_the_remedy(run: Run) -> None:
     async def story() -> None:
-        zk = Session("127.0.0.1:1/x", connection_timeout_ms=300)
+        zk = ZooKeeperSession("127.0.0.1:1/x", connection_timeout_ms=300)
         with pytest.raises(
-            Unreachable, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 within 300 ms .*zookeeper start"
+            ZooKeeperUnreachable, match=r"no ZooKeeper answered at 127\.0\.0\.1:1 within 300 ms .*zookeeper start"
         ):
             await zk.open()
 
@@ -188,7 +201,7 @@ def test_what_zookeeper_does_not_take_is_refused_before_it_is_sent(zookeeper: st
         async with session(zookeeper) as zk:
             told: list[SessionState] = []
             zk.on_state(told.append)
-            most = bytes(MOST_BYTES - len(f"{zk.connect.chroot}/large") - 2 * FRAME_BYTES - 1)
+            most = bytes(MAX_REQUEST_BYTES - len(f"{zk.connect.chroot}/large") - 2 * FRAME_BYTES - 1)
             await zk.create("/large", most)
             await zk.put("/large", most)
             for write in (
@@ -196,7 +209,7 @@ def test_what_zookeeper_does_not_take_is_refused_before_it_is_sent(zookeeper: st
                 lambda: zk.create("/larger", most + bytes(100)),
                 lambda: zk.commit(lambda both: [both.set_data("/large", most), both.set_data("/large", b"1")]),
             ):
-                with pytest.raises(TooLarge, match=r"/large.* less than 1048575 \(jute.maxbuffer\)"):
+                with pytest.raises(ZooKeeperRequestTooLarge, match=r"/large.* less than 1048575 \(jute.maxbuffer\)"):
                     await write()
             await zk.put("/large", b"1")
             assert await zk.get("/larger") is None

@@ -176,7 +176,7 @@ def test_the_asyncio_twin_reads_and_leaves(node: NodeProcess, zookeeper: str, ru
     fill(node, "t", 4, 12)
 
     async def story() -> None:
-        async with aio.Consumer(era_properties(zookeeper)) as consumer:
+        async with aio.AsyncConsumer(era_properties(zookeeper)) as consumer:
             await consumer.subscribe("t")
             async with asyncio.timeout(30):
                 read = [await anext(aiter(consumer)) for _ in range(12)]

@@ -6,7 +6,7 @@ import pytest
 
 from muster.coordinator.client import Consumer
 from muster.coordinator.client.errors import ZookeeperAway
-from muster.coordinator.zookeeper.ensemble import Ensemble
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, wait_for
 
@@ -20,7 +20,7 @@ def committed(consumer: Consumer) -> bool:
     return True
 
 
-def test_consumers_read_on_while_the_ensemble_stumbles(tmp_path: Path, zookeeper_ensemble: Ensemble) -> None:
+def test_consumers_read_on_while_the_ensemble_stumbles(tmp_path: Path, zookeeper_ensemble: LocalEnsemble) -> None:
     zookeeper = f"{zookeeper_ensemble.connect}/stumbling"
     told = Told()
     with era_node(tmp_path, zookeeper) as node:

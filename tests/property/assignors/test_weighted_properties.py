@@ -118,7 +118,7 @@ def test_the_short_cut_for_large_groups_is_as_good_as_the_full_network(pick, eve
     from muster.assignors.tools.bench import suite as bench
 
     sticky = registry.resolve("sticky")
-    snapshot = bench.after(bench.group((24, 20, 30), pick), sticky, event)
+    snapshot = bench.apply_event(bench.make_group((24, 20, 30), pick), sticky, event)
     owners = snapshot.owners()
 
     def cost():

@@ -21,7 +21,7 @@ from muster.assignors.data.user_data import (
 )
 from muster.assignors.run import run
 from muster.assignors.wire import columns as wire_columns
-from muster.assignors.wire.blobs import Cluster, Joined, assign_bytes, write_shares
+from muster.assignors.wire.blobs import LeaderTopics, SubscribedMember, assign_bytes, write_shares
 
 TOPICS = {"a": 3, "bb": 2, "c": 0, "ccc": 9, "naïve": 1}
 WORDS = ["sticky", "cooperative-sticky", "uniform", "range"]
@@ -42,7 +42,9 @@ subscriptions = st.builds(
     st.none() | st.sampled_from(["", "r1", "rück"]),
 )
 groups = st.lists(subscriptions, max_size=6).map(
-    lambda said: [Joined(f"m{n}", encode_subscription(one), f"i{n}" if n % 2 else None) for n, one in enumerate(said)]
+    lambda said: [
+        SubscribedMember(f"m{n}", encode_subscription(one), f"i{n}" if n % 2 else None) for n, one in enumerate(said)
+    ]
 )
 quick = settings(max_examples=80, deadline=None)
 
@@ -100,8 +102,8 @@ def test_shares_are_written_as_one_by_one(members, version):
 
 @pytest.mark.parametrize("size", [3, 300])
 def test_from_bytes_to_bytes(size):
-    blobs = [Joined(f"m{n}", encode_subscription(Subscription(3, ("t", "u")))) for n in range(3)]
-    assignment, out = assign_bytes(registry.resolve("roundrobin"), blobs, Cluster({"t": size, "u": size}))
+    blobs = [SubscribedMember(f"m{n}", encode_subscription(Subscription(3, ("t", "u")))) for n in range(3)]
+    assignment, out = assign_bytes(registry.resolve("roundrobin"), blobs, LeaderTopics({"t": size, "u": size}))
     read = {member: parse_assignment(blob).partitions for member, blob in out.items()}
     assert read == assignment.to_dict()
     assert read["m0"]["t"] == list(range(0, size, 3))

@@ -11,7 +11,7 @@ from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, Consumer
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Outcome
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import Skipped
+from muster.coordinator.runtime.codec.fields import SkippedRecord
 from muster.coordinator.runtime.ports import KeyValue
 from tests.support.stories.script import Stage, hard_state
 
@@ -199,7 +199,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         shard = Shard(self.stage.limits, 0)
         for stored in latest.values():
             record = decode_group(stored)
-            assert not isinstance(record, Skipped)
+            assert not isinstance(record, SkippedRecord)
             shard.apply(record)
         assert without_explanations(shard) == without_explanations(self.stage.shard)
 

@@ -5,8 +5,15 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.ledger import MAX_ALSO, MAX_WAITED_FOR, RebalanceInProgress, Settling, Trigger, last_few
-from muster.coordinator.core.moves import Before, Withheld, difference
+from muster.coordinator.core.ledger import (
+    MAX_ALSO,
+    MAX_WAITED_FOR,
+    OngoingRebalance,
+    RebalanceSettling,
+    RebalanceTrigger,
+    last_few,
+)
+from muster.coordinator.core.moves import PlanBefore, WithheldPartition, diff_plans
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.types import Cause
 
@@ -66,22 +73,26 @@ def plan_of(owners: dict[TopicPartition, str]) -> Plan:
     return plan
 
 
-def settled_case(case: Case) -> tuple[dict[TopicPartition, tuple[str, str]], dict[TopicPartition, Withheld], Settling]:
+def settled_case(
+    case: Case,
+) -> tuple[dict[TopicPartition, tuple[str, str]], dict[TopicPartition, WithheldPartition], RebalanceSettling]:
     """The ledger's own answer: moves as (source, target), what stays withheld, and the settling to come."""
     held: dict[str, dict[str, frozenset[int]]] = {}
     for topic, number in filter(case.is_held, PARTITIONS):
         topics = held.setdefault(case.holder((topic, number)), {})
         topics[topic] = topics.get(topic, frozenset()) | {number}
     carried = {
-        tp: Withheld(case.withheld[tp], case.free_since[tp])
+        tp: WithheldPartition(case.withheld[tp], case.free_since[tp])
         for tp in PARTITIONS
         if case.withheld[tp] and not case.source[tp]
     }
-    rebalance = RebalanceInProgress(1, Trigger(Cause.MEMBER_JOINED, "a joined"), 1, STARTED_MS, released=case.released)
-    diff = difference(Before(plan_of(case.source), held, carried), plan_of(case.target), rebalance)
+    rebalance = OngoingRebalance(
+        1, RebalanceTrigger(Cause.MEMBER_JOINED, "a joined"), 1, STARTED_MS, released=case.released
+    )
+    diff = diff_plans(PlanBefore(plan_of(case.source), held, carried), plan_of(case.target), rebalance)
     moves = {(move.topic, move.partition): (move.source, move.target) for move in diff.moves}
     assert len(moves) == len(diff.moves), "a partition moved twice"
-    return moves, diff.withheld, Settling(1, diff.gaps, fetched=dict(case.fetched))
+    return moves, diff.withheld, RebalanceSettling(1, diff.gaps, fetched=dict(case.fetched))
 
 
 @settings(max_examples=300, deadline=None, derandomize=True, database=None)
@@ -122,16 +133,16 @@ def test_who_never_fetched_its_share_is_late_and_counted_until_the_end(case: Cas
 
 
 def test_an_entry_keeps_the_last_arrivals_and_the_first_further_triggers() -> None:
-    rebalance = RebalanceInProgress(1, Trigger(Cause.MEMBER_JOINED, "first"), 0, 0)
+    rebalance = OngoingRebalance(1, RebalanceTrigger(Cause.MEMBER_JOINED, "first"), 0, 0)
     for number in range(100):
-        rebalance.note(Trigger(Cause.MEMBER_JOINED, f"member {number} joined"))
+        rebalance.note(RebalanceTrigger(Cause.MEMBER_JOINED, f"member {number} joined"))
         rebalance.arrived(f"m{number}", number)
     assert rebalance.also == [f"member {number} joined" for number in range(MAX_ALSO)]
     assert last_few(rebalance.arrivals) == tuple(f"m{number}" for number in range(100 - MAX_WAITED_FOR, 100))
 
 
 def test_who_sends_its_join_again_let_go_the_first_time() -> None:
-    rebalance = RebalanceInProgress(1, Trigger(Cause.MEMBER_JOINED, "first"), 0, 0)
+    rebalance = OngoingRebalance(1, RebalanceTrigger(Cause.MEMBER_JOINED, "first"), 0, 0)
     rebalance.arrived("a", 10)
     rebalance.arrived("a", 20)
     assert rebalance.released == {"a": 10}

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.txn.pending import Pending
+from muster.coordinator.core.txn.pending import PendingPositions
 from muster.coordinator.core.types import StoredOffset
 
 PRODUCERS, GROUPS = st.integers(1, 3), st.sampled_from(["g", "h"])
@@ -13,7 +13,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["written", "ended", "anew", "behind"
 
 @given(STEPS, st.integers(0, 4))
 def test_it_is(steps: list[tuple[str, int, str, list[tuple[str, int]]]], back: int) -> None:
-    pending, at = Pending(), 10
+    pending, at = PendingPositions(), 10
     pending.writing[1] = "g", frozenset({("t", 9)})
     for kind, producer, group, places in steps:
         if kind == "written":
@@ -39,7 +39,7 @@ def test_it_is(steps: list[tuple[str, int, str, list[tuple[str, int]]]], back: i
 
 def test_who_commits_does_not_go_through_what_other_groups_have_waiting() -> None:
     """With 1,000 transactions of ten positions each such commit took 0.7 ms more, to know how much there is."""
-    pending = Pending()
+    pending = PendingPositions()
     for producer in range(1_000):
         pending.written(producer, f"g{producer}", {("t", 0): StoredOffset(1, -1, "", 0)}, producer)
     gone_through: list[str] = []

@@ -9,10 +9,10 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.txn.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
 from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.ownership.facts import Owner, Producer, Read, owner_record
-from muster.coordinator.ownership.voids import Replay, Seen
+from muster.coordinator.ownership.facts import OwnerRecord, ProducerEpoch, ShardRecordRead, encode_owner_record
+from muster.coordinator.ownership.voids import LogBatch, ShardReplay
 
-OWNER = Producer(7, 0)
+OWNER = ProducerEpoch(7, 0)
 GROUP = st.sampled_from(["g", "g", "h"])
 PART = st.integers(0, 2)
 CLIENT = st.sampled_from([50, 51, 52])
@@ -35,20 +35,22 @@ class Both:
     """A shard, and its log as a replay of `ownership` reads it."""
 
     def __init__(self) -> None:
-        self.shard, self.replay = Shard(Limits(), 0), Replay()
+        self.shard, self.replay = Shard(Limits(), 0), ShardReplay()
         self.shard.step(events.Loaded(), 0)
         self.end, self.number = 0, 0
         self.log_says: dict[bytes, int] = {}
         self.unheard: list[TxnEnded] = []
         """Markers that are in the log, and not read yet."""
-        key, value, _ = owner_record(Owner(1, 1, OWNER))
+        key, value, _ = encode_owner_record(OwnerRecord(1, 1, OWNER))
         self.append(OWNER, [(key, value)])
 
-    def append(self, producer: Producer, pairs: list[tuple[bytes, bytes | None]], transactional: bool = False) -> None:
-        records = [Read(key, value, self.end + at) for at, (key, value) in enumerate(pairs)]
-        self.read(Seen(self.end, self.end + len(pairs), producer, records, transactional))
+    def append(
+        self, producer: ProducerEpoch, pairs: list[tuple[bytes, bytes | None]], transactional: bool = False
+    ) -> None:
+        records = [ShardRecordRead(key, value, self.end + at) for at, (key, value) in enumerate(pairs)]
+        self.read(LogBatch(self.end, self.end + len(pairs), producer, records, transactional))
 
-    def read(self, seen: Seen) -> set[tuple[str, str, int]]:
+    def read(self, seen: LogBatch) -> set[tuple[str, str, int]]:
         """Whose record counts from here on."""
         self.end = seen.next_offset
         counts = set()
@@ -93,11 +95,11 @@ class Both:
         assert effects.records == []
         self.shard.step(TxnOffsetsWritten(client, 0, group, reply.kept, self.end), 0)
         self.shard.step(TxnWriteOver(-self.number, group, self.number), 0)
-        self.append(Producer(client, 0), [(key(group, part), b"%d" % self.number)], transactional=True)
+        self.append(ProducerEpoch(client, 0), [(key(group, part), b"%d" % self.number)], transactional=True)
 
     def marker(self, client: int, commits: bool) -> None:
         at = self.end
-        counts = self.read(Seen(at, at + 1, Producer(client, 0), (), True, commits))
+        counts = self.read(LogBatch(at, at + 1, ProducerEpoch(client, 0), (), True, commits))
         self.unheard.append(TxnEnded(client, 0, commits, frozenset(counts), at))
 
     def heard(self) -> None:

@@ -6,10 +6,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode
-from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema import all_messages
 from tests.support.kafka.messages import random_message
 
-CASES = [(name, version) for name, message in messages().items() for version in message.versions]
+CASES = [(name, version) for name, message in all_messages().items() for version in message.versions]
 WHICH = st.sampled_from(CASES)
 MUTATION = st.tuples(st.floats(0, 1), st.sampled_from(["cut", "flip", "insert", "grow", "repeat"]), st.integers(0, 255))
 
@@ -36,7 +36,9 @@ def test_messages_that_were_tampered_with(
     which: tuple[str, int], seed: int, mutations: list[tuple[float, str, int]]
 ) -> None:
     name, version = which
-    data = bytearray(b"".join(encode(name, version, random_message(messages()[name], version, random.Random(seed)))))
+    data = bytearray(
+        b"".join(encode(name, version, random_message(all_messages()[name], version, random.Random(seed))))
+    )
     for where, how, byte in mutations:
         at = int(where * len(data))
         match how:

@@ -13,7 +13,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
-from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema import all_messages
 from muster.coordinator.server.dispatch import snake_case
 from tests.support.kafka.messages import random_message
 
@@ -87,7 +87,7 @@ UNKNOWN = (
 
 CASES = [
     (name, version)
-    for name, message in messages().items()
+    for name, message in all_messages().items()
     for version in message.versions
     if version not in GONE.get(name.removesuffix("Request").removesuffix("Response"), ())
     and not name.startswith(UNKNOWN)
@@ -100,7 +100,7 @@ def test_kio_and_we_write_the_same_bytes(name: str, version: int) -> None:
     read, write = entity_reader(schema), entity_writer(schema)
     rng = random.Random(f"{name} {version}")
     for _ in range(ROUNDS):
-        message = random_message(messages()[name], version, rng)
+        message = random_message(all_messages()[name], version, rng)
         for field in ("log_append_time_ms", "retention_time_ms", "session_lifetime_ms"):
             clamp(message, field)
         clamp(message, "transaction_start_time_ms", least=0)

@@ -12,10 +12,10 @@ from muster.coordinator.core.events import OffsetCommit
 from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer
+from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
 from muster.coordinator.kafka.groups import commits
-from muster.coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, Shape
-from muster.coordinator.kafka.groups.offsets import commit_event, commit_response
+from muster.coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, CommitShape
+from muster.coordinator.kafka.groups.offsets import make_commit_event, make_commit_response
 
 VERSIONS = range(2, 10)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -130,10 +130,13 @@ def event_of(version: int, host: str, request: Any, positions: dict[tuple[str, i
 @given(connections())
 def test_the_core_is_told_of_each_request_as_of_one_on_its_own(sent: tuple[int, list[bytes]]) -> None:
     version, frames = sent
-    reader, call = CommitReader(version), KafkaCall(version, "client", cast(Peer, SimpleNamespace(host="10.0.0.7")))
+    reader, call = (
+        CommitReader(version),
+        KafkaCall(version, "client", cast(ClientPeer, SimpleNamespace(host="10.0.0.7"))),
+    )
     for frame in frames:
         commit, _ = reader(frame, 0)
-        told = commit_event(commit.shape, call, 7, commit.positions())
+        told = make_commit_event(commit.shape, call, 7, commit.positions())
         assert told == event_of(version, "10.0.0.7", *plainly(version, frame))
 
 
@@ -162,7 +165,7 @@ def test_each_answer_has_the_bytes_of_one_made_anew(sent: tuple[int, list[bytes]
                 for each in request.topics
             ]
         )
-        answer = commit_response(commit.shape, version, codes, OffsetCommitReply())
+        answer = make_commit_response(commit.shape, version, codes, OffsetCommitReply())
         assert b"".join(answer.body) == b"".join(encode("OffsetCommitResponse", version, expected))
 
 
@@ -199,10 +202,10 @@ def test_commits_for_one_group_after_the_other_are_not_searched_for_their_offset
 ) -> None:
     """Tools that copy the positions of many groups would pay for it with each of them, and never gain by it."""
 
-    def searched(version: int, shape: Shape) -> list[int]:
+    def searched(version: int, shape: CommitShape) -> list[int]:
         raise AssertionError(f"a commit for {shape.request.group_id!r} was searched")
 
-    monkeypatch.setattr(commits, "offset_places", searched)
+    monkeypatch.setattr(commits, "find_offset_positions", searched)
     reader = CommitReader(9)
     for number in range(5):
         reader(request_of(9, (f"group-{number}", -1, "", [("t", [(0, -1, "")])], b""), [number]), 0)

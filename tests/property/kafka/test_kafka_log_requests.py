@@ -7,7 +7,7 @@ import pytest
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import HangUp
-from muster.coordinator.kafka.schema import messages
+from muster.coordinator.kafka.schema import all_messages
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.door import Door, play
 from tests.support.kafka.messages import random_message
@@ -68,7 +68,7 @@ def test_a_request_is_answered(api: str, version: int) -> None:
         door.broker.append("t", 0, encode_batch([(T0, None, b"x", ())]), T0)
         door.broker.flush()
         for _ in range(ROUNDS):
-            message = random_message(messages()[f"{api}Request"], version, rng)
+            message = random_message(all_messages()[f"{api}Request"], version, rng)
             likely(message, rng)
             data = b"".join(encode(f"{api}Request", version, message))
             request = decode_frame(f"{api}Request", version, data)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
 from muster.coordinator.kafka.log.produces import ProduceReader, SingleBatch
-from muster.coordinator.kafka.log.records import produce_answer
+from muster.coordinator.kafka.log.records import make_produce_response
 from muster.storage.types import Appended
 
 INT16 = st.integers(-(2**15), 2**15 - 1)
@@ -114,7 +114,7 @@ def test_an_answer_has_the_bytes_of_the_schema(topic: str, index: int, numbers: 
     if len(topic.encode()) > 126:
         return  # not read as a single batch
     request, result = SingleBatch(-1, 0, topic, index, memoryview(b"")), Appended(*numbers)
-    assert request.answer(result) == b"".join(encode("ProduceResponse", 9, produce_answer(request, [result])))
+    assert request.answer(result) == b"".join(encode("ProduceResponse", 9, make_produce_response(request, [result])))
 
 
 def test_what_librdkafka_sends_is_a_single_batch() -> None:

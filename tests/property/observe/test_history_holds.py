@@ -4,9 +4,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.observe.health import Status
-from muster.coordinator.observe.history import LONGEST_ETA_S, History, Sample
-from muster.coordinator.observe.rings import MINUTE_POINTS, RECENT_POINTS, Series
+from muster.coordinator.observe.health import HealthStatus
+from muster.coordinator.observe.history import LONGEST_ETA_S, GroupHistory, Sample
+from muster.coordinator.observe.rings import MINUTE_POINTS, RECENT_POINTS, FigureSeries
 
 SAMPLE_MS = 10_000
 steps = st.lists(st.tuples(st.integers(1, 60_000), st.integers(0, 500), st.integers(0, 500)), min_size=2, max_size=30)
@@ -16,7 +16,7 @@ steps = st.lists(st.tuples(st.integers(1, 60_000), st.integers(0, 500), st.integ
 def test_lag_is_what_was_seen_and_rates_lie_between_the_slowest_and_the_fastest(
     drawn: list[tuple[int, int, int]],
 ) -> None:
-    history, now_ms, end, committed = History(SAMPLE_MS), 1, 0, 0
+    history, now_ms, end, committed = GroupHistory(SAMPLE_MS), 1, 0, 0
     seen, produced, consumed = [], [], []
     for passed_ms, written, read in drawn:
         more = min(read, end + written - committed)
@@ -41,7 +41,7 @@ def test_lag_is_what_was_seen_and_rates_lie_between_the_slowest_and_the_fastest(
 
 @given(st.integers(1, 4_000), st.integers(1, 90))
 def test_a_series_is_bounded_in_order_and_keeps_peaks(points: int, spacing_s: int) -> None:
-    series = Series()
+    series = FigureSeries()
     for at in range(points):
         series.add(at * spacing_s * 1_000, 10_000 if at == points // 2 else at % 7)
     times, values = series.points()
@@ -55,7 +55,7 @@ def test_a_series_is_bounded_in_order_and_keeps_peaks(points: int, spacing_s: in
 
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=8))
 def test_only_what_the_last_sample_had_is_kept(rounds: list[set[int]]) -> None:
-    history = History(SAMPLE_MS)
+    history = GroupHistory(SAMPLE_MS)
     for number, there in enumerate(rounds):
         places = [("t", partition) for partition in sorted(there)]
         for place in places:  # in pieces of one
@@ -68,4 +68,4 @@ def test_only_what_the_last_sample_had_is_kept(rounds: list[set[int]]) -> None:
             assert history.lag("g") == 10 * len(places)
     history.forget(["g"])
     assert len(history) == 0
-    assert history.health("g", 0).status is Status.NOTFOUND
+    assert history.health("g", 0).status is HealthStatus.NOTFOUND

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from muster.coordinator.core.central.records import CentralDeleted, CentralStored
 from muster.coordinator.core.consumer import records as consumer
 from muster.coordinator.core.control.trial.records import (
-    Baseline,
+    CanaryBaseline,
     CanaryForgotten,
+    CanaryGuardRule,
     CanaryState,
     CanaryStored,
-    Guard,
-    Tally,
+    CanaryTally,
 )
 from muster.coordinator.core.records import (
     DelayForgotten,
@@ -38,7 +38,7 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
 from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 
@@ -98,13 +98,13 @@ CONSUMER_RECORDS = st.one_of(
 )
 MEMBERS = st.builds(MemberRecord, TEXT, st.none() | TEXT, TEXT, TEXT, TIMEOUT, TIMEOUT, BLOB, BLOB)
 FIGURE = st.floats(allow_nan=False, allow_infinity=False)
-GUARDS = st.lists(st.builds(Guard, TEXT, FIGURE, st.booleans()), max_size=3).map(tuple)
-BASELINES = st.builds(Baseline, INT32, INT64, FIGURE, INT32, FIGURE, FIGURE, INT64)
+GUARDS = st.lists(st.builds(CanaryGuardRule, TEXT, FIGURE, st.booleans()), max_size=3).map(tuple)
+BASELINES = st.builds(CanaryBaseline, INT32, INT64, FIGURE, INT32, FIGURE, FIGURE, INT64)
 JSON = st.dictionaries(TEXT, st.none() | st.booleans() | INT32 | TEXT | st.lists(INT32, max_size=3), max_size=3)
 CANARIES = st.builds(
     CanaryStored,
     *(TEXT, st.sampled_from(CanaryState), TEXT, JSON, TEXT, TEXT, INT64, INT64, INT64, st.booleans(), GUARDS, INT64),
-    *(BASELINES, st.from_type(Tally), TEXT),
+    *(BASELINES, st.from_type(CanaryTally), TEXT),
 )
 GROUP_RECORDS = st.one_of(
     st.builds(GroupStored, TEXT, TEXT, INT32, st.none() | TEXT, st.none() | TEXT, INT64, st.tuples(MEMBERS, MEMBERS)),
@@ -168,7 +168,7 @@ def test_ledger_records_round_trip_with_stable_bytes(record: LedgerRecord) -> No
 @given(TEXT, st.integers(0, 2**31))
 def test_forgotten_entries_round_trip(group_id: str, number: int) -> None:
     record = RebalanceForgotten(group_id, number)
-    assert [decode_ledger(half) for half in encode([record]).ledger] == [Skipped("settlement tombstone"), record]
+    assert [decode_ledger(half) for half in encode([record]).ledger] == [SkippedRecord("settlement tombstone"), record]
 
 
 @settings(deadline=None)
@@ -177,7 +177,7 @@ def test_forgotten_entries_round_trip(group_id: str, number: int) -> None:
 def test_any_bytes_are_a_record_or_one_error(kind: bytes, key: bytes, value: bytes) -> None:
     assert isinstance(
         outcome(lambda: decode_group(KeyValue(kind + key, value))),
-        MalformedRecord | Skipped | OffsetStored | GroupStored,
+        MalformedRecord | SkippedRecord | OffsetStored | GroupStored,
     )
 
 
@@ -198,7 +198,7 @@ def test_any_bytes_of_the_ledger_are_a_record_or_one_error(key: bytes, value: by
     assert isinstance(
         outcome(lambda: decode_ledger(KeyValue(key, value))),
         MalformedRecord
-        | Skipped
+        | SkippedRecord
         | RebalanceForgotten
         | DelayForgotten
         | CentralDeleted

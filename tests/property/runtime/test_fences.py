@@ -17,7 +17,7 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.storage.broker.fences import Fences, Ownership
+from muster.storage.broker.fences import FenceOwnership, Fences
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.errors import InvalidProducerEpoch
 from tests.fakes.memory_files import MemoryFiles
@@ -169,7 +169,7 @@ class Life:
         if granted is None:
             return
         try:
-            await self.fences.put_up(Ownership(granted.producer_id, granted.epoch, granted.former), [log])
+            await self.fences.put_up(FenceOwnership(granted.producer_id, granted.epoch, granted.former), [log])
         except InvalidProducerEpoch:
             assert order(granted) < self.highest
             event("a claim came too late for the logs")

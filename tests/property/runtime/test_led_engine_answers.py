@@ -15,7 +15,7 @@ from muster.coordinator.core.refusals import REPLY_TYPES
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import CALM_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog
@@ -88,7 +88,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.authority = Authority(self.log)
-        self.engine = LedEngine(
+        self.engine = LeasedEngine(
             self.log,
             SHARDS,
             Limits(),

@@ -18,7 +18,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, MemberIdentity, Protocol
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loading.loader import replay
+from muster.coordinator.runtime.loading.loader import replay_shard
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 GROUPS = ("g", "h")
@@ -130,6 +130,6 @@ def test_replaying_the_log_gives_the_live_hard_state(commands: list[tuple[str, i
         live = cluster.engine.core(0)
         assert isinstance(live, Shard)
         again = Shard(LIMITS, 0)
-        report = replay(cluster.log, 0, again)
+        report = replay_shard(cluster.log, 0, again)
         assert report.malformed == 0
         assert hard_state(again) == hard_state(live)

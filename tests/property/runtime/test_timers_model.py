@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.runtime.timers import SPARE_ENTRIES, Timers
+from muster.coordinator.runtime.timers import SPARE_ENTRIES, TimerQueue
 
 KEYS = st.sampled_from(["a", "b", "c", "d", "e"])
 TIMES = st.integers(0, 60)
@@ -21,7 +21,7 @@ COMMANDS = st.one_of(
 @given(st.lists(COMMANDS, max_size=200))
 def test_timers_are_a_dict_that_rings(commands: list[tuple[str, str, int]]) -> None:
     model: dict[str, int] = {}
-    timers: Timers[str] = Timers(lambda key: model.get(key))
+    timers: TimerQueue[str] = TimerQueue(lambda key: model.get(key))
     for command, key, at_ms in commands:
         match command:
             case "set":
@@ -55,7 +55,7 @@ def first_due(model: dict[str, int], now_ms: int) -> tuple[str, int] | None:
     return key, deadline
 
 
-def agree(timers: Timers[str], model: dict[str, int]) -> None:
+def agree(timers: TimerQueue[str], model: dict[str, int]) -> None:
     assert len(timers) == len(model)
     assert timers.entries <= 2 * len(model) + SPARE_ENTRIES
     if model:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from muster.coordinator.core.events import Loaded, TopicsChanged
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.led.warm import WarmShard
-from muster.coordinator.runtime.loading.loader import replay
+from muster.coordinator.runtime.loading.loader import replay_shard
 from tests.property.runtime.test_replay import COMMANDS, LIMITS, Cluster
 from tests.sim.checkers.replay import hard_shard
 from tests.support.warm_logs import FollowedLog
@@ -41,7 +41,7 @@ def test_g8_what_came_by_and_by_is_what_a_replay_gives(
                 pass
     assert warm.take_the_rest(lambda: False)
     cold = Shard(LIMITS, 0)
-    report = replay(log, 0, cold)
+    report = replay_shard(log, 0, cold)
     assert isinstance(warm.core, Shard)
     assert hard_shard(warm.core) == hard_shard(cold)
     assert bool(warm.report.records) == bool(report.records)
@@ -62,7 +62,7 @@ def test_the_mutant_that_leaves_a_half_out_is_caught() -> None:
         cluster.obey(command, 2 * number)
         cluster.obey("wait", 20_000)
     cold = Shard(LIMITS, 0)
-    replay(log, 0, cold)
+    replay_shard(log, 0, cold)
     for half in (0, 1):
         warm = WarmShard(0, Shard(LIMITS, 0), log, nullcontext(), unheard)
         log.tails[0][-2 + half].at = 10**6

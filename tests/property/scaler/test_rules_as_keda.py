@@ -6,19 +6,26 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.scaler.metadata import Trigger
-from muster.coordinator.scaler.rules import NOTHING, Memory, Seen, bound, decide, is_active
+from muster.coordinator.scaler.metadata import ScalerTrigger
+from muster.coordinator.scaler.rules import (
+    NOTHING,
+    GroupSample,
+    ScalerMemory,
+    bound_replicas,
+    decide_replicas,
+    is_active,
+)
 
 
-def seen(rows: list[tuple[int, int]], members: int = 1, produced: float | None = None) -> Seen:
+def seen(rows: list[tuple[int, int]], members: int = 1, produced: float | None = None) -> GroupSample:
     """Rows of (committed, waiting records)."""
     committed = np.array([at for at, _ in rows], np.int64)
     ends = np.maximum(committed, 0) + np.array([lag for _, lag in rows], np.int64)
     zeros = np.zeros_like(committed)
-    return Seen(("t",) * len(rows), np.arange(len(rows)), committed, zeros, ends, members, False, produced)
+    return GroupSample(("t",) * len(rows), np.arange(len(rows)), committed, zeros, ends, members, False, produced)
 
 
-def as_keda(trigger: Trigger, rows: list[tuple[int, int]]) -> tuple[int, int]:
+def as_keda(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> tuple[int, int]:
     """getTotalLag of pkg/scalers/kafka_scaler.go at its first poll, in our words: (lag, lag with what is stuck)."""
     lags = []
     for committed, waiting in rows:
@@ -46,7 +53,7 @@ def as_keda(trigger: Trigger, rows: list[tuple[int, int]]) -> tuple[int, int]:
 
 rows_of = st.lists(st.tuples(st.integers(-1, 50), st.integers(0, 200)), min_size=1, max_size=24)
 triggers = st.builds(
-    Trigger,
+    ScalerTrigger,
     st.just("g"),
     st.just("t"),
     lag_threshold=st.integers(1, 40),
@@ -65,14 +72,14 @@ triggers = st.builds(
 
 
 @given(triggers, rows_of)
-def test_the_figure_is_keda_s(trigger: Trigger, rows: list[tuple[int, int]]) -> None:
+def test_the_figure_is_keda_s(trigger: ScalerTrigger, rows: list[tuple[int, int]]) -> None:
     total, everything = as_keda(trigger, rows)
-    figure = decide(trigger, seen(rows), Memory(), 0)
-    most = bound(trigger, figure.lag)
+    figure = decide_replicas(trigger, seen(rows), ScalerMemory(), 0)
+    most = bound_replicas(trigger, figure.lag)
     if most is not None and total // trigger.lag_threshold == most:
         total = most * trigger.lag_threshold  # KEDA lets the rest pass, and so one replica more than partitions.
     assert (figure.value, figure.lag.all) == (total, everything)
-    assert is_active(trigger, seen(rows), Memory(), 0) == (everything > trigger.activation_lag_threshold)
+    assert is_active(trigger, seen(rows), ScalerMemory(), 0) == (everything > trigger.activation_lag_threshold)
 
 
 @given(
@@ -83,12 +90,12 @@ def test_the_figure_is_keda_s(trigger: Trigger, rows: list[tuple[int, int]]) -> 
 def test_a_figure_by_rates_stays_within_the_partitions_and_its_steps(
     polls: list[tuple[int, int, int]], drain_s: int, step: int
 ) -> None:
-    trigger = Trigger("g", lag_threshold=7, drain_target_s=drain_s, max_step=step)
-    memory, now_ms, at, before = Memory(), 0, 0, None
+    trigger = ScalerTrigger("g", lag_threshold=7, drain_target_s=drain_s, max_step=step)
+    memory, now_ms, at, before = ScalerMemory(), 0, 0, None
     for read, waiting, members in polls:
         now_ms, at = now_ms + 15_000, at + read
         rows = [(at, waiting), (0, 0), (0, 0)]
-        value = decide(trigger, seen(rows, members, produced=read / 15), memory, now_ms).value
+        value = decide_replicas(trigger, seen(rows, members, produced=read / 15), memory, now_ms).value
         if not step:
             assert value % 7 == 0 or not members
             assert 0 <= ceil(value / 7) <= max(3, members)

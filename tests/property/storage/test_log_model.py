@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import OffsetOutOfRange
-from muster.storage.logs.retention import policies
-from muster.storage.logs.upkeep import retain
+from muster.storage.errors import OffsetOutsideLog
+from muster.storage.logs.retention import retention_policies
+from muster.storage.logs.upkeep import apply_retention
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all
 
@@ -63,7 +63,7 @@ class LogModel(RuleBasedStateMachine):
 
     @rule()
     def apply_retention(self) -> None:
-        retain(self.broker.log("plain", 0), policies(), T0)
+        apply_retention(self.broker.log("plain", 0), retention_policies(), T0)
         self.start = self.broker.start_offset("plain", 0)
         # Retention may roll, and a roll flushes.
         self.flushed = max(self.flushed, self.broker.high_watermark("plain", 0))
@@ -129,7 +129,7 @@ class LogModel(RuleBasedStateMachine):
         assert found == {n: text for n, text in self.records.items() if self.start <= n < self.flushed}
         try:
             log.fetch(self.start - 1, 10)
-        except OffsetOutOfRange:
+        except OffsetOutsideLog:
             return
         raise AssertionError("an offset below the start was served")
 

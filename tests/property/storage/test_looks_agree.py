@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.storage.records.batch import HEADER_SIZE, encode_batch, seal, view_at
+from muster.storage.records.batch import HEADER_SIZE, encode_batch, seal_batch, view_at
 from muster.storage.records.body import NewRecord
-from muster.storage.records.look import see_each
-from muster.storage.records.together import see_together
+from muster.storage.records.look import check_each_record
+from muster.storage.records.together import check_records_together
 
 T0 = 1_700_000_000_000
 
@@ -43,12 +43,12 @@ def test_what_is_taken_together_is_taken_one_by_one(
         else:
             body[at] = byte
     data, count = bytes(body), max(1, len(made) + more)
-    together = see_together(data, count) if data else None
+    together = check_records_together(data, count) if data else None
     if together is None:
         return
-    each = see_each(data, count)
+    each = check_each_record(data, count)
     assert together.keyless == each.keyless
     assert together.farthest >= each.farthest
-    batch = view_at(memoryview(bytes(seal((0, 0, 0, count - 1, T0, T0), (-1, -1, -1), count, data))), 0)
+    batch = view_at(memoryview(bytes(seal_batch((0, 0, 0, count - 1, T0, T0), (-1, -1, -1), count, data))), 0)
     assert batch is not None
     assert [record.offset for record in batch.records()] == list(range(count))

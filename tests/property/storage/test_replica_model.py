@@ -82,7 +82,7 @@ class ReplicaModel(RuleBasedStateMachine):
     @rule(more=st.integers(1, 2))
     def lead(self, more: int) -> None:
         epoch = self.epoch + more
-        if self.survives(lambda: replica.lead(self.log, epoch), self.batches, self.flushed):
+        if self.survives(lambda: replica.start_leading(self.log, epoch), self.batches, self.flushed):
             self.epoch = epoch
             assert replica.end_offset_for_epoch(self.log, epoch) == (epoch, self.end)
             assert self.log.epochs.entries[-1] == (epoch, self.end)
@@ -99,7 +99,7 @@ class ReplicaModel(RuleBasedStateMachine):
     def append_as_follower(self, counts: list[int], gap: int, risen: int) -> None:
         """Batches of a leader, some with a hole before them, the last of them of a newer epoch."""
         coming: list[Batch] = []
-        end, epoch = self.end, max(replica.last_epoch(self.log), 0)
+        end, epoch = self.end, max(replica.last_leader_epoch(self.log), 0)
         for place, count in enumerate(counts):
             base = end + (gap if self.holes and place % 2 else 0)
             epoch += risen if place == len(counts) - 1 else 0
@@ -109,7 +109,7 @@ class ReplicaModel(RuleBasedStateMachine):
         half = sent + self.made(end, 1, epoch).sent()[:70]
 
         def append() -> None:
-            replica.follow(self.log)
+            replica.start_following(self.log)
             replica.append_as_follower(self.log, half, T0)
 
         if self.survives(append, [*self.batches, *coming], self.flushed):
@@ -136,7 +136,7 @@ class ReplicaModel(RuleBasedStateMachine):
         at = self.end + past
         if self.survives(lambda: self.broker.begin_anew(*PLACE, at), self.batches, 0):
             self.batches, self.start, self.end, self.flushed, self.high = [], at, at, at, at
-            assert replica.last_epoch(self.log) == -1
+            assert replica.last_leader_epoch(self.log) == -1
 
     @rule(part=st.floats(0, 1))
     def advance_start(self, part: float) -> None:
@@ -248,7 +248,11 @@ class ReplicaModel(RuleBasedStateMachine):
         assert numbers == sorted(set(numbers))
         assert starts == sorted(set(starts))
         assert all(start <= self.end for start in starts)
-        assert replica.last_epoch(log) == present[-1].epoch if present else replica.last_epoch(log) <= self.epoch
+        assert (
+            replica.last_leader_epoch(log) == present[-1].epoch
+            if present
+            else replica.last_leader_epoch(log) <= self.epoch
+        )
         for asked in range(-1, max(numbers, default=0) + 2):
             self.ends_as_records_say(asked, present, *replica.end_offset_for_epoch(log, asked))
 

@@ -10,15 +10,15 @@ from muster.coordinator.core.types import CommittedOffset
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.central.machine import CentralMember
-from muster.coordinator.member.consumer.report import Wish
-from muster.coordinator.member.states import State
+from muster.coordinator.member.central.machine import CentralMemberMachine
+from muster.coordinator.member.consumer.report import RequestedSubscription
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import MemberSettings
 from tests.sim.central.node import LATENCY_MS, CentralNode, Connection, NodeEnd
 from tests.sim.clock import Clock
 from tests.sim.world import World
 
-Machine = Callable[[MemberSettings, str, Wish], CentralMember]
+Machine = Callable[[MemberSettings, str, RequestedSubscription], CentralMemberMachine]
 READ_EVERY_MS = 150
 
 
@@ -31,7 +31,7 @@ class CentralConsumer:
         self.name = name
         self.settings = settings
         self.clock = clock
-        self.machine = machine(settings, name, Wish(("t", "u"), "", "range"))
+        self.machine = machine(settings, name, RequestedSubscription(("t", "u"), "", "range"))
         self.dead = self.frozen = False
         self.slow = False
         self.positions: dict[tuple[str, int], int] = {}
@@ -48,7 +48,7 @@ class CentralConsumer:
 
     @property
     def closed(self) -> bool:
-        return self.machine.state is State.CLOSED
+        return self.machine.state is MembershipState.CLOSED
 
     @property
     def works_on(self) -> set[tuple[str, int]]:
@@ -62,7 +62,7 @@ class CentralConsumer:
 
     @property
     def settled(self) -> bool:
-        return self.machine.state is State.STABLE and not self._callbacks and self._running is None
+        return self.machine.state is MembershipState.STABLE and not self._callbacks and self._running is None
 
     # Fate
 
@@ -85,7 +85,7 @@ class CentralConsumer:
     def _thaw(self) -> None:
         self.frozen = False
         # The timer that is overdue comes before whatever has arrived meanwhile.
-        self.tell(ev.Tick())
+        self.tell(ev.TimerExpired())
         while self._inbox and not self.frozen:
             self._inbox.popleft()()
         self._serve()
@@ -110,7 +110,7 @@ class CentralConsumer:
         match action:
             case act.FindCoordinator():
                 self._find(action.token)
-            case ce.Register():
+            case ce.RegisterMember():
                 self._register(action)
             case ce.AnswerPing(number):
                 self._say(central.PingAnswered, number, self._offsets())
@@ -125,7 +125,7 @@ class CentralConsumer:
             case ce.CloseStream() | act.Abandon():
                 if isinstance(action, ce.CloseStream) or action.token == self._registering:
                     self._drop_line()
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 self._wake_at(action.at_ms)
             case act.Revoke() | act.Lost() | act.Assign():
                 if isinstance(action, act.Revoke):
@@ -134,7 +134,7 @@ class CentralConsumer:
                 self._serve()
             case act.Fail():
                 self.world.violated("member", f"{self.name} failed for good: {action.message}")
-            case ce.Report():
+            case ce.LogNotice():
                 self.world.census["failures reported"] += 1
             case act.Closed():
                 self.letting_go.clear()
@@ -144,7 +144,7 @@ class CentralConsumer:
 
         def tick() -> None:
             if self._wake_at_ms == at_ms:
-                self.tell(ev.Tick())
+                self.tell(ev.TimerExpired())
 
         self.world.at(self.clock.world_ms(at_ms), lambda: self.later(tick))
 
@@ -157,7 +157,7 @@ class CentralConsumer:
 
     # The stream
 
-    def _register(self, action: ce.Register) -> None:
+    def _register(self, action: ce.RegisterMember) -> None:
         assert not action.again
         self._drop_line()
         line = self.line = Connection(self.world)
@@ -191,11 +191,11 @@ class CentralConsumer:
             assert token is not None
             if code:
                 self._drop_line()
-            self.tell(ce.Registered(token, code, text))
+            self.tell(ce.MemberRegistered(token, code, text))
         elif kind == "order":
             order, answered = rest
             before = set(self.machine.owned)
-            self.tell(ce.Ordered(order, answered))
+            self.tell(ce.OrderReceived(order, answered))
             if isinstance(order, StartFetcher):
                 self._begin_at(order, set(self.machine.owned) - before)
         else:

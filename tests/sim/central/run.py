@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from muster.coordinator.core.central.group import CentralState
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
-from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.central.machine import CentralMemberMachine
 from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.runtime.engine import Engine
 from tests.sim.central.consumer import CentralConsumer, Machine
@@ -179,7 +179,7 @@ class Central:
 
 def run_central(
     seed: int,
-    machine: Machine = CentralMember,
+    machine: Machine = CentralMemberMachine,
     make_shard: MakeShard = Shard,
     make_engine: MakeEngine = Engine,
     *,

@@ -26,7 +26,9 @@ class BalanceIsCalm(Checker):
 
     def before_step(self, shard: int, core: Shard, event: Event) -> None:
         state = core.state
-        self.resting = frozenset(group_id for group_id in state.holds if standing.resting(state, group_id))
+        self.resting = frozenset(
+            group_id for group_id in state.holds if standing.are_members_protected(state, group_id)
+        )
 
     def replayed(self, shard: int, core: Shard) -> None:
         """What moved by a plan that the log has lost did not move: nobody was told of it.

@@ -20,7 +20,7 @@ class CooperativeGivesNothingBack(Checker):
         """process -> (generation, what it was told to let go of in it)"""
         self.changed: set[str] = set()
 
-    def told(self, process: Process, event: ev.Event | ev.ConsumerEvent) -> None:
+    def told(self, process: Process, event: ev.ClassicEvent | ev.ConsumerEvent) -> None:
         if isinstance(event, ev.SubscriptionChanged) and process.consumer:
             self.changed.add(process.name)
 

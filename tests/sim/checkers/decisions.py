@@ -8,12 +8,12 @@ from muster.assignors.api import Assignment, Assignor, Snapshot
 from muster.assignors.run import run
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
-from muster.coordinator.core.plan import Plan, PlanRequest, assignment_of, planned
+from muster.coordinator.core.plan import Plan, PlanRequest, assignment_of, compute_plan
 from muster.coordinator.core.records import GroupStored, RebalanceDecided
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Cause, Move, Outcome, RebalanceEntry
+from muster.coordinator.core.types import Cause, Outcome, PartitionMove, RebalanceEntry
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.connect.member import decide_again
+from muster.coordinator.member.connect.member import replay_decision
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World
@@ -34,12 +34,12 @@ class DecisionsAreExplained(Checker):
 
     def computed(self, request: PlanRequest, plan: Plan) -> None:
         snapshot = Snapshot.from_json(request.snapshot.to_json())
-        again = planned(PlanRequest(request.group_id, request.epoch, request.assignor, snapshot))
+        again = compute_plan(PlanRequest(request.group_id, request.epoch, request.assignor, snapshot))
         if again != plan:
             self.fail(f"{request.assignor} gave two answers to one snapshot: {plan} and {again}")
 
-    def planned_delayed(self, process: Process, planned: ev.Planned) -> None:
-        again = decide_again(Snapshot.from_json(planned.snapshot.decode()))
+    def planned_delayed(self, process: Process, planned: ev.PlanMade) -> None:
+        again = replay_decision(Snapshot.from_json(planned.snapshot.decode()))
         plan = {member: tuple(sorted(assignment_of(blob))) for member, blob in planned.assignments}
         if again.shares != plan:
             self.fail(f"the snapshot of a delayed plan leads to {again.shares}, the plan was {plan}")
@@ -78,7 +78,7 @@ class DecisionsAreExplained(Checker):
             )
 
 
-def moved(owners: Owners, moves: tuple[Move, ...]) -> Owners:
+def moved(owners: Owners, moves: tuple[PartitionMove, ...]) -> Owners:
     """What the moves make of it."""
     after = dict(owners)
     for move in moves:

@@ -59,7 +59,7 @@ class GenerationsNeverGoBack(Checker):
                 self.shares.pop(process.name, None)
                 self.bereft.add(process.name)
 
-    def told(self, process: Process, event: ev.Event | ev.ConsumerEvent) -> None:
+    def told(self, process: Process, event: ev.ClassicEvent | ev.ConsumerEvent) -> None:
         if isinstance(event, ev.JoinAnswered) and event.code is ErrorCode.NONE:
             newest = self.shares.get(process.name, 0)
             if event.generation < newest and not self._may_start_over(process):

@@ -4,7 +4,7 @@ partitions could go, and at a deploy from which everybody is back, whatever cras
 
 from muster.coordinator.core.control.holds import standing
 from muster.coordinator.core.control.holds.correction import drained_members
-from muster.coordinator.core.control.holds.ground import Ground, ground
+from muster.coordinator.core.control.holds.ground import OverrideContext, override_context
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.shard import Shard
@@ -18,13 +18,13 @@ class WhatIsHeldGoesOn(Checker):
         changed = {group_of(record) for record in effects.records}
         for group_id in sorted(changed & core.state.holds.keys()):
             group = core.state.logged(group_id)
-            if group is None or not group.members or standing.look_timer(group_id) in core.state.deadlines:
+            if group is None or not group.members or standing.override_look_timer(group_id) in core.state.deadlines:
                 continue
-            found = ground(group_id, "", Step(core.state, self.world.node_ms))
+            found = override_context(group_id, "", Step(core.state, self.world.node_ms))
             if found.at_rest and not found.plans_itself and not self.harmed(group_id):
                 self._nothing_is_left(group_id, found)
 
-    def _nothing_is_left(self, group_id: str, found: Ground) -> None:
+    def _nothing_is_left(self, group_id: str, found: OverrideContext) -> None:
         holds = found.holds
         self.world.census["held groups at rest"] += 1
         if holds.deploy is not None and holds.deploy.back >= holds.deploy.expect:

@@ -15,11 +15,17 @@ from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import cells as of_ids
 from muster.coordinator.core.control.events import HoldGroup, ResumeGroup
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.holds.correction import Cell, Situation, cells, cells_of, drained_members
+from muster.coordinator.core.control.holds.correction import (
+    GroupSituation,
+    TopicPartition,
+    drained_members,
+    partition_owner_map,
+    partition_set,
+)
 from muster.coordinator.core.control.holds.values import By, HoldsStored, Orphans
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event, TimerFired
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.records import RebalanceDecided
@@ -36,11 +42,11 @@ from tests.sim.world import World
 class Known:
     """A group as its records last told it."""
 
-    kind: type[Group]
-    situation: Situation
-    instances: dict[str, set[Cell]]
+    kind: type[GroupData]
+    situation: GroupSituation
+    instances: dict[str, set[TopicPartition]]
     """What a classic group's last plan has for static members, gone or not: each waits for itself."""
-    aims: dict[str, set[Cell]]
+    aims: dict[str, set[TopicPartition]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +108,7 @@ class WhatIsHeldStays(Checker):
         self._rest(core)
 
     def _compare(
-        self, core: Shard, group_id: str, before: Known, after: Situation, *, planned: bool, by_word: bool
+        self, core: Shard, group_id: str, before: Known, after: GroupSituation, *, planned: bool, by_word: bool
     ) -> None:
         was, now = self.was[group_id], core.state.holds.get(group_id) or HoldsStored(group_id)
         led = group_id in self.led
@@ -148,7 +154,7 @@ class WhatIsHeldStays(Checker):
                 type(group), situation, shares_of_instances(group), aims(core, group_id, situation)
             )
 
-    def _note_rights(self, group_id: str, group: Group) -> None:
+    def _note_rights(self, group_id: str, group: GroupData) -> None:
         for member_id, member in group.members.items():
             if (rights := getattr(member, "rights", None)) is not None:
                 self.rights[group_id, member_id] = rights
@@ -169,7 +175,7 @@ class WhatIsHeldStays(Checker):
             if not isinstance(group, ClassicGroup) or group.state is GroupState.STABLE:
                 self.rested.add(group_id)
 
-    def _planner(self, core: Shard, group_id: str, holds: HoldsStored | None, group: Group | None) -> None:
+    def _planner(self, core: Shard, group_id: str, holds: HoldsStored | None, group: GroupData | None) -> None:
         if holds is None or not holds.calm or group is None or not group.members:
             self.planned_here.pop(group_id, None)
         elif not is_led(group):
@@ -184,10 +190,10 @@ class WhatIsHeldStays(Checker):
             for verb in verbs(self.was[group_id]):
                 self.world.census[f"{verb} through a conversion to {to}"] += 1
 
-    def _had(self, group_id: str, before: Known, after: Situation) -> dict[str, set[Cell]]:
+    def _had(self, group_id: str, before: Known, after: GroupSituation) -> dict[str, set[TopicPartition]]:
         """What those who are still there had, of what they might read."""
 
-        def may_read(member_id: str, cell: Cell) -> bool:
+        def may_read(member_id: str, cell: TopicPartition) -> bool:
             rights = self.rights.get((group_id, member_id))
             return rights is None or rights.may_read(cell[0])
 
@@ -195,7 +201,7 @@ class WhatIsHeldStays(Checker):
 
     # What must hold
 
-    def _frozen(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
+    def _frozen(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: GroupSituation) -> None:
         self.world.census["steps of frozen groups"] += 1
         assert holds.freeze is not None
         had, has = self._had(group_id, before, after), owned(after)
@@ -215,7 +221,7 @@ class WhatIsHeldStays(Checker):
                 if wrong:
                     self.fail(f"{group_id} is frozen, and the newcomer {member_id} got {sorted(wrong)}")
 
-    def _stay(self, core: Shard, group_id: str, before: Known, after: Situation) -> None:
+    def _stay(self, core: Shard, group_id: str, before: Known, after: GroupSituation) -> None:
         """A plan while nobody may lose anything."""
         self.world.census["plans of calm groups"] += 1
         aim = aims(core, group_id, after)
@@ -224,15 +230,17 @@ class WhatIsHeldStays(Checker):
             if lost := {c for c in mine - aim.get(member_id, set()) - still if reads(after, member_id, c)}:
                 self.fail(f"what {group_id} has is to stay where it is, and {member_id} is to lose {sorted(lost)}")
 
-    def _nobodys(self, group_id: str, holds: HoldsStored, after: Situation) -> None:
-        waiting = {cell: share for share in holds.shares for cell in cells_of(share)}
+    def _nobodys(self, group_id: str, holds: HoldsStored, after: GroupSituation) -> None:
+        waiting = {cell: share for share in holds.shares for cell in partition_set(share)}
         self.world.census["steps with shares that wait"] += bool(waiting)
         for member_id, has in owned(after).items():
             if taken := sorted(has & waiting.keys()):
                 former = waiting[taken[0]].member_id
                 self.fail(f"{group_id}: {taken} wait for an heir of {former}, and {member_id} has them")
 
-    def _left(self, group_id: str, holds: HoldsStored, before: Known, after: Situation, given: set[Cell]) -> None:
+    def _left(
+        self, group_id: str, holds: HoldsStored, before: Known, after: GroupSituation, given: set[TopicPartition]
+    ) -> None:
         """In a deploy what a dynamic member leaves waits, unless it is on its way to another, has an heir by now, or
         nobody is there who could be given it."""
         waiting = {share.member_id for share in holds.shares}
@@ -244,20 +252,20 @@ class WhatIsHeldStays(Checker):
             if left := {cell for cell in left if any(reads(after, other, cell) for other in after.who)}:
                 self.fail(f"{group_id} is deployed, and {sorted(left)} that {member_id} left wait for nobody")
 
-    def _inherited(self, core: Shard, group_id: str, was: HoldsStored, now: HoldsStored, after: Situation) -> None:
+    def _inherited(self, core: Shard, group_id: str, was: HoldsStored, now: HoldsStored, after: GroupSituation) -> None:
         """What waits no longer, though nobody's word or time ended that, is one member's: all of it that he reads."""
         aim, still = aims(core, group_id, after), {(share.member_id, share.share) for share in now.shares}
         for share in was.shares if after.who else ():
             if (share.member_id, share.share) in still:
                 continue
             self.world.census["shares that found an heir"] += 1
-            there = {cell for cell in cells_of(share) if any(reads(after, member_id, cell) for member_id in aim)}
+            there = {cell for cell in partition_set(share) if any(reads(after, member_id, cell) for member_id in aim)}
             heirs = {member_id: there - mine for member_id, mine in aim.items() if mine & there}
             whole = (heir for heir, rest in heirs.items() if not any(reads(after, heir, cell) for cell in rest))
             if there and not any(whole):
                 self.fail(f"{group_id}: what {share.member_id} left, {sorted(there)}, went to {sorted(heirs)}")
 
-    def _pinned(self, core: Shard, group_id: str, holds: HoldsStored, after: Situation) -> None:
+    def _pinned(self, core: Shard, group_id: str, holds: HoldsStored, after: GroupSituation) -> None:
         owners = {cell: member_id for member_id, has in aims(core, group_id, after).items() for cell in has}
         for pin in holds.pins:
             cell = (pin.topic, pin.partition)
@@ -267,7 +275,7 @@ class WhatIsHeldStays(Checker):
                 if owners[cell] not in meant:
                     self.fail(f"{group_id}: {cell} is pinned to {pin.name}, and {owners[cell]} has it")
 
-    def _drained(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: Situation) -> None:
+    def _drained(self, core: Shard, group_id: str, holds: HoldsStored, before: Known, after: GroupSituation) -> None:
         drained = drained_members(holds, after.who)
         pinned = {(pin.topic, pin.partition) for pin in holds.pins}
         had = as_now(before, after, lambda *_: True)
@@ -300,7 +308,7 @@ def kept(noted: Noted | None, core: Shard, group_id: str) -> bool:
     return (now.started_at_ms, now.cause, now.generation) == (was.started_at_ms, was.cause, was.generation)
 
 
-def is_led(group: Group | None) -> bool:
+def is_led(group: GroupData | None) -> bool:
     return group is not None and KINDS[type(group)].plans_itself(group)
 
 
@@ -310,23 +318,25 @@ def verbs(holds: HoldsStored) -> Iterator[str]:
             yield verb
 
 
-def owned(situation: Situation) -> dict[str, set[Cell]]:
-    held: dict[str, set[Cell]] = {member_id: set() for member_id in situation.who}
-    for member_id, cell in cells(situation.had):
+def owned(situation: GroupSituation) -> dict[str, set[TopicPartition]]:
+    held: dict[str, set[TopicPartition]] = {member_id: set() for member_id in situation.who}
+    for member_id, cell in partition_owner_map(situation.had):
         held.setdefault(member_id, set()).add(cell)
     return held
 
 
-def shares_of_instances(group: Group) -> dict[str, set[Cell]]:
+def shares_of_instances(group: GroupData) -> dict[str, set[TopicPartition]]:
     stored = group.stored if isinstance(group, ClassicGroup) else None
     return {
-        member.group_instance_id: {cell for _, cell in cells({"": assignment_of(member.assignment)})}
+        member.group_instance_id: {cell for _, cell in partition_owner_map({"": assignment_of(member.assignment)})}
         for member in (stored.members if stored else ())
         if member.group_instance_id is not None
     }
 
 
-def as_now(before: Known, after: Situation, may_read: Callable[[str, Cell], bool]) -> dict[str, set[Cell]]:
+def as_now(
+    before: Known, after: GroupSituation, may_read: Callable[[str, TopicPartition], bool]
+) -> dict[str, set[TopicPartition]]:
     """What those who are still there had; a static member may go by another id by now, or have been away."""
     names = {who.instance_id: member_id for member_id, who in after.who.items() if who.instance_id is not None}
     known = before.situation
@@ -339,7 +349,7 @@ def as_now(before: Known, after: Situation, may_read: Callable[[str, Cell], bool
     return had
 
 
-def aims(core: Shard, group_id: str, situation: Situation) -> dict[str, set[Cell]]:
+def aims(core: Shard, group_id: str, situation: GroupSituation) -> dict[str, set[TopicPartition]]:
     """What each member is to have by the last plan, whoever still has to let go of it."""
     group = core.consumer_groups.get(group_id)
     if group is None:
@@ -351,7 +361,7 @@ def aims(core: Shard, group_id: str, situation: Situation) -> dict[str, set[Cell
     }
 
 
-def claimed(core: Shard, group_id: str, situation: Situation, member_id: str) -> set[Cell]:
+def claimed(core: Shard, group_id: str, situation: GroupSituation, member_id: str) -> set[TopicPartition]:
     """What others say that they still work on: it is withheld from whoever was to have it (KIP-429).
 
     Of a KIP-848 group a snapshot has what the target gives, not what its members say.
@@ -362,7 +372,7 @@ def claimed(core: Shard, group_id: str, situation: Situation, member_id: str) ->
     return {(topic, each) for other in others for topic, rows in (other.owned or {}).items() for each in rows}
 
 
-def reads(situation: Situation, member_id: str, cell: Cell) -> bool:
+def reads(situation: GroupSituation, member_id: str, cell: TopicPartition) -> bool:
     """Whether the partition exists, and the member reads it."""
     if cell[1] >= situation.snapshot.topics.get(cell[0], 0):
         return False

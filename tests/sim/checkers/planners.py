@@ -8,7 +8,7 @@ the assignor that is set has made the plan of every group in which it counts.
 
 from muster.assignors.data.user_data import parse_assignment, parse_subscription
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.effects import Effects, JoinReply, SyncReply
 from muster.coordinator.core.events import Event, SyncGroup
 from muster.coordinator.core.records import RebalanceDecided
@@ -101,5 +101,5 @@ class WhoIsToPlanPlans(Checker):
             self.fail(f"{group.id} is planned by {group.remote or 'a member'}; set is {wanted or 'nothing'}")
 
 
-def version(member: Member, group: ClassicGroup) -> int:
+def version(member: ClassicMember, group: ClassicGroup) -> int:
     return parse_subscription(member.metadata(group.protocol_name)).version

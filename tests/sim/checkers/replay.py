@@ -20,7 +20,7 @@ from muster.coordinator.core.records import (
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import GroupState
 from muster.coordinator.runtime.codec import decode_group
-from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
 from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 from tests.sim.watch import Checker
@@ -68,7 +68,7 @@ class ReplayEqualsLive(Checker):
             if (part.senseless and newest[stored.key] != stored.offset) or stored.offset in part.senseless:
                 continue
             record = decode_group(stored)
-            if not isinstance(record, Skipped):
+            if not isinstance(record, SkippedRecord):
                 yield record
 
     def _explained(self, shard: int) -> Iterator[Record]:
@@ -82,7 +82,7 @@ class ReplayEqualsLive(Checker):
                 record = decode_ledger(stored)
             except MalformedRecord:
                 continue
-            if not isinstance(record, Skipped | OwnRecord):
+            if not isinstance(record, SkippedRecord | OwnRecord):
                 yield record
 
     def appended(self, shard: int, groups: Sequence[KeyValue], ledger: Sequence[KeyValue]) -> None:
@@ -92,7 +92,7 @@ class ReplayEqualsLive(Checker):
         # Hard facts in the ledger are tombstones for what an older version left there; the simulator has no such log.
         explained = [record for record in map(decode_ledger, ledger) if not isinstance(record, OwnRecord)]
         decoded = [*map(decode_group, groups), *explained]
-        records: list[Record] = [record for record in decoded if not isinstance(record, Skipped)]
+        records: list[Record] = [record for record in decoded if not isinstance(record, SkippedRecord)]
         for record in records:
             mirror.apply(record)
         behind = self.node.engine.undrafted(shard)

@@ -10,7 +10,7 @@ what it was told last, in whichever kind of group: a classic group may have beco
 from collections.abc import Iterable
 
 from muster.assignors.data.user_data import parse_assignment
-from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.consumer.group import ConsumerMemberState
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
 from muster.coordinator.core.events import ConsumerHeartbeat, Event, Heartbeat, JoinGroup, SessionHeartbeat, SyncGroup
 from muster.coordinator.core.rights import RightsAnew, TopicRights
@@ -76,7 +76,7 @@ class NobodyIsGivenWhatHeMayNotRead(Checker):
         had, self._had[group_id, member_id] = self._had.get((group_id, member_id), frozenset()), topics
         group = core.consumer_groups.get(group_id)
         member = group.members.get(member_id) if group else None
-        return had if member is not None and member.state is MemberState.UNREVOKED else frozenset()
+        return had if member is not None and member.state is ConsumerMemberState.UNREVOKED else frozenset()
 
     def _given(self, shard: int, group_id: str, member_id: str, topics: Iterable[str]) -> bool:
         rights = self._may.get((shard, self._who.get((group_id, member_id), "")))

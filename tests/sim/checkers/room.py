@@ -10,7 +10,7 @@ not do so for want of it. Commits of classic members are signs of life.
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.consumer.checks import leaves
+from muster.coordinator.core.consumer.checks import is_leaving
 from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.effects import Effects, Reply
 from muster.coordinator.core.events import (
@@ -141,7 +141,7 @@ class AFullDiskStopsOnlyWrites(Checker):
 def stays(event: Event) -> bool:
     """Whether it is a KIP-848 heartbeat that begins its sender's session anew where it is taken."""
     said = event.heartbeat if isinstance(event, SessionHeartbeat) else event
-    return isinstance(said, ConsumerHeartbeat) and not leaves(said)
+    return isinstance(said, ConsumerHeartbeat) and not is_leaving(said)
 
 
 def beats_alone(core: Shard, event: StreamLost) -> bool:

@@ -9,7 +9,7 @@ from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.trial.events import Shadowed, StartCanary
 from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryState, CanaryStored
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.who import chosen_assignor
 from muster.coordinator.core.effects import Effects
 from muster.coordinator.core.events import Event
 from muster.coordinator.core.records import RebalanceShadowed
@@ -46,8 +46,8 @@ class TrialsHarmNobody(Checker):
                 self._canary(core, record, begins=record.group_id in begins)
                 begins.discard(record.group_id)
         for group_id, canary in core.state.canaries.items():
-            if canary.runs and wanted_assignor(core.state, group_id) != canary.assignor:
-                self.fail(f"{canary} runs, and {wanted_assignor(core.state, group_id)!r} is wanted")
+            if canary.runs and chosen_assignor(core.state, group_id) != canary.assignor:
+                self.fail(f"{canary} runs, and {chosen_assignor(core.state, group_id)!r} is wanted")
             if canary.runs:
                 self._as_before(core, canary)
 

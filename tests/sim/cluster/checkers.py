@@ -3,8 +3,8 @@
 from collections import Counter, deque
 from itertools import chain, pairwise
 
-from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE, token
-from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, State, Topic, TopicPartition, halves
+from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE, directory_token
+from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, ClusterTopic, PartitionState, TopicPartition, halves_of
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.disk import HASTY
 from tests.sim.cluster.elections import Costs, Elections, copied
@@ -32,7 +32,7 @@ class Checkers:
         self.ensemble = ensemble
         self.nodes = nodes
         self.promises = promises
-        self.topics: dict[bytes, Topic] = {}
+        self.topics: dict[bytes, ClusterTopic] = {}
         self.gone: set[bytes] = set()
         self.frontier: dict[tuple[TopicPartition, bytes], int] = {}
         """How far leaders have shown a log to be committed."""
@@ -41,7 +41,7 @@ class Checkers:
         self.elections = Elections(world)
         self.costs = Costs(world, promises)
         self._zxid = 0
-        self._states: dict[str, State] = {}
+        self._states: dict[str, PartitionState] = {}
         self._elected: dict[TopicPartition, deque[int]] = {}
         """When the last elections of each were."""
         self._led: dict[tuple[TopicPartition, bytes, int], int] = {}
@@ -109,7 +109,7 @@ class Checkers:
                         self._state(path, znode.data, znode.version)
             self.elections.written(changed)
 
-    def _state(self, path: str, state: State, version: int) -> None:
+    def _state(self, path: str, state: PartitionState, version: int) -> None:
         before = self._states.get(path)
         self._states[path] = state
         self.written_ms = self.world.now_ms
@@ -142,23 +142,23 @@ class Checkers:
         if len(elected) == STORM and elected[-1] - elected[0] < STORM_MS:
             self._violated("Calm", f"{place}: {STORM} elections in {elected[-1] - elected[0]} ms")
 
-    def _unclean(self, place: TopicPartition, topic: Topic, state: State) -> None:
+    def _unclean(self, place: TopicPartition, topic: ClusterTopic, state: PartitionState) -> None:
         self.world.census["unclean election"] += 1
         if place.topic != HASTY and not self.unclean:
             self._violated("AckedNeverLost", f"{place}: an unclean election that nobody allowed: {state}")
         self.promises.unclean.setdefault((place, topic.topic_id), {})[state.unclean_epoch] = None
         self.frontier[place, topic.topic_id] = 0
 
-    def counts(self, member: int, place: TopicPartition, state: State) -> bool:
+    def counts(self, member: int, place: TopicPartition, state: PartitionState) -> bool:
         """Whether what lies on a node's disk is what the state speaks of: not where it is a new one, or has lost power
         with records in memory since it was in sync."""
         node, known = self._node(member), state.directories.get(member)
         if known is None:
             return True
-        mine = token(node.registration(), loose=place.topic == HASTY)
+        mine = directory_token(node.registration(), loose=place.topic == HASTY)
         return known == mine or (mine == node.disk.directory and known.partition(UNCLEAN_LIFE)[0] == mine)
 
-    def _members_have_all(self, place: TopicPartition, topic: Topic, state: State) -> None:
+    def _members_have_all(self, place: TopicPartition, topic: ClusterTopic, state: PartitionState) -> None:
         """CL-S6: who is in sync, or eligible, has everything committed; on the disk by which it is known."""
         key = (place, topic.topic_id)
         frontier = self.frontier.get(key, 0)
@@ -195,7 +195,7 @@ class Checkers:
                 self._has_all(node, unit, f"leads in epoch {leader.epoch}")
             elif self._led[key] != node.id:
                 self._violated("OneLeader", f"{unit} epoch {leader.epoch}: {self._led[key]} and {node.id}")
-            for half, place in zip(leader.halves, halves(unit), strict=True):
+            for half, place in zip(leader.halves, halves_of(unit), strict=True):
                 shown = (node.id, node.life, (place, led.topic_id), leader.epoch)
                 before = self._shown.get(shown, -1)
                 if half.high_watermark < before:
@@ -211,7 +211,7 @@ class Checkers:
 
     def _begins(self, node: SimNode, unit: TopicPartition, epoch: int) -> None:
         """What the first leader after an unclean election has is what is left."""
-        for place in halves(unit):
+        for place in halves_of(unit):
             if (led := node.replicas.led.get(place)) is None:
                 continue
             for elected, had in self.promises.unclean.get((place, led.topic_id), {}).items():
@@ -226,7 +226,7 @@ class Checkers:
             return
         if self._is_going(place.topic):
             return  # a follower that has heard of it has no copy any more, and a leader that has not may have its word
-        state: State = znode.data
+        state: PartitionState = znode.data
         replicas = self.topics[topic_id].partitions[place.partition].replicas
         for member in isr:
             disk = self._node(member).disk
@@ -238,7 +238,7 @@ class Checkers:
 
     def _has_all(self, node: SimNode, unit: TopicPartition, when: str) -> None:
         """CL-S1: what was acknowledged is in the log of every later leader."""
-        for place in halves(unit):
+        for place in halves_of(unit):
             led = node.replicas.led.get(place)
             if led is None:
                 continue

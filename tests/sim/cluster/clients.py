@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.logs import Entry, LogModel
 from tests.sim.cluster.network import Broken, Host, Network
@@ -57,7 +57,7 @@ class Asker:
             return None
         node = self.world.rng.choice(able)
         view, topic = node.image.partition(place), node.image.topics.get(place.topic)
-        if view is None or topic is None or view.leader == NOBODY:
+        if view is None or topic is None or view.leader == NO_NODE_ID:
             return None
         return f"n{view.leader}", topic.topic_id
 

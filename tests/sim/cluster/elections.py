@@ -1,7 +1,7 @@
 """What must hold of elections: each is written whole, none is left over, and what an unclean one cost is counted."""
 
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.facts import LEDGER, NOBODY, OFFSETS, State, TopicPartition
+from muster.coordinator.cluster.facts import LEDGER, NO_NODE_ID, OFFSETS, PartitionState, TopicPartition
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.disk import Given
 from tests.sim.cluster.logs import LogModel
@@ -34,9 +34,9 @@ class Elections:
             if other is None or what_it_says(other.data) != what_it_says(znode.data):
                 self._world.violated("HalvesAgree", f"{topic}-{number}: {znode.data}, and its other half {other}")
 
-    def followed(self, place: TopicPartition, before: State, state: State) -> None:
+    def followed(self, place: TopicPartition, before: PartitionState, state: PartitionState) -> None:
         """CL-A6: a leader that lives gives way only to one that is in sync."""
-        handed_over = state.cause == "preferred" and NOBODY not in (before.leader, state.leader)
+        handed_over = state.cause == "preferred" and NO_NODE_ID not in (before.leader, state.leader)
         if handed_over and state.leader != before.leader:
             self._world.census["preferred leaders"] += 1
             if state.leader not in before.isr:
@@ -61,7 +61,7 @@ class Elections:
             )
 
 
-def what_it_says(state: State) -> tuple[object, ...]:
+def what_it_says(state: PartitionState) -> tuple[object, ...]:
     """All but the version of its znode."""
     return (
         state.leader, state.leader_epoch, state.isr, state.elr, dict(state.directories), state.controller_epoch,

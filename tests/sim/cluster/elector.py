@@ -3,8 +3,8 @@ each."""
 
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.controller.effects import Marker
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
+from muster.coordinator.cluster.controller.effects import AdminMarker
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections
 from tests.sim.cluster.node import SimNode
@@ -34,27 +34,27 @@ class Elector(Operator):
         if found is None:
             return
         node, views = found
-        leaderless = [unit for unit, view in views if view.leader == NOBODY]
+        leaderless = [unit for unit, view in views if view.leader == NO_NODE_ID]
         forced = unclean and bool(leaderless)
         chosen = [rng.choice(leaderless)] if forced else [unit for unit, _ in views if self._world.chance(0.5)]
         left = []
         for unit in chosen:
-            code = elections.unclean(node.image, unit) if forced else self._preferred(node, unit)
+            code = elections.unclean_refusal(node.image, unit) if forced else self._preferred(node, unit)
             if code is None:
                 left.append(unit)
             else:
                 self._answered(code)
         if left:
             until_ms = self._world.now_ms + self._world.between(5, 400)
-            marker, units = Marker.UNCLEAN if forced else Marker.PREFERRED, tuple(left)
+            marker, units = AdminMarker.UNCLEAN if forced else AdminMarker.PREFERRED, tuple(left)
 
             def came(unit: TopicPartition) -> ErrorCode | None:
-                return elections.came(node.image, unit, self._drained(), unclean=forced)
+                return elections.election_outcome(node.image, unit, self._drained(), unclean=forced)
 
             self._leave(Asked(node, node.life, until_ms, marker, units, units, came))
 
     def _preferred(self, node: SimNode, unit: TopicPartition) -> ErrorCode | None:
-        return elections.preferred(node.image, unit, self._drained())
+        return elections.preferred_refusal(node.image, unit, self._drained())
 
     def _drained(self) -> frozenset[int]:
         return frozenset(map(int, self._ensemble.committed.children(DRAINED)))

@@ -11,16 +11,16 @@ from typing import Any
 from unittest.mock import patch
 
 from muster.coordinator.cluster.controller import events
-from muster.coordinator.cluster.controller.nodes import Nodes
-from muster.coordinator.cluster.controller.reign import Reign
+from muster.coordinator.cluster.controller.nodes import NodeRegistry
+from muster.coordinator.cluster.controller.reign import ControllerTerm
 from muster.coordinator.cluster.controller.tasks import reassign, units
-from muster.coordinator.cluster.controller.tasks.moves import Moves
-from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import NOBODY, Assignment
+from muster.coordinator.cluster.controller.tasks.moves import LeaderMoves
+from muster.coordinator.cluster.controller.writes import WriteDraft
+from muster.coordinator.cluster.facts import NO_NODE_ID, ReplicaAssignment
 from muster.coordinator.cluster.leader import Leader
-from muster.coordinator.cluster.replicas.copying import Fetcher
-from muster.coordinator.cluster.replicas.shelf import Shelf
-from muster.coordinator.runtime.led.answers import LedAnswers
+from muster.coordinator.cluster.replicas.copying import LeaderFetcher
+from muster.coordinator.cluster.replicas.shelf import CopyRemoval
+from muster.coordinator.runtime.led.answers import LeasedAnswers
 from tests.sim.cluster import node as simulated
 from tests.sim.cluster.seat import Seat
 
@@ -43,20 +43,20 @@ def acks_before_the_flush(honest: Any) -> Any:
 def tells_before_it_is_written(honest: Any) -> Any:
     def write(self: Seat, order: Any) -> None:
         honest(self, order)
-        self._node.later(0, lambda: self.tell(events.Written(order.sequence)))
+        self._node.later(0, lambda: self.tell(events.MultiWritten(order.sequence)))
 
     return write
 
 
 def ignores_directories(honest: Any) -> Any:
-    def standing(self: Nodes, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
+    def standing(self: NodeRegistry, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
         return honest(self, unit, replicas, {}, **rest)
 
     return standing
 
 
 def deletes_what_is_not_named(honest: Any) -> Any:
-    def forgotten(self: Shelf, name: str, known: bytes | None) -> None:
+    def forgotten(self: CopyRemoval, name: str, known: bytes | None) -> None:
         honest(self, name, known)
         for place, topic_id in list(self.strays.items()):
             self._logs.delete(place, topic_id)
@@ -67,7 +67,7 @@ def deletes_what_is_not_named(honest: Any) -> Any:
 def knows_no_former_life(honest: Any) -> Any:
     """A bounced node goes on as if it had never been away."""
 
-    def seen(self: Nodes, nodes: Any) -> Any:
+    def seen(self: NodeRegistry, nodes: Any) -> Any:
         for node in nodes.values():
             if node.id in self.live and self.live[node.id].epoch < node.epoch:
                 self.live[node.id], self.highest[node.id] = node, node.epoch
@@ -77,14 +77,14 @@ def knows_no_former_life(honest: Any) -> Any:
 
 
 def tells_at_once(honest: Any) -> Any:
-    def tell(self: LedAnswers, slot: Any, replies: Any, notices: Any) -> None:
+    def tell(self: LeasedAnswers, slot: Any, replies: Any, notices: Any) -> None:
         self.release(slot, replies, notices)
 
     return tell
 
 
 def ignores_lost_power(honest: Any) -> Any:
-    def standing(self: Nodes, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
+    def standing(self: NodeRegistry, unit: Any, replicas: Any, directories: Any, **rest: Any) -> Any:
         return honest(self, unit, replicas, directories, **{**rest, "loose": False})
 
     return standing
@@ -103,10 +103,10 @@ def leaves_what_was_asked(honest: Any) -> Any:
 
 
 def elects_one_half(honest: Any) -> Any:
-    def put(self: Draft, unit: Any, before: Any, decided: Any, second: int) -> None:
+    def put(self: WriteDraft, unit: Any, before: Any, decided: Any, second: int) -> None:
         others = len(self.operations)
         honest(self, unit, before, decided, second)
-        if before is not None and before.leader not in (NOBODY, decided.leader):
+        if before is not None and before.leader not in (NO_NODE_ID, decided.leader):
             del self.operations[others + 1 :]
 
     return put
@@ -119,7 +119,7 @@ def never_ends_a_step(honest: Any) -> Any:
 def elects_again_and_again(honest: Any) -> Any:
     """Who may have bounced before this reign is elected anew with every look at a unit."""
 
-    def looked(reign: Reign, unit: Any, *rest: Any) -> Any:
+    def looked(reign: ControllerTerm, unit: Any, *rest: Any) -> Any:
         reign.renewed.clear()
         return honest(reign, unit, *rest)
 
@@ -131,25 +131,25 @@ def finishes_at_once(honest: Any) -> Any:
 
     def finished(state: Any, assignment: Any, now: Any) -> Any:
         target = tuple(each for each in assignment.replicas if each not in assignment.removing)
-        decision = reassign.restricted(state, now._replace(minimum=1), target, "reassigned")
-        return None if decision is None else reassign.Reassigned(Assignment(target), decision)
+        decision = reassign.restrict_state(state, now._replace(minimum=1), target, "reassigned")
+        return None if decision is None else reassign.ReassignmentStep(ReplicaAssignment(target), decision)
 
     return finished
 
 
 MUTANTS: Mapping[str, Mutant] = {
     "ack before the flush": instead(Leader, "appended", acks_before_the_flush),
-    "directory id ignored": instead(Nodes, "standing", ignores_directories),
-    "bounced node not treated as dead first": instead(Nodes, "seen", knows_no_former_life),
+    "directory id ignored": instead(NodeRegistry, "standing", ignores_directories),
+    "bounced node not treated as dead first": instead(NodeRegistry, "seen", knows_no_former_life),
     "state told before it is written": instead(Seat, "_write", tells_before_it_is_written),
-    "delete what the image does not name": instead(Shelf, "forgotten", deletes_what_is_not_named),
-    "answers before they are committed": instead(LedAnswers, "tell", tells_at_once),
-    "loss of power ignored": instead(Nodes, "standing", ignores_lost_power),
-    "loss of power forgotten at once": instead(simulated, "is_reckoned_with", forgets_at_once),
-    "cost of an unclean election not counted": instead(Fetcher, "_undo", counts_no_cost),
-    "what was asked for is not taken away": instead(Reign, "remove", leaves_what_was_asked),
-    "one half of a shard elected": instead(Draft, "put", elects_one_half),
-    "handover never ends": instead(Moves, "applied", never_ends_a_step),
-    "elected anew again and again": instead(units, "looked", elects_again_and_again),
-    "moved before the others have it": instead(reassign, "finished", finishes_at_once),
+    "delete what the image does not name": instead(CopyRemoval, "forgotten", deletes_what_is_not_named),
+    "answers before they are committed": instead(LeasedAnswers, "tell", tells_at_once),
+    "loss of power ignored": instead(NodeRegistry, "standing", ignores_lost_power),
+    "loss of power forgotten at once": instead(simulated, "is_power_loss_settled", forgets_at_once),
+    "cost of an unclean election not counted": instead(LeaderFetcher, "_undo", counts_no_cost),
+    "what was asked for is not taken away": instead(ControllerTerm, "remove", leaves_what_was_asked),
+    "one half of a shard elected": instead(WriteDraft, "put", elects_one_half),
+    "handover never ends": instead(LeaderMoves, "applied", never_ends_a_step),
+    "elected anew again and again": instead(units, "decide_unit", elects_again_and_again),
+    "moved before the others have it": instead(reassign, "finish_reassignment", finishes_at_once),
 }

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.nodes import is_reckoned_with
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NO_EPOCH, Endpoint, Node, TopicPartition
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.controller.nodes import is_power_loss_settled
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, NodeEndpoint, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.cluster.lease import lease_of
-from muster.coordinator.cluster.replicas.copying import Undone
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.replicas.copying import TruncatedRecords
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.coordinator import Answered, SimGroups
 from tests.sim.cluster.network import Host, Network, Refused
@@ -37,7 +37,7 @@ class SimNode:
         network: Network,
         zookeeper: Ensemble,
         node_id: int,
-        settings: Settings,
+        settings: ControllerSettings,
         answered: Callable[[Answered], None] | None = None,
         make_disk: Callable[[str], Disk] = Disk,
     ) -> None:
@@ -52,20 +52,20 @@ class SimNode:
         self.groups: SimGroups | None = None
         self._make_disk = make_disk
         self.disk = make_disk(self._new_directory())
-        self.undone: list[Undone] = []
+        self.undone: list[TruncatedRecords] = []
         """What unclean elections have cost its copies, as it told the ledger."""
         self.life = 0
         self.alive = False
         self.frozen = False
         self.acted: Callable[[SimNode], None] = lambda node: None
         """Hears that it is about to do something: else it is as it was."""
-        self.notes: list[effects.Note] = []
+        self.notes: list[effects.ElectionNote] = []
         self.rate = 1.0 + world.rng.uniform(-0.01, 0.01)
         self._backlog: list[Callable[[], None]] = []
-        self.image = Image()
+        self.image = ClusterImage()
         self.zookeeper: Client
         self.seat: Seat
-        self.replicas: Replicas
+        self.replicas: NodeReplicas
         self.door: Door
         self.rounds: Rounds
         self.epoch = NO_EPOCH
@@ -81,9 +81,9 @@ class SimNode:
         self._backlog = []
         self.door, self.rounds = Door(self), Rounds(self)
         self.epoch = NO_EPOCH
-        self.image = Image()
+        self.image = ClusterImage()
         settings = ReplicaSettings(lag_time_ms=LAG_MS, min_isr=self.settings.min_isr)
-        self.replicas = Replicas(self.id, self.disk, settings, self.now())
+        self.replicas = NodeReplicas(self.id, self.disk, settings, self.now())
         life = self.life
         self.zookeeper = Client(
             self.ensemble, self.network, self.name, lambda what: self.seat.changed(what), lambda do: self.run(life, do)
@@ -160,9 +160,9 @@ class SimNode:
 
     # What its seat at ZooKeeper needs.
 
-    def registration(self) -> Node:
-        doors = (Endpoint("REPLICATION", self.name, 1),)
-        return Node(self.id, self.epoch, self.disk.directory, self.disk.unclean, doors, rack=None)
+    def registration(self) -> ClusterNode:
+        doors = (NodeEndpoint("REPLICATION", self.name, 1),)
+        return ClusterNode(self.id, self.epoch, self.disk.directory, self.disk.unclean, doors, rack=None)
 
     def registered(self, epoch: int) -> None:
         self.epoch = epoch
@@ -173,27 +173,27 @@ class SimNode:
     def look_at_its_mark(self) -> None:
         """Its image is another. Where the cluster reckons with what this node lost with its power, its next life is
         like any other's (as `server.clustered.lost_power`)."""
-        if self.disk.unclean and is_reckoned_with(self.registration(), self.image, self.settings.loose_of):
+        if self.disk.unclean and is_power_loss_settled(self.registration(), self.image, self.settings.loose_of):
             self.disk.unclean = False
             self.world.census["losses of power reckoned with"] += 1
 
-    def noted(self, note: effects.Note) -> None:
+    def noted(self, note: effects.ElectionNote) -> None:
         self.notes.append(note)
 
-    def answer(self, answer: effects.Answer) -> None:
+    def answer(self, answer: effects.Respond) -> None:
         self.door.answer(answer)
 
-    def probe(self, probe: effects.Probe) -> None:
+    def probe(self, probe: effects.ProbeNode) -> None:
         """Three tries within 300 ms, or it is not refused."""
         refused: list[int] = []
 
         def tried(outcome: Any) -> None:
             if not isinstance(outcome, Refused):
-                self.seat.tell(events.Refused(probe.node, probe.node_epoch, ()))
+                self.seat.tell(events.ConnectionsRefused(probe.node, probe.node_epoch, ()))
                 return
             refused.append(self.now())
             if len(refused) == 3:
-                self.seat.tell(events.Refused(probe.node, probe.node_epoch, tuple(refused)))
+                self.seat.tell(events.ConnectionsRefused(probe.node, probe.node_epoch, tuple(refused)))
             else:
                 self.later(80, attempt)
 

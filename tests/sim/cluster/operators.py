@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from muster.coordinator.cluster.controller.effects import Marker
+from muster.coordinator.cluster.controller.effects import AdminMarker
 from muster.coordinator.cluster.facts import LEDGER, TopicPartition
 from muster.coordinator.cluster.image import PartitionView
 from muster.coordinator.errors import ErrorCode
@@ -24,7 +24,7 @@ class Asked:
     node: SimNode
     life: int
     until_ms: int
-    marker: Marker
+    marker: AdminMarker
     body: Any
     units: tuple[TopicPartition, ...]
     came: Callable[[TopicPartition], ErrorCode | None]

@@ -1,10 +1,10 @@
 """An operator who has partitions kept by other nodes (CL-A8), as `replication.admin.cluster_admin` asks for it."""
 
-from muster.coordinator.cluster.controller.effects import Marker
+from muster.coordinator.cluster.controller.effects import AdminMarker
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import reassignments
-from muster.coordinator.replication.admin.reassignments import Wanted
+from muster.coordinator.replication.admin.reassignments import WantedReplicas
 from tests.sim.cluster.operators import Asked, Operator
 from tests.sim.cluster.watching import TOPICS
 
@@ -18,12 +18,12 @@ class Reassigner(Operator):
         if found is None:
             return
         node, views = found
-        wanted: dict[TopicPartition, Wanted] = {}
+        wanted: dict[TopicPartition, WantedReplicas] = {}
         for unit, view in self._world.rng.sample(views, min(len(views), self._world.between(1, 2))):
             target = None if (view.adding or view.removing) and self._world.chance(0.5) else self._target()
-            code = reassignments.refused(node.image, view, target)
+            code = reassignments.reassignment_refusal(node.image, view, target)
             if code is None:
-                wanted[unit] = reassignments.wanted(view, target)
+                wanted[unit] = reassignments.wanted_replicas(view, target)
             else:
                 self._answered(code)
         if wanted:
@@ -31,9 +31,9 @@ class Reassigner(Operator):
             body = {unit: None if wish.cancels else wish.replicas for unit, wish in wanted.items()}
 
             def came(unit: TopicPartition) -> ErrorCode | None:
-                return reassignments.came(node.image, node.image.partition(unit), wanted[unit])
+                return reassignments.reassignment_outcome(node.image, node.image.partition(unit), wanted[unit])
 
-            self._leave(Asked(node, node.life, until_ms, Marker.REASSIGN, body, tuple(wanted), came))
+            self._leave(Asked(node, node.life, until_ms, AdminMarker.REASSIGN, body, tuple(wanted), came))
 
     def _target(self) -> tuple[int, ...]:
         """Two copies at least: as many as are to be in sync by default."""

@@ -6,8 +6,15 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, State, Topic, TopicPartition
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import (
+    LEDGER,
+    OFFSETS,
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
@@ -51,7 +58,7 @@ class Run:
         self.weather = weather
         self.network = Network(self.world, slow_ms=self.world.between(2, 20))
         self.ensemble = Ensemble(self.world, self.network, SESSION_MS)
-        settings = Settings(
+        settings = ControllerSettings(
             offsets_partitions=2,
             imbalance_check_ms=8_000,
             shutdown_wait_ms=500,
@@ -128,9 +135,9 @@ class Run:
     def _make_topic(self, name: str, partitions: int) -> None:
         rng = self.world.rng
         ids = [node.id for node in self.nodes]
-        made = tuple(Assignment(tuple(rng.sample(ids, 3))) for _ in range(partitions))
+        made = tuple(ReplicaAssignment(tuple(rng.sample(ids, 3))) for _ in range(partitions))
         configs = {"min.insync.replicas": "2"} | ({"flush.messages": "1000"} if name == HASTY else {})
-        topic = Topic(name, rng.randbytes(16), made, configs)
+        topic = ClusterTopic(name, rng.randbytes(16), made, configs)
 
         def written(outcome: object) -> None:
             if isinstance(outcome, Exception):
@@ -373,7 +380,7 @@ class Run:
             else:
                 self.world.census["groups settled"] += 1
 
-    def _may_have_none(self, place: TopicPartition, topic_id: bytes, state: State) -> None:
+    def _may_have_none(self, place: TopicPartition, topic_id: bytes, state: PartitionState) -> None:
         """Of a topic made when all that seemed alive was a node that had just lost its disk nobody has anything."""
         eligible = [each for each in (*state.isr, *state.elr) if self.checkers.counts(each, place, state)]
         if eligible or self.promises.acked.get((place, topic_id)):

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import Effect
-from muster.coordinator.cluster.controller.events import Event
+from muster.coordinator.cluster.controller.effects import ControllerEffect
+from muster.coordinator.cluster.controller.events import ControllerEvent
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NO_EPOCH, Node, Topic
-from muster.coordinator.cluster.image import NOTHING, Image, Known
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, ClusterTopic
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ImageVersion
 from tests.sim.cluster.watching import (
     CONTROLLER,
     DELETED,
@@ -45,21 +45,21 @@ class Performer(Protocol):
     id: int
 
     @property
-    def image(self) -> Image: ...
+    def image(self) -> ClusterImage: ...
 
     def now(self) -> int: ...
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None: ...
 
-    def registration(self) -> Node: ...
+    def registration(self) -> ClusterNode: ...
 
     def registered(self, epoch: int) -> None: ...
 
-    def answer(self, answer: effects.Answer) -> None: ...
+    def answer(self, answer: effects.Respond) -> None: ...
 
-    def noted(self, note: effects.Note) -> None: ...
+    def noted(self, note: effects.ElectionNote) -> None: ...
 
-    def probe(self, probe: effects.Probe) -> None: ...
+    def probe(self, probe: effects.ProbeNode) -> None: ...
 
     def trace(self, line: str) -> None: ...
 
@@ -69,7 +69,7 @@ class Performer(Protocol):
 class Seat:
     """Registers its node, stands for controller, and serves the machine while it is elected."""
 
-    def __init__(self, node: Performer, zookeeper: Client, settings: Settings) -> None:
+    def __init__(self, node: Performer, zookeeper: Client, settings: ControllerSettings) -> None:
         self._node = node
         self._zookeeper = zookeeper
         self._settings = settings
@@ -201,8 +201,8 @@ class Seat:
             self.machine = Controller(self._settings)
             image = self._node.image
             version = as_version(found)
-            known = image if image.known != NOTHING else None
-            self.step(events.Elected(self._node.id, epoch, epoch_version, version, known))
+            known = image if image.known != NO_VERSION else None
+            self.step(events.ControllerElected(self._node.id, epoch, epoch_version, version, known))
             self._watching.begin(reign=True)
 
         def synced(outcome: Any) -> None:
@@ -242,7 +242,7 @@ class Seat:
 
     def _resign(self) -> None:
         if self.machine is not None:
-            self.step(events.Resigned())
+            self.step(events.ControllerResigned())
             self._node.trace(f"n{self._node.id} is controller no more")
         self.machine = None
         self._reigning = False
@@ -254,7 +254,7 @@ class Seat:
 
     # What the machine hears.
 
-    def tell(self, event: Event) -> bool:
+    def tell(self, event: ControllerEvent) -> bool:
         """A request for the controller; False where this node is none."""
         if self.machine is None:
             return False
@@ -263,59 +263,59 @@ class Seat:
 
     # What it asks for.
 
-    def step(self, event: Event) -> None:
+    def step(self, event: ControllerEvent) -> None:
         assert self.machine is not None
         for effect in self.machine.step(event, self._node.now()):
             self._do(effect)
 
-    def _do(self, effect: Effect) -> None:
+    def _do(self, effect: ControllerEffect) -> None:
         match effect:
-            case effects.Write():
+            case effects.WriteMulti():
                 self._write(effect)
-            case effects.ReadVersion():
+            case effects.ReadClusterVersion():
                 self._read_version(self.reign)
-            case effects.ReadStates():
+            case effects.ReadPartitionStates():
                 self._watching.read_states(self.reign)
-            case effects.Answer():
+            case effects.Respond():
                 self._node.answer(effect)
-            case effects.Note():
+            case effects.ElectionNote():
                 self._node.noted(effect)
-            case effects.Probe():
+            case effects.ProbeNode():
                 self._node.probe(effect)
-            case effects.WakeAt(at_ms):
+            case effects.WakeControllerAt(at_ms):
                 self._wake += 1
                 wake, reign = self._wake, self.reign
                 self._node.later(max(0, at_ms - self._node.now()), lambda: self._tick(wake, reign))
-            case effects.Warn(text):
+            case effects.WarnOperator(text):
                 self._node.trace(f"n{self._node.id} warns: {text}")
-            case effects.Remove():
+            case effects.RemoveMarker():
                 self._watching.remove(effect)
-            case effects.Resign():
+            case effects.ResignController():
                 self._node.later(0, self._resign)
 
     def _tick(self, wake: int, reign: int) -> None:
         if wake == self._wake and reign == self.reign and self.machine is not None:
-            self.step(events.Tick())
+            self.step(events.ControllerTick())
 
-    def _write(self, write: effects.Write) -> None:
+    def _write(self, write: effects.WriteMulti) -> None:
         reign, sent_ms = self.reign, self._node.now()
         operations: list[Operation] = [Check(EPOCH, write.epoch_version)]
         for each in write.operations:
             match each:
-                case effects.PutState(place, state, at):
+                case effects.PutPartitionState(place, state, at):
                     path = state_path(place)
                     operations.append(Create(path, state) if at == NO_EPOCH else Put(path, state, at))
-                case effects.DropState(place, at):
+                case effects.DeletePartitionState(place, at):
                     operations.append(Delete(state_path(place), at))
-                case effects.PutTopic(topic):
+                case effects.PutTopicZnode(topic):
                     operations.append(Put(f"{TOPICS}/{topic.name}", topic, topic.version))
-                case effects.MakeTopic(name, partitions):
-                    topic = Topic(name, self._node.draw_id(), partitions)
+                case effects.CreateInternalTopic(name, partitions):
+                    topic = ClusterTopic(name, self._node.draw_id(), partitions)
                     operations.append(Create(f"{TOPICS}/{name}", topic))
-                case effects.DropTopic(name, at):
+                case effects.DeleteTopicZnode(name, at):
                     operations += self._below(name, operations)
                     operations += [Delete(f"{TOPICS}/{name}", at), Delete(f"{DELETED}/{name}")]
-        known = Known(write.epoch, write.sequence)
+        known = ImageVersion(write.epoch, write.sequence)
         if write.cluster_version == NO_EPOCH:
             operations.append(Create(VERSION, known))
         else:
@@ -326,13 +326,13 @@ class Seat:
                 return
             if not isinstance(outcome, Exception):
                 self._proved_ms = max(self._proved_ms, sent_ms)
-                self.step(events.Written(write.sequence))
+                self.step(events.MultiWritten(write.sequence))
                 return
-            failure = events.Failure.LOST
+            failure = events.WriteFailure.LOST
             if isinstance(outcome, BadVersion):
-                failure = events.Failure.EPOCH if str(outcome) == EPOCH else events.Failure.VERSION
+                failure = events.WriteFailure.EPOCH if str(outcome) == EPOCH else events.WriteFailure.VERSION
             elif isinstance(outcome, NodeExists | NoNode):
-                failure = events.Failure.VERSION
+                failure = events.WriteFailure.VERSION
             self.step(events.WriteFailed(write.sequence, failure))
 
         self._zookeeper.multi(operations, written)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import Marker
+from muster.coordinator.cluster.controller.effects import AdminMarker
 from muster.coordinator.cluster.controller.events import ClusterVersion
-from muster.coordinator.cluster.facts import Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
 from tests.sim.cluster.zookeeper import BadVersion, Client, Delete, NoNode, Znode
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ IDS, TOPICS, CONTROLLER, EPOCH = "/brokers/ids", "/brokers/topics", "/controller
 VERSION, DELETED = "/muster/cluster/version", "/admin/delete_topics"
 DRAINED = "/muster/cluster/drained"
 ASKED = {
-    Marker.PREFERRED: "/admin/preferred_replica_election",
-    Marker.UNCLEAN: "/muster/cluster/unclean_election",
-    Marker.REASSIGN: "/admin/reassign_partitions",
+    AdminMarker.PREFERRED: "/admin/preferred_replica_election",
+    AdminMarker.UNCLEAN: "/muster/cluster/unclean_election",
+    AdminMarker.REASSIGN: "/admin/reassign_partitions",
 }
 """What operators leave there: the units that they want led otherwise, or kept by others."""
 RETRY_MS = 100
@@ -28,11 +28,11 @@ def state_path(place: TopicPartition) -> str:
     return f"{TOPICS}/{place.topic}/partitions/{place.partition}/state"
 
 
-def what_is_asked(marker: Marker, data: Any) -> events.Event:
-    if marker is Marker.REASSIGN:
-        return events.Reassign(None, data)
-    election = events.Election.UNCLEAN if marker is Marker.UNCLEAN else events.Election.PREFERRED
-    return events.ElectLeaders(None, data, election)
+def what_is_asked(marker: AdminMarker, data: Any) -> events.ControllerEvent:
+    if marker is AdminMarker.REASSIGN:
+        return events.ReassignmentRequested(None, data)
+    election = events.ElectionType.UNCLEAN if marker is AdminMarker.UNCLEAN else events.ElectionType.PREFERRED
+    return events.ElectLeadersRequested(None, data, election)
 
 
 class Watching:
@@ -42,7 +42,7 @@ class Watching:
         self._seat = seat
         self._node = node
         self._zookeeper = zookeeper
-        self._taken: dict[Marker, Znode] = {}
+        self._taken: dict[AdminMarker, Znode] = {}
 
     def begin(self, *, reign: bool = False) -> None:
         """With each connection, of which no watch is left, and with each reign, which has taken nothing yet."""
@@ -61,7 +61,7 @@ class Watching:
             for marker, path in ASKED.items():
                 self._zookeeper.get(path, lambda found, marker=marker: self._asked(marker, found), self._watch_asked)
 
-    def _asked(self, marker: Marker, found: Any) -> None:
+    def _asked(self, marker: AdminMarker, found: Any) -> None:
         """Each once, as `zookeeper.cluster.admin.Markers` reads them."""
         if self._seat.machine is None:
             return
@@ -73,9 +73,9 @@ class Watching:
             self._taken[marker] = found
             self._seat.step(what_is_asked(marker, found.data))
 
-    def remove(self, wanted: effects.Remove) -> None:
+    def remove(self, wanted: effects.RemoveMarker) -> None:
         """It was taken in. Asked again until ZooKeeper has answered."""
-        if wanted.marker is Marker.DELETE:
+        if wanted.marker is AdminMarker.DELETE:
             self._zookeeper.multi([Delete(f"{DELETED}/{wanted.name}")], lambda _: None)
             return
         reign, taken = self._seat.reign, self._taken.get(wanted.marker)
@@ -97,7 +97,7 @@ class Watching:
     def _watch_nodes(self, _: str = "") -> None:
         if self._seat.machine is None:
             return
-        found: dict[int, Node] = {}
+        found: dict[int, ClusterNode] = {}
 
         def listed(names: Any) -> None:
             if isinstance(names, Exception):
@@ -105,7 +105,7 @@ class Watching:
                 return
             left = set(names)
             if not left:
-                self._seen(events.NodesSeen({}))
+                self._seen(events.NodesRead({}))
             for name in names:
                 self._zookeeper.get(f"{IDS}/{name}", lambda znode, name=name: read(name, znode, left))
 
@@ -117,20 +117,22 @@ class Watching:
                 found[int(name)] = with_epoch(znode)
             left.discard(name)
             if not left:
-                self._seen(events.NodesSeen(found))
+                self._seen(events.NodesRead(found))
 
         self._zookeeper.children(IDS, listed, self._watch_nodes)
 
-    def _seen(self, event: events.Event) -> None:
+    def _seen(self, event: events.ControllerEvent) -> None:
         if self._seat.machine is not None:
             self._seat.step(event)
 
     def _watch_topics(self, _: str = "") -> None:
         if self._seat.machine is not None:
-            self._read_topics(self._watch_topics, lambda topics: self._seen(events.TopicsSeen(topics, complete=True)))
+            self._read_topics(self._watch_topics, lambda topics: self._seen(events.TopicsRead(topics, complete=True)))
 
-    def _read_topics(self, watch: Callable[[str], None] | None, then: Callable[[tuple[Topic, ...]], None]) -> None:
-        found: dict[str, Topic] = {}
+    def _read_topics(
+        self, watch: Callable[[str], None] | None, then: Callable[[tuple[ClusterTopic, ...]], None]
+    ) -> None:
+        found: dict[str, ClusterTopic] = {}
 
         reign = self._seat.reign
 
@@ -171,7 +173,7 @@ class Watching:
             if isinstance(names, Exception):
                 self._seat.again(self._watch_drained)
             elif self._seat.machine is not None:
-                self._seat.step(events.DrainedSeen(frozenset(map(int, names))))
+                self._seat.step(events.DrainedNodesRead(frozenset(map(int, names))))
 
         self._zookeeper.children(DRAINED, listed, self._watch_drained)
 
@@ -183,7 +185,7 @@ class Watching:
             if isinstance(names, Exception):
                 self._seat.again(self._watch_deleted)
             elif self._seat.machine is not None:
-                self._seat.step(events.DeleteTopics(tuple(names)))
+                self._seat.step(events.TopicDeletionsRead(tuple(names)))
 
         self._zookeeper.children(DELETED, listed, self._watch_deleted)
 
@@ -191,7 +193,7 @@ class Watching:
         if reign != self._seat.reign:
             return
         version: list[ClusterVersion] = []
-        states: dict[TopicPartition, State] = {}
+        states: dict[TopicPartition, PartitionState] = {}
 
         def again() -> None:
             self._node.later(RETRY_MS, lambda: self.read_states(reign))
@@ -203,10 +205,10 @@ class Watching:
             version.append(as_version(found))
             self._read_topics(None, topics_read)
 
-        def topics_read(topics: tuple[Topic, ...]) -> None:
+        def topics_read(topics: tuple[ClusterTopic, ...]) -> None:
             if reign != self._seat.reign or self._seat.machine is None:
                 return
-            self._seat.step(events.TopicsSeen(topics, complete=True))
+            self._seat.step(events.TopicsRead(topics, complete=True))
             left = {TopicPartition(each.name, p) for each in topics for p in range(len(each.partitions))}
             if not left:
                 done()
@@ -240,19 +242,19 @@ def as_version(found: Znode | None) -> ClusterVersion:
     return ClusterVersion() if found is None else ClusterVersion(found.data, found.version)
 
 
-def with_epoch(znode: Znode) -> Node:
-    node: Node = znode.data
-    return Node(node.id, znode.czxid, node.directory, node.unclean, node.endpoints, node.rack)
+def with_epoch(znode: Znode) -> ClusterNode:
+    node: ClusterNode = znode.data
+    return ClusterNode(node.id, znode.czxid, node.directory, node.unclean, node.endpoints, node.rack)
 
 
-def with_version(znode: Znode) -> Topic:
-    topic: Topic = znode.data
-    return Topic(topic.name, topic.topic_id, topic.partitions, topic.configs, znode.version)
+def with_version(znode: Znode) -> ClusterTopic:
+    topic: ClusterTopic = znode.data
+    return ClusterTopic(topic.name, topic.topic_id, topic.partitions, topic.configs, znode.version)
 
 
-def with_partition_epoch(znode: Znode) -> State:
-    state: State = znode.data
-    return State(
+def with_partition_epoch(znode: Znode) -> PartitionState:
+    state: PartitionState = znode.data
+    return PartitionState(
         state.leader,
         state.leader_epoch,
         state.isr,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.ownership.voids import Replay
+from muster.coordinator.ownership.voids import ShardReplay
 from tests.sim.engine.node import Node, Store
 
 
@@ -97,7 +97,7 @@ class Check:
                 if node.alive and node.shards.may_answer(shard, node.now_ms) and store.pending:
                     self.fail("E4", f"node {node.id}, shard {shard}: {store.pending} waits, and all has ended")
         for shard in range(self.world.shards):
-            replay, store = Replay(), Store()
+            replay, store = ShardReplay(), Store()
             for record in replay.take_all(self.world.partitions[shard].fetch(0, 1 << 30)[0]):
                 assert record.key is not None
                 if record.value is None:

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.txn.pending import Pending
+from muster.coordinator.core.txn.pending import PendingPositions
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Client
-from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.ownership.facts import TransactionalClient
+from muster.coordinator.ownership.shards import NodeShards
 
 GROUP = "g"
 POLL_MS = 100
@@ -24,8 +24,8 @@ class Store:
         self.position = 0
         self.released = 0
         self.held: list[tuple[int, Callable[[], None], Callable[[], None]]] = []
-        self.pending = Pending()
-        self.tokens: dict[int, tuple[Client, bytes, int, Callable[[int], None]]] = {}
+        self.pending = PendingPositions()
+        self.tokens: dict[int, tuple[TransactionalClient, bytes, int, Callable[[int], None]]] = {}
         """What is being written in clients' names."""
 
     def unstable(self, key: bytes) -> bool:
@@ -37,13 +37,13 @@ class ForClients:
 
     world: Any
     stores: dict[int, Store]
-    shards: Shards
+    shards: NodeShards
     later: Callable[[float, Callable[[], None]], None]
     own: Callable[[Any], None]
     _call: Callable[[Any, Callable[[], Any]], None]
     _tokens = 0
 
-    def _write_txn(self, effect: fx.WriteTxn) -> None:
+    def _write_txn(self, effect: fx.WriteClientBatch) -> None:
         """As any request of a shard, but that its answer comes when it is copied."""
         shard, request = effect.shard, effect.request
         done = [False]
@@ -57,22 +57,22 @@ class ForClients:
             self.world.brokers.write_txn(
                 effect,
                 lambda acked: self.world.back(
-                    self, lambda: told(ev.TxnAnswered(shard, request, acked.code, acked.offset))
+                    self, lambda: told(ev.ClientBatchAnswered(shard, request, acked.code, acked.offset))
                 ),
             )
 
-        self.later(REQUEST_MS, lambda: told(ev.Failed(shard, request, "lost")))
+        self.later(REQUEST_MS, lambda: told(ev.RequestWithoutAnswer(shard, request, "lost")))
         self.world.forth(self, arrive)
 
-    def _ask_producer(self, effect: fx.AskProducer) -> None:
-        def at_kafka() -> ev.ProducerTold:
+    def _ask_producer(self, effect: fx.DescribeProducer) -> None:
+        def at_kafka() -> ev.ProducerDescribed:
             known = self.world.partitions[effect.shard].producers.get(effect.producer_id)
             code = self.world.away(effect.shard)
-            return ev.ProducerTold(effect.shard, effect.request, code, *(() if known is None else known.told))
+            return ev.ProducerDescribed(effect.shard, effect.request, code, *(() if known is None else known.told))
 
         self._call(effect, at_kafka)
 
-    def _follow(self, effect: fx.Follow) -> None:
+    def _follow(self, effect: fx.FollowLog) -> None:
         """A long poll."""
         partition = self.world.partitions[effect.shard]
 
@@ -85,15 +85,17 @@ class ForClients:
         def answer() -> None:
             code = self.world.away(effect.shard)
             batches, end = partition.fetch(effect.offset)
-            event = ev.Fetched(effect.shard, effect.request, code, () if code else batches, end)
+            event = ev.LogFetched(effect.shard, effect.request, code, () if code else batches, end)
             self.world.back(self, lambda: self.own(event))
 
-        self.later(REQUEST_MS, lambda: self.own(ev.Failed(effect.shard, effect.request, "lost")))
+        self.later(REQUEST_MS, lambda: self.own(ev.RequestWithoutAnswer(effect.shard, effect.request, "lost")))
         self.world.forth(self, arrive)
 
     # What clients' transactions have of it: as the core does it.
 
-    def ask_txn(self, shard: int, client: Client, key: bytes, value: int, said: Callable[[int], None]) -> None:
+    def ask_txn(
+        self, shard: int, client: TransactionalClient, key: bytes, value: int, said: Callable[[int], None]
+    ) -> None:
         """TxnOffsetCommit."""
         store = self.stores[shard]
         if not self.shards.takes(shard) or not store.serving:
@@ -106,9 +108,9 @@ class ForClients:
         store.pending.writing[self._tokens] = GROUP, frozenset({(key.decode(), 0)})
         store.tokens[self._tokens] = client, key, value, said
         record = (key, b"%d" % value, None)
-        self.own(ev.AppendTxn(shard, self._tokens, client, [record], len(key) + len(record[1])))
+        self.own(ev.AppendClientOffsets(shard, self._tokens, client, [record], len(key) + len(record[1])))
 
-    def _txn_outcome(self, effect: fx.TxnOutcome) -> None:
+    def _txn_outcome(self, effect: fx.ClientWriteOutcome) -> None:
         """The answer waits for all that was decided until now: see `TxnWriteOver`."""
         store, token = self.stores[effect.shard], effect.token
         client, key, value, said = store.tokens.pop(token)
@@ -119,7 +121,7 @@ class ForClients:
         store.pending.writing.pop(token)
         store.held.append((store.position, lambda: said(effect.code), lambda: said(16)))
 
-    def _waits(self, effect: fx.Waits) -> None:
+    def _waits(self, effect: fx.TransactionPending) -> None:
         store = self.stores[effect.shard]
         self.world.census["waits at load"] += 1
         for record in effect.records:
@@ -127,12 +129,12 @@ class ForClients:
             offsets: Any = {(record.key.decode(), 0): int(record.value or b"")}
             store.pending.written(effect.producer_id, GROUP, offsets, record.offset)
 
-    def _ended(self, effect: fx.Ended) -> None:
+    def _ended(self, effect: fx.TransactionEnded) -> None:
         store = self.stores[effect.shard]
         self.world.census["txn ends"] += 1
         self.ends(store, effect)
 
-    def ends(self, store: Store, effect: fx.Ended) -> None:
+    def ends(self, store: Store, effect: fx.TransactionEnded) -> None:
         counts = {(record.key or b"").decode() for record in effect.records}
         for place, waiting in store.pending.ended(effect.producer.id, effect.offset).get(GROUP, {}).items():
             if place[0] in counts:

@@ -7,13 +7,13 @@ from typing import Any
 from unittest.mock import patch
 
 from muster.coordinator.engine import node_subscriber
-from muster.coordinator.member.states import State
-from muster.coordinator.ownership.appends import Queue
-from muster.coordinator.ownership.client_writes import ClientWrites, Write
-from muster.coordinator.ownership.facts import Owner, Record, owner_record
-from muster.coordinator.ownership.following import Following
-from muster.coordinator.ownership.taking import Taking
-from muster.coordinator.ownership.voids import Replay, Seen
+from muster.coordinator.member.states import MembershipState
+from muster.coordinator.ownership.appends import AppendQueue
+from muster.coordinator.ownership.client_writes import ClientWrite, ClientWrites
+from muster.coordinator.ownership.facts import OwnerRecord, ShardRecord, encode_owner_record
+from muster.coordinator.ownership.following import OpenTransactions
+from muster.coordinator.ownership.taking import ShardAcquisition
+from muster.coordinator.ownership.voids import LogBatch, ShardReplay
 from tests.sim.engine import node
 from tests.sim.engine.for_clients import ForClients
 from tests.sim.engine.world import World
@@ -27,11 +27,11 @@ def instead(owner: Any, name: str, make: Callable[[Any], Any]) -> Mutant:
 
 
 def writes_no_owner_record(honest: Any) -> Any:
-    def own(self: Taking, given: Any) -> None:
+    def own(self: ShardAcquisition, given: Any) -> None:
         honest(self, given)
         self._ground.appends.open(self.shard, given.producer)
         self._upto = self._replay.position
-        self._owner = self._replay.owner or Owner(1, 0, given.producer)
+        self._owner = self._replay.owner or OwnerRecord(1, 0, given.producer)
         self._replay.owner = self._owner
         self._check()
 
@@ -39,7 +39,7 @@ def writes_no_owner_record(honest: Any) -> Any:
 
 
 def reads_to_the_end_before(honest: Any) -> Any:
-    def owned(self: Taking, offset: int) -> None:
+    def owned(self: ShardAcquisition, offset: int) -> None:
         self._replay.before, self._replay.owner = self._replay.owner, self._owner
         honest(self, self._replay.position - 1)
 
@@ -47,7 +47,7 @@ def reads_to_the_end_before(honest: Any) -> Any:
 
 
 def does_not_wait(honest: Any) -> Any:
-    def wait(self: Taking) -> None:
+    def wait(self: ShardAcquisition) -> None:
         self._replay.unfenced = False
         self._check()
 
@@ -62,14 +62,14 @@ def counts_from_receipt(honest: Any) -> Any:
 
 
 def applies_voids(honest: Any) -> Any:
-    def void(self: Replay, records: Sequence[Record]) -> Sequence[Record]:
+    def void(self: ShardReplay, records: Sequence[ShardRecord]) -> Sequence[ShardRecord]:
         return records
 
     return void
 
 
 def ignores_markers(honest: Any) -> Any:
-    def ended(self: Replay, producer_id: int, *, committed: bool) -> Sequence[Record]:
+    def ended(self: ShardReplay, producer_id: int, *, committed: bool) -> Sequence[ShardRecord]:
         honest(self, producer_id, committed=committed)
         return ()
 
@@ -77,7 +77,7 @@ def ignores_markers(honest: Any) -> Any:
 
 
 def begins_at_one(honest: Any) -> Any:
-    def init(self: Queue, *args: Any) -> None:
+    def init(self: AppendQueue, *args: Any) -> None:
         honest(self, *args)
         self.sequence = 1
 
@@ -87,10 +87,10 @@ def begins_at_one(honest: Any) -> Any:
 def writes_its_owner_record_again(honest: Any) -> Any:
     """As the rules had it: the same key, at a later place."""
 
-    def keep(self: Taking) -> None:
+    def keep(self: ShardAcquisition) -> None:
         honest(self)
         assert self._owner is not None
-        self._write([owner_record(self._owner)])
+        self._write([encode_owner_record(self._owner)])
 
     return keep
 
@@ -100,14 +100,14 @@ def does_not_join_again(honest: Any) -> Any:
 
 
 def reads_past_markers(honest: Any) -> Any:
-    def take(self: Following, batch: Seen) -> bool:
+    def take(self: OpenTransactions, batch: LogBatch) -> bool:
         return True if batch.marker is not None else honest(self, batch)
 
     return take
 
 
 def follows_from_behind_it(honest: Any) -> Any:
-    def heard(self: Following, event: Any) -> str:
+    def heard(self: OpenTransactions, event: Any) -> str:
         why = honest(self, event)
         self._replay.position = max(self._replay.position, self._end) if self.open else self._replay.position
         return str(why)
@@ -120,7 +120,7 @@ def guesses_where_sequences_stand(honest: Any) -> Any:
 
 
 def keeps_what_a_late_epoch_asked_for(honest: Any) -> Any:
-    def go(self: ClientWrites, write: Write) -> None:
+    def go(self: ClientWrites, write: ClientWrite) -> None:
         producer = write.client.producer
         if self._sequences.get(producer.id, (-1, 0))[0] > producer.epoch:
             self._sequences[producer.id] = producer.epoch, 0
@@ -157,7 +157,7 @@ def takes_the_next_transaction_along(honest: Any) -> Any:
 
 
 def does_not_look_for_late_writes(honest: Any) -> Any:
-    def told(self: Following, event: Any) -> str:
+    def told(self: OpenTransactions, event: Any) -> str:
         honest(self, event)
         return ""
 
@@ -175,15 +175,15 @@ def answers_at_once(honest: Any) -> Any:
 
 
 MUTANTS: Mapping[str, Mutant] = {
-    "no owner record": instead(Taking, "_own", writes_no_owner_record),
-    "replay to the end as it was before the owner record": instead(Taking, "_owned", reads_to_the_end_before),
-    "F6's wait left out": instead(Taking, "_wait", does_not_wait),
+    "no owner record": instead(ShardAcquisition, "_own", writes_no_owner_record),
+    "replay to the end as it was before the owner record": instead(ShardAcquisition, "_owned", reads_to_the_end_before),
+    "F6's wait left out": instead(ShardAcquisition, "_wait", does_not_wait),
     "lease from receipt": instead(World, "base_of", counts_from_receipt),
-    "lease between join and sync": instead(node, "LEASED", lambda honest: frozenset(State)),
-    "voids applied": instead(Replay, "_void", applies_voids),
-    "marker ignored": instead(Replay, "_ended", ignores_markers),
-    "marker passed over": instead(Following, "_take", reads_past_markers),
-    "follows from behind a client's positions": instead(Following, "heard", follows_from_behind_it),
+    "lease between join and sync": instead(node, "LEASED", lambda honest: frozenset(MembershipState)),
+    "voids applied": instead(ShardReplay, "_void", applies_voids),
+    "marker ignored": instead(ShardReplay, "_ended", ignores_markers),
+    "marker passed over": instead(OpenTransactions, "_take", reads_past_markers),
+    "follows from behind a client's positions": instead(OpenTransactions, "heard", follows_from_behind_it),
     "a new owner begins its clients' sequences anew": instead(ClientWrites, "_sequence", guesses_where_sequences_stand),
     "who is not known begins at 0": instead(ClientWrites, "told", begins_at_0_with_who_is_not_known),
     "a late word of an epoch that is over counts": instead(ClientWrites, "go", keeps_what_a_late_epoch_asked_for),
@@ -193,9 +193,11 @@ MUTANTS: Mapping[str, Mutant] = {
     "what may be in the log is gone past": instead(ClientWrites, "under_way", goes_past_what_nobody_knows),
     "a refusal is all that is looked at": instead(ClientWrites, "_refused", takes_a_refusal_for_all_there_is),
     "a marker ends the next transaction, too": instead(ForClients, "ends", takes_the_next_transaction_along),
-    "nobody looks for what an owner before wrote late": instead(Following, "_told", does_not_look_for_late_writes),
+    "nobody looks for what an owner before wrote late": instead(
+        OpenTransactions, "_told", does_not_look_for_late_writes
+    ),
     "a client is answered before what was decided is in the log": instead(ForClients, "_txn_outcome", answers_at_once),
-    "sequence from 1": instead(Queue, "__init__", begins_at_one),
-    "the owner record itself is refreshed": instead(Taking, "_keep", writes_its_owner_record_again),
+    "sequence from 1": instead(AppendQueue, "__init__", begins_at_one),
+    "the owner record itself is refreshed": instead(ShardAcquisition, "_keep", writes_its_owner_record_again),
     "a node that came back does not join again": instead(node_subscriber, "joins_again_ms", does_not_join_again),
 }

@@ -3,24 +3,24 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.txn.pending import Pending
+from muster.coordinator.core.txn.pending import PendingPositions
 from muster.coordinator.engine.node_subscriber import NodeSubscriber
 from muster.coordinator.engine.nodes_group import LEASED
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as mev
-from muster.coordinator.member.classic.machine import ClassicMember
-from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
+from muster.coordinator.member.types import GroupMember, LeavePolicy, MemberSettings
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import Limits
-from muster.coordinator.ownership.deal import PROTOCOL, decode_deal, instance_id, plan
-from muster.coordinator.ownership.ground import Settings
-from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.ownership.appends import AppendLimits
+from muster.coordinator.ownership.deal import PROTOCOL, decode_assignment, instance_id, plan_assignment
+from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.ownership.shards import NodeShards
 from tests.fakes.kafka_group import Joined, Synced
 from tests.sim.engine.for_clients import GROUP, REQUEST_MS, ForClients, Store
 
-LIMITS = Limits(batch_bytes=400, delivery_timeout_ms=4_000, request_timeout_ms=800, unacked_bytes=4_000)
+LIMITS = AppendLimits(batch_bytes=400, delivery_timeout_ms=4_000, request_timeout_ms=800, unacked_bytes=4_000)
 
 
 class Node(ForClients):
@@ -31,11 +31,13 @@ class Node(ForClients):
         self.frozen_until = 0
         self.inbox: list[Callable[[], None]] = []
         self.stores = {shard: Store() for shard in range(world.shards)}
-        self.shards = Shards(
-            Settings(node, self.instance, session_timeout_ms=world.session_ms, owner_refresh_ms=7_000, limits=LIMITS)
+        self.shards = NodeShards(
+            OwnershipSettings(
+                node, self.instance, session_timeout_ms=world.session_ms, owner_refresh_ms=7_000, limits=LIMITS
+            )
         )
         self.subscriber = NodeSubscriber(node, self.instance, world.shards, {"grpc": f"host-{node}:9290"})
-        self.member = ClassicMember(
+        self.member = ClassicMemberMachine(
             MemberSettings(
                 f"{world.name}.nodes",
                 group_instance_id=instance_id(node),
@@ -139,17 +141,17 @@ class Node(ForClients):
             action.token,
         )
 
-    def _plan(self, action: act.Plan) -> None:
-        whole = plan({member.member_id: member.metadata for member in action.members}, self.world.shards)
+    def _plan(self, action: act.MakePlan) -> None:
+        whole = plan_assignment({member.member_id: member.metadata for member in action.members}, self.world.shards)
         shares = tuple((member.member_id, whole) for member in action.members)
-        self.tell(mev.Planned(action.generation, shares, question=action.question))
+        self.tell(mev.PlanMade(action.generation, shares, question=action.question))
 
     def _sync(self, action: act.SendSync) -> None:
         sent_ms, group = self.now_ms, self.world.group
 
         def answered(word: Synced) -> None:
             if word.code == 0:
-                self.deal = decode_deal(word.assignment)
+                self.deal = decode_assignment(word.assignment)
                 self.own(ev.Synced(self.world.base_of(self, sent_ms)))
             self.tell(mev.SyncAnswered(action.token, ErrorCode(word.code), assignment=word.assignment))
 
@@ -171,8 +173,8 @@ class Node(ForClients):
 
         def answered(code: int) -> None:
             if self.member.state in LEASED:
-                self.own(ev.HeartbeatAnswered(self.world.base_of(self, sent_ms), code))
-            self.tell(mev.HeartbeatAnswered(action.token, ErrorCode(code)))
+                self.own(ev.LeaseHeartbeatAnswered(self.world.base_of(self, sent_ms), code))
+            self.tell(mev.ClassicHeartbeatAnswered(action.token, ErrorCode(code)))
 
         self._ask(
             lambda answer: answer(
@@ -189,18 +191,18 @@ class Node(ForClients):
 
     def _revoked(self, action: act.Revoke) -> None:
         deadline_ms = min(action.deadline_ms, self.now_ms + self.world.session_ms // 2)
-        self.own(ev.Revoke(action.token, frozenset(shard for _, shard in action.partitions), deadline_ms))
+        self.own(ev.RevokeShards(action.token, frozenset(shard for _, shard in action.partitions), deadline_ms))
 
     def _lost(self, action: act.Lost) -> None:
-        self.own(ev.LostAll(action.detail))
+        self.own(ev.MembershipLost(action.detail))
         self.tell(mev.Revoked(action.token))
 
     def _assign(self, action: act.Assign) -> None:
-        self.own(ev.Share(frozenset(shard for _, shard in action.partitions), self.deal))
+        self.own(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.deal))
 
     def _failed(self, action: act.Fail) -> None:
         if action.code is ErrorCode.FENCED_INSTANCE_ID:
-            self.own(ev.Fenced())
+            self.own(ev.NodeFenced())
         self.alive = False
 
     def _wake(self, which: int, at_ms: int, do: Callable[[], None]) -> None:
@@ -214,7 +216,7 @@ class Node(ForClients):
         self.run(lambda: self.tell(mev.SubscriptionChanged(self.subscriber.wants)))
 
     def close(self) -> None:
-        self.run(lambda: self.tell(mev.Close(Leaving.LEAVE)))
+        self.run(lambda: self.tell(mev.Close(LeavePolicy.LEAVE)))
 
     # Kafka.
 
@@ -226,31 +228,32 @@ class Node(ForClients):
             event = at_kafka()
             self.world.back(self, lambda: self.own(event))
 
-        failed = ev.Failed(shard, request, "lost")
+        failed = ev.RequestWithoutAnswer(shard, request, "lost")
         self.later(REQUEST_MS, lambda: self.own(failed))
         self.world.forth(self, arrive)
 
     def _init(self, effect: fx.InitProducer) -> None:
-        def at_kafka() -> ev.ProducerGiven:
+        def at_kafka() -> ev.ProducerInitialized:
             code = self.world.trouble()
             if code:
-                return ev.ProducerGiven(effect.shard, effect.request, code)
+                return ev.ProducerInitialized(effect.shard, effect.request, code)
             producer = self.world.transactions.init_producer(f"shard-{effect.shard}", self.world.whole_ms)
-            return ev.ProducerGiven(effect.shard, effect.request, 0, producer)
+            return ev.ProducerInitialized(effect.shard, effect.request, 0, producer)
 
         self._call(effect, at_kafka)
 
-    def _ask_end(self, effect: fx.AskEnd) -> None:
+    def _ask_end(self, effect: fx.FindLogEnd) -> None:
         partition = self.world.partitions[effect.shard]
         self._call(
-            effect, lambda: ev.EndTold(effect.shard, effect.request, self.world.away(effect.shard), partition.committed)
+            effect,
+            lambda: ev.LogEndFound(effect.shard, effect.request, self.world.away(effect.shard), partition.committed),
         )
 
-    def _fetch(self, effect: fx.Fetch) -> None:
-        def at_kafka() -> ev.Fetched:
+    def _fetch(self, effect: fx.FetchLog) -> None:
+        def at_kafka() -> ev.LogFetched:
             code = self.world.away(effect.shard)
             batches, end = self.world.partitions[effect.shard].fetch(effect.offset)
-            return ev.Fetched(effect.shard, effect.request, code, () if code else batches, end)
+            return ev.LogFetched(effect.shard, effect.request, code, () if code else batches, end)
 
         self._call(effect, at_kafka)
 
@@ -260,7 +263,7 @@ class Node(ForClients):
         def answered(results: Any) -> None:
             if not done[0]:
                 done[0] = True
-                self.own(ev.Produced(effect.broker, effect.request, results))
+                self.own(ev.BatchesProduced(effect.broker, effect.request, results))
 
         def lost() -> None:
             if not done[0]:
@@ -274,13 +277,13 @@ class Node(ForClients):
             assert batch.wire == repr([pair[:2] for pair in batch.records]).encode()
         self.world.forth(self, lambda: self.world.brokers.produce(self, effect, answered))
 
-    def _ask_leaders(self, effect: fx.AskLeaders) -> None:
+    def _ask_leaders(self, effect: fx.FindLeaders) -> None:
         done = [False]
 
         def answered(leaders: Any) -> None:
             if not done[0]:
                 done[0] = True
-                self.own(ev.Leaders(effect.request, leaders))
+                self.own(ev.LeadersFound(effect.request, leaders))
 
         def told(leaders: dict[int, int]) -> None:
             self.world.back(self, lambda: answered(leaders))
@@ -293,7 +296,7 @@ class Node(ForClients):
 
     # What a shard keeps.
 
-    def _apply(self, effect: fx.Apply) -> None:
+    def _apply(self, effect: fx.ApplyRecords) -> None:
         store = self.stores[effect.shard]
         if effect.first:
             store.state = {}
@@ -304,30 +307,30 @@ class Node(ForClients):
             else:
                 store.state[record.key] = int(record.value)
 
-    def _finish(self, effect: fx.Finish) -> None:
-        self.later(1, lambda: self.own(ev.Applied(effect.shard, effect.request)))
+    def _finish(self, effect: fx.FinishLoad) -> None:
+        self.later(1, lambda: self.own(ev.LoadFinished(effect.shard, effect.request)))
 
-    def _serve(self, effect: fx.Serve) -> None:
+    def _serve(self, effect: fx.ServeShard) -> None:
         store = self.stores[effect.shard]
         store.serving, store.position, store.released = True, 0, 0
         self.world.census[f"owners: {effect.report.cause}"] += 1
         self.world.census["voids met"] += effect.report.voids
         self.world.census["keys repaired"] += effect.report.repaired
         self.world.census["waits"] += effect.report.waited_ms > 0
-        position = self.shards._takings[effect.shard]._replay.position
+        position = self.shards._acquisitions[effect.shard]._replay.position
         self.world.check.serves(self, effect.shard, position)
 
-    def _unload(self, effect: fx.Unload) -> None:
+    def _unload(self, effect: fx.UnloadShard) -> None:
         store = self.stores[effect.shard]
         self.world.census[f"unloads: {effect.why[:40]}"] += 1
         held, store.held, store.serving, store.state = store.held, [], False, {}
-        tokens, store.tokens, store.pending = store.tokens, {}, Pending()
+        tokens, store.tokens, store.pending = store.tokens, {}, PendingPositions()
         for _, _, refused in held:
             refused()
         for *_, said in tokens.values():
             said(16)
 
-    def _released(self, effect: fx.Released) -> None:
+    def _released(self, effect: fx.ReleaseAnswers) -> None:
         self.stores[effect.shard].released = effect.position
 
     def _release(self, shard: int) -> None:
@@ -335,7 +338,7 @@ class Node(ForClients):
         while store.held and store.held[0][0] <= store.released and self.shards.may_answer(shard, self.now_ms):
             store.held.pop(0)[1]()
 
-    def _let_go(self, effect: fx.LetGo) -> None:
+    def _let_go(self, effect: fx.ShardsLetGo) -> None:
         self.tell(mev.Revoked(effect.token))
 
     def ask(self, shard: int, key: bytes, value: int | None, said: Callable[[int | None, int], None]) -> None:
@@ -362,7 +365,7 @@ class Node(ForClients):
         store.held.append((store.position, lambda: said(seen, 0), refused))
         if value is not None:
             record = (key, b"%d" % value, None)
-            self.own(ev.Decided([ev.Append(shard, [record], len(key) + len(record[1]), store.position)]))
+            self.own(ev.TurnDecided([ev.ShardAppend(shard, [record], len(key) + len(record[1]), store.position)]))
         else:
             self._release(shard)
 
@@ -382,33 +385,33 @@ MEMBER: dict[type, Callable[[Node, Any], None]] = {
     act.SendHeartbeat: Node._heartbeat,
     act.SendLeave: Node._leave,
     act.Abandon: ignored,
-    act.Plan: Node._plan,
+    act.MakePlan: Node._plan,
     act.Revoke: Node._revoked,
     act.Lost: Node._lost,
     act.Assign: Node._assign,
     act.Fail: Node._failed,
     act.Closed: closed,
-    act.WakeAt: lambda node, action: node._wake(0, action.at_ms, lambda: node.tell(mev.Tick())),
+    act.WakeMemberAt: lambda node, action: node._wake(0, action.at_ms, lambda: node.tell(mev.TimerExpired())),
 }
 SHARD: dict[type, Callable[[Node, Any], None]] = {
     fx.InitProducer: Node._init,
-    fx.AskEnd: Node._ask_end,
-    fx.Fetch: Node._fetch,
-    fx.Apply: Node._apply,
-    fx.Finish: Node._finish,
-    fx.Serve: Node._serve,
-    fx.Refuse: ignored,
-    fx.Unload: Node._unload,
-    fx.Released: Node._released,
-    fx.LetGo: Node._let_go,
+    fx.FindLogEnd: Node._ask_end,
+    fx.FetchLog: Node._fetch,
+    fx.ApplyRecords: Node._apply,
+    fx.FinishLoad: Node._finish,
+    fx.ServeShard: Node._serve,
+    fx.RefuseRequests: ignored,
+    fx.UnloadShard: Node._unload,
+    fx.ReleaseAnswers: Node._released,
+    fx.ShardsLetGo: Node._let_go,
     fx.Produce: Node._produce,
-    fx.AskLeaders: Node._ask_leaders,
-    fx.WriteTxn: Node._write_txn,
-    fx.AskProducer: Node._ask_producer,
-    fx.TxnOutcome: lambda node, effect: node._txn_outcome(effect),
-    fx.Follow: Node._follow,
-    fx.Waits: Node._waits,
-    fx.Ended: Node._ended,
-    fx.Stop: closed,
-    fx.WakeAt: lambda node, effect: node._wake(1, effect.at_ms, lambda: node.own(ev.Tick())),
+    fx.FindLeaders: Node._ask_leaders,
+    fx.WriteClientBatch: Node._write_txn,
+    fx.DescribeProducer: Node._ask_producer,
+    fx.ClientWriteOutcome: lambda node, effect: node._txn_outcome(effect),
+    fx.FollowLog: Node._follow,
+    fx.TransactionPending: Node._waits,
+    fx.TransactionEnded: Node._ended,
+    fx.StopProcess: closed,
+    fx.WakeShardsAt: lambda node, effect: node._wake(1, effect.at_ms, lambda: node.own(ev.ShardsTick())),
 }

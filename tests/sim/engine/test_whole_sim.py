@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from muster.coordinator.engine.owning import Owning
-from muster.coordinator.engine.transactions.writing import Transactions
+from muster.coordinator.engine.owning import ShardOwner
+from muster.coordinator.engine.transactions.writing import ClientTransactions
 from tests.sim.engine.whole import run_whole_seed
 
 
@@ -23,16 +23,16 @@ def test_the_same_seed_of_whole_nodes_is_the_same_run() -> None:
 
 
 def test_an_answer_before_its_acknowledgement_is_caught() -> None:
-    honest = Owning.wrote
+    honest = ShardOwner.wrote
 
-    def wrote(self: Owning, shard: int, position: int) -> None:
+    def wrote(self: ShardOwner, shard: int, position: int) -> None:
         honest(self, shard, position)
         self._soon(lambda: self._committed(shard, position))
 
-    with patch.object(Owning, "wrote", wrote):
+    with patch.object(ShardOwner, "wrote", wrote):
         assert run_whole_seed(0).violation
 
 
 def test_a_marker_of_which_the_core_does_not_hear_is_caught() -> None:
-    with patch.object(Transactions, "ended", lambda self, effect: None):
+    with patch.object(ClientTransactions, "ended", lambda self, effect: None):
         assert "E4" in run_whole_seed(0).violation

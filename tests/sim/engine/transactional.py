@@ -4,7 +4,7 @@ KB-E5)."""
 from collections.abc import Callable
 from typing import Any, Final
 
-from muster.coordinator.ownership.facts import Client, Producer
+from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
 
 FIRST_ID: Final = 1_000
 KEYS: Final = 3
@@ -18,7 +18,7 @@ class Transactional:
 
     def __init__(self, world: Any, number: int) -> None:
         self.world = world
-        self.producer = Producer(FIRST_ID + number, 0)
+        self.producer = ProducerEpoch(FIRST_ID + number, 0)
         self.number = 0
         self.shard = 0
         self._wrote: tuple[bytes, int] = b"", 0
@@ -74,7 +74,7 @@ class Transactional:
         world.later(PATIENCE_MS, lambda: said(15))
 
     def _asks(self, node: Any, key: bytes, value: int, said: Callable[[int], None]) -> None:
-        client = Client(f"app-{self.producer.id}", self.producer)
+        client = TransactionalClient(f"app-{self.producer.id}", self.producer)
         told = lambda code: self.world.later(1, lambda: said(code))  # noqa: E731
         node.run(lambda: node.ask_txn(self.shard, client, key, value, told))
 
@@ -96,13 +96,13 @@ class Transactional:
         """Its time is over, or another took its place: the epoch rises, and with it goes the abort."""
         if number != self.number:
             return
-        self.producer = Producer(self.producer.id, self.producer.epoch + 1)
+        self.producer = ProducerEpoch(self.producer.id, self.producer.epoch + 1)
         self._over(commits=False)
 
     def _over(self, *, commits: bool) -> None:
         world = self.world
         if not commits and world.random.random() < 0.3:
-            self.producer = Producer(self.producer.id, self.producer.epoch + 1)
+            self.producer = ProducerEpoch(self.producer.id, self.producer.epoch + 1)
         world.census["txn committed" if commits else "txn aborted"] += 1
         self.number += 1
         if commits:

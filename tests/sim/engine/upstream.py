@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream.errors import Unreached
 from muster.coordinator.engine.upstream.upstream import GROUP
-from muster.coordinator.engine.upstream.view import NOBODY, Part, TopicSeen, View
+from muster.coordinator.engine.upstream.view import NO_LEADER, PartitionMetadata, TopicMetadata, UpstreamMetadata
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership.facts import Batch, Producer
-from muster.coordinator.ownership.voids import Seen
+from muster.coordinator.ownership.facts import ProducerEpoch, ShardBatch
+from muster.coordinator.ownership.voids import LogBatch
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.kafka_group import Joined, State, Synced
 
@@ -30,7 +30,7 @@ class SimUpstream:
 
     def __init__(self, node: "WholeNode", topic: str) -> None:
         self._node, self._world, self._topic = node, node.world, topic
-        self.view = View("upstream", 0, BROKERS)
+        self.view = UpstreamMetadata("upstream", 0, BROKERS)
         self.lines = self
 
     def count(self, api: str, code: int) -> None:
@@ -41,14 +41,14 @@ class SimUpstream:
 
     def leader(self, topic: str, partition: int) -> int:
         leader = self.view.leader(topic, partition)
-        if leader == NOBODY:
+        if leader == NO_LEADER:
             raise Unreached("nobody leads it")
         return leader
 
-    async def refresh(self, topics: Sequence[str]) -> View:
+    async def refresh(self, topics: Sequence[str]) -> UpstreamMetadata:
         leaders = await self._asked(lambda reply: reply([part.leader for part in self._world.partitions]), REQUEST_MS)
-        parts = {shard: Part(leader, -1) for shard, leader in enumerate(leaders)}
-        self.view = View("upstream", 0, BROKERS, {self._topic: TopicSeen(b"", parts)})
+        parts = {shard: PartitionMetadata(leader, -1) for shard, leader in enumerate(leaders)}
+        self.view = UpstreamMetadata("upstream", 0, BROKERS, {self._topic: TopicMetadata(b"", parts)})
         return self.view
 
     async def ask(self, broker: int, api: str, request: Any, *, waits_s: float = 0.0, **_: Any) -> Any:
@@ -129,8 +129,8 @@ class SimUpstream:
         for each in request.topic_data[0].partition_data:
             (view,) = read_batches(bytes(each.records))
             records = [(record.key or b"", record.value, None) for record in view.records()]
-            producer = Producer(view.producer_id, view.producer_epoch)
-            batches.append(Batch(each.index, producer, view.base_sequence, records, 0, 0))
+            producer = ProducerEpoch(view.producer_id, view.producer_epoch)
+            batches.append(ShardBatch(each.index, producer, view.base_sequence, records, 0, 0))
 
         def answered(results: Any) -> None:
             made = struct("ProduceResponse.responses.partition_responses")
@@ -144,7 +144,7 @@ class SimUpstream:
             self._world.brokers.produce(self._node, fx.Produce(broker, 0, tuple(batches), 0), answered)
             return
         (batch,) = batches
-        write = fx.WriteTxn(batch.shard, 0, batch, 0)
+        write = fx.WriteClientBatch(batch.shard, 0, batch, 0)
         self._world.brokers.write_txn(write, lambda acked: answered({batch.shard: acked}))
 
     def _producers(self, broker: int, request: Any, reply: Reply) -> None:
@@ -253,7 +253,7 @@ class SimUpstream:
         reply(struct("DescribeGroupsResponse")(groups=[told]))
 
 
-def wire_of(batch: Seen, marks: bool | None) -> bytes:
+def wire_of(batch: LogBatch, marks: bool | None) -> bytes:
     """A batch of the model as a broker would send it."""
     named = {
         "base_offset": batch.base_offset,

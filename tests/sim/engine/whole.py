@@ -1,4 +1,5 @@
-"""Whole nodes over the modelled Kafka: the real engine, `Owning` and `NodesGroup`, each in a loop of its own, with the
+"""Whole nodes over the modelled Kafka: the real engine, `ShardOwner` and `NodesGroup`, each in a loop of its own, with
+the
 members and auditors of a cluster's simulation as clients."""
 
 import asyncio
@@ -8,21 +9,21 @@ from typing import Any
 
 from muster.coordinator.cluster.image import PartitionView
 from muster.coordinator.core.events import Planned
-from muster.coordinator.core.plan import PlanRequest, planned
+from muster.coordinator.core.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.cluster import OFFSETS
+from muster.coordinator.edge.cluster import OFFSETS_TOPIC
 from muster.coordinator.engine.nodes_group import NodesGroup
-from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.owning import ShardOwner
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.transactions.positions import position
-from muster.coordinator.ownership.appends import Limits
-from muster.coordinator.ownership.effects import Report
-from muster.coordinator.ownership.ground import Settings
-from muster.coordinator.ownership.shards import Shards
+from muster.coordinator.engine.transactions.positions import decode_offset
+from muster.coordinator.ownership.appends import AppendLimits
+from muster.coordinator.ownership.effects import AcquisitionReport
+from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.ownership.shards import NodeShards
 from muster.coordinator.ownership.stages import Stage
-from muster.coordinator.ownership.voids import Replay, Seen
-from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.runtime.loading.loader import replay
+from muster.coordinator.ownership.voids import LogBatch, ShardReplay
+from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.runtime.loading.loader import replay_shard
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.checkers.replay import hard_shard
@@ -37,7 +38,7 @@ from tests.sim.engine.whole_transactional import WholeTransactional
 from tests.sim.engine.world import FAULTS, PRODUCERS, Result, World
 
 TOPIC = "muster.state"
-APPENDS = Limits(batch_bytes=100_000, delivery_timeout_ms=4_000, request_timeout_ms=800)
+APPENDS = AppendLimits(batch_bytes=100_000, delivery_timeout_ms=4_000, request_timeout_ms=800)
 MEMBERS = 2
 """Of each group."""
 GROUPS = ("orders", "parts", "bills")
@@ -61,11 +62,11 @@ class WholeNode:
         self._asked: dict[int, tuple[Any, Callable[[Any], None]]] = {}
         self._turn: asyncio.TimerHandle | None = None
         self._turn_ms = 0
-        self.owning: Owning
+        self.owning: ShardOwner
         self.within(self._make)
 
     def _make(self) -> None:
-        settings = Settings(
+        settings = OwnershipSettings(
             self.id,
             f"{self.id}/{self.life}",
             session_timeout_ms=self.world.session_ms,
@@ -74,7 +75,7 @@ class WholeNode:
         )
         upstream: Any = SimUpstream(self, TOPIC)
         log = StateLog(APPENDS.batch_bytes)
-        self.owning = Owning(
+        self.owning = ShardOwner(
             upstream,
             log,
             TOPIC,
@@ -86,7 +87,7 @@ class WholeNode:
             on_stop=self._stops,
             on_bug=self.bug,
         )
-        self.engine = LedEngine(
+        self.engine = LeasedEngine(
             log,
             SHARDS,
             LIMITS,
@@ -120,7 +121,7 @@ class WholeNode:
         return self.alive and self.world.now_ms >= self.frozen_until
 
     @property
-    def shards(self) -> Shards:
+    def shards(self) -> NodeShards:
         return self.owning.shards
 
     @property
@@ -192,7 +193,7 @@ class WholeNode:
         self.alive = False
         self.world.later(1_000, lambda: self.world.start(self.id))
 
-    def _served(self, report: Report, shard: int) -> None:
+    def _served(self, report: AcquisitionReport, shard: int) -> None:
         self.turns[shard] = report.owner.turn
         self.world.census[f"owners: {report.cause}"] += 1
         self.world.census["voids met"] += report.voids
@@ -219,7 +220,7 @@ class WholeNode:
         return self
 
     def partition(self, place: Any) -> PartitionView | None:
-        return self.nodes.view.partition(OFFSETS, place.partition)
+        return self.nodes.view.partition(OFFSETS_TOPIC, place.partition)
 
     # Requests and turns.
 
@@ -275,7 +276,7 @@ class WholeNode:
         for work in released.work:
             assert isinstance(work.request, PlanRequest)
             request = work.request
-            answer = Planned(request.group_id, request.epoch, planned(request), "", request.snapshot)
+            answer = Planned(request.group_id, request.epoch, compute_plan(request), "", request.snapshot)
             self.engine.answer_work(work, answer)
 
     def _answer(self, request_id: int, reply: Any) -> None:
@@ -293,7 +294,7 @@ class WholeCheck(Check):
     world: "WholeWorld"
 
     def told(self, record: Any) -> tuple[bytes, int]:
-        found = position(record)
+        found = decode_offset(record)
         assert found is not None
         return b"txn-%d" % found.partition, found.value.offset
 
@@ -302,10 +303,10 @@ class WholeCheck(Check):
         core, cold = node.engine.core(shard), Shard(LIMITS, shard)
         if core.state.pending or node.engine.waiting:
             return  # what their markers say is not read yet, or is not there
-        log, records = StateLog(APPENDS.batch_bytes), Replay()
+        log, records = StateLog(APPENDS.batch_bytes), ShardReplay()
         log.begin(shard)
         log.hold(shard, records.take_all(self.world.partitions[shard].fetch(0, 1 << 30)[0]))
-        replay(log, shard, cold)
+        replay_shard(log, shard, cold)
         if hard_shard(core) != hard_shard(cold):
             self.fail("state", f"node {node.id} has shard {shard} not as its log says")
 
@@ -332,7 +333,7 @@ class WholeWorld(World):
         self.check = WholeCheck(self)
         self.stale = Stale(self)  # type: ignore[arg-type]
         self.book = Book()
-        self._wires: dict[int, tuple[Seen, bytes]] = {}
+        self._wires: dict[int, tuple[LogBatch, bytes]] = {}
         network: Any = Ways(self)
         for group in GROUPS:
             kind: type[Member] = ClassicMember if group == GROUPS[0] else ConsumerMember
@@ -383,7 +384,7 @@ class WholeWorld(World):
         frozen.freeze(int(self.now_ms + self.random.uniform(0.1, 3) * self.session_ms))
         self.later(frozen.frozen_until - self.now_ms + 1, frozen.wakes)
 
-    def wire(self, batch: Seen) -> bytes:
+    def wire(self, batch: LogBatch) -> bytes:
         """A batch of the state topic as bytes, made once."""
         found = self._wires.get(id(batch))
         if found is None:

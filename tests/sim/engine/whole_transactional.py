@@ -1,4 +1,6 @@
-"""A client's producer over whole nodes: what asks is the real edge (`Committing`), what it asks the real engine."""
+"""A client's producer over whole nodes: what asks is the real edge (`TransactionCommits`), what it asks the real
+engine.
+"""
 
 from collections.abc import Callable
 from itertools import count
@@ -6,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from muster.coordinator.core.txn.events import TxnOffsetCommit
 from muster.coordinator.core.types import CommittedOffset
-from muster.coordinator.engine.transactions.committing import Committed, Committing
-from muster.coordinator.ownership.facts import Client
+from muster.coordinator.engine.transactions.committing import TransactionCommitResult, TransactionCommits
+from muster.coordinator.ownership.facts import TransactionalClient
 from muster.coordinator.runtime.router import partition_for
 from tests.sim.cluster.groups.coordinator import SHARDS
 from tests.sim.engine.transactional import Transactional
@@ -46,13 +48,15 @@ class WholeTransactional(Transactional):
 
     def _asks(self, node: Any, key: bytes, value: int, said: Callable[[int], None]) -> None:
         place = TOPIC, int(key.rpartition(b"-")[2])
-        client = Client(f"app-{self.producer.id}", self.producer)
+        client = TransactionalClient(f"app-{self.producer.id}", self.producer)
         group = group_of(self.shard)
 
         async def commits() -> None:
             groups: Any = NodeGroups(node)
             event = TxnOffsetCommit(groups.next_id(), group, "", None, -1, {place: CommittedOffset(value)})
-            committed: Committed = await Committing(groups, node.owning.transactions).commit(event, client)
+            committed: TransactionCommitResult = await TransactionCommits(groups, node.owning.transactions).commit(
+                event, client
+            )
             code = committed.partitions.get(place, committed.code)
             self.world.later(1, lambda: said(int(code)))
 

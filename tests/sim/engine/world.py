@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership.facts import Acked
+from muster.coordinator.ownership.facts import BatchResult
 from muster.coordinator.ownership.stages import Stage
 from tests.fakes.kafka_group import Group
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
@@ -44,11 +44,11 @@ class Brokers:
         self.terms = [0] * world.shards
         self.slow_until = [0.0] * 3
 
-    def produce(self, node: Node, effect: fx.Produce, answered: Callable[[dict[int, Acked]], None]) -> None:
+    def produce(self, node: Node, effect: fx.Produce, answered: Callable[[dict[int, BatchResult]], None]) -> None:
         world = self.world
-        results: dict[int, Acked] = {}
+        results: dict[int, BatchResult] = {}
 
-        def done(shard: int, result: Acked) -> None:
+        def done(shard: int, result: BatchResult) -> None:
             results[shard] = result
             world.census[f"produce {result.code}"] += 1
             if len(results) == len(effect.batches):
@@ -58,7 +58,7 @@ class Brokers:
             partition = world.partitions[batch.shard]
             code = world.away(batch.shard) or (6 if partition.leader != effect.broker else 0)
             if code:
-                done(batch.shard, Acked(code))
+                done(batch.shard, BatchResult(code))
                 continue
             pairs = [(key, value) for key, value, _ in batch.records]
             result = partition.append(batch.producer, batch.sequence, pairs, world.whole_ms)
@@ -68,7 +68,7 @@ class Brokers:
                 self._replicate(batch.shard, effect.broker, result, len(pairs), done)
 
     def _replicate(
-        self, shard: int, broker: int, result: Acked, count: int, done: Callable[[int, Acked], None]
+        self, shard: int, broker: int, result: BatchResult, count: int, done: Callable[[int, BatchResult], None]
     ) -> None:
         world, term = self.world, self.terms[shard]
         delay = world.random.uniform(0.5, 3) + (
@@ -78,18 +78,18 @@ class Brokers:
         def replicated() -> None:
             partition = world.partitions[shard]
             if self.terms[shard] != term:
-                done(shard, Acked(world.random.choice((6, 7))))
+                done(shard, BatchResult(world.random.choice((6, 7))))
                 return
             partition.committed = max(partition.committed, result.offset + count)
             done(shard, result)
 
         world.later(delay, replicated)
 
-    def write_txn(self, effect: fx.WriteTxn, answered: Callable[[Acked], None]) -> None:
+    def write_txn(self, effect: fx.WriteClientBatch, answered: Callable[[BatchResult], None]) -> None:
         world, batch, shard = self.world, effect.batch, effect.shard
         partition = world.partitions[shard]
         if code := world.away(shard):
-            answered(Acked(code))
+            answered(BatchResult(code))
             return
         pairs = [(key, value) for key, value, _ in batch.records]
         result = partition.append(batch.producer, batch.sequence, pairs, world.whole_ms, transactional=True)

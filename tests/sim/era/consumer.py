@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 
-from muster.coordinator.lab.ensemble import Ensemble, Session
-from muster.coordinator.lab.era_registry import IDS, EraRegistry, owner_path
+from muster.coordinator.lab.ensemble import EnsembleModel, ModelSession
+from muster.coordinator.lab.era_registry import IDS, ModelConsumerRegistry, owner_path
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
-from muster.coordinator.member.zookeeper.types import Link, Registration, ZookeeperSettings
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
+from muster.coordinator.member.zookeeper.types import GroupRegistration, ZookeeperMemberSettings, ZookeeperSession
 from tests.sim.world import World
 
 OFFSETS = "/offsets"
@@ -23,24 +23,24 @@ class EraConsumer:
     def __init__(
         self,
         world: World,
-        ensemble: Ensemble,
+        ensemble: EnsembleModel,
         name: str,
-        machine: Callable[[ZookeeperSettings, Registration], ZookeeperMember],
-        settings: ZookeeperSettings,
+        machine: Callable[[ZookeeperMemberSettings, GroupRegistration], ZookeeperMemberMachine],
+        settings: ZookeeperMemberSettings,
         topics: tuple[str, ...],
     ) -> None:
         self.world = world
         self.ensemble = ensemble
         self.name = name
         self.settings = settings
-        self.machine = machine(settings, Registration(dict.fromkeys(topics, 1)))
-        self.registry = EraRegistry(ensemble, name)
-        self.session: Session | None = None
+        self.machine = machine(settings, GroupRegistration(dict.fromkeys(topics, 1)))
+        self.registry = ModelConsumerRegistry(ensemble, name)
+        self.session: ModelSession | None = None
         self.frozen = self.dead = False
         self.callbacks: deque[act.Revoke | act.Lost | act.Assign] = deque()
         self.gave_up = 0
         self.refused = 0
-        self._inbox: deque[zk.Event] = deque()
+        self._inbox: deque[zk.ZookeeperEvent] = deque()
         self._busy = False
         self._hear(ev.Start())
         self._connect()
@@ -65,7 +65,7 @@ class EraConsumer:
             return
         self.world.trace(f"{self.name} cut off for {for_ms}ms")
         self.ensemble.unlink(session)
-        self._hear(zk.SessionChanged(Link.SUSPENDED))
+        self._hear(zk.SessionChanged(ZookeeperSession.SUSPENDED))
         self._hear(zk.WatchFired("session"))
         self.world.after(for_ms, lambda: self._reconnect(session))
 
@@ -84,7 +84,7 @@ class EraConsumer:
         session = self.session
         if session is not None and session.linked and not session.alive:
             self.ensemble.unlink(session)
-            self._hear(zk.SessionChanged(Link.SUSPENDED))
+            self._hear(zk.SessionChanged(ZookeeperSession.SUSPENDED))
             self._reconnect(session)
         self._serve_application()
 
@@ -95,9 +95,9 @@ class EraConsumer:
             self.world.after(self.world.between(1, LATENCY_MS), lambda: self._hear(zk.WatchFired(what)))
 
         self.session = self.ensemble.connect(self.settings.session_timeout_ms, told)
-        self._hear(zk.SessionChanged(Link.CONNECTED))
+        self._hear(zk.SessionChanged(ZookeeperSession.CONNECTED))
 
-    def _reconnect(self, session: Session) -> None:
+    def _reconnect(self, session: ModelSession) -> None:
         if self.dead or session is not self.session:
             return
         if self.frozen:
@@ -107,9 +107,9 @@ class EraConsumer:
             session.linked = True
             self.ensemble.touch(session)
             self.ensemble.move(session)
-            self._hear(zk.SessionChanged(Link.CONNECTED))
+            self._hear(zk.SessionChanged(ZookeeperSession.CONNECTED))
         else:
-            self._hear(zk.SessionChanged(Link.LOST))
+            self._hear(zk.SessionChanged(ZookeeperSession.LOST))
             self._connect()
 
     def _ping(self) -> None:
@@ -125,25 +125,27 @@ class EraConsumer:
 
     # The machine
 
-    def _hear(self, event: zk.Event) -> None:
+    def _hear(self, event: zk.ZookeeperEvent) -> None:
         if self.frozen:
             self._inbox.append(event)
         elif not self.dead:
             self._step(event)
 
-    def _step(self, event: zk.Event) -> None:
+    def _step(self, event: zk.ZookeeperEvent) -> None:
         for action in self.machine.step(event, self.world.now_ms):
             self._perform(action)
 
-    def _perform(self, action: zk.Action) -> None:
+    def _perform(self, action: zk.ZookeeperAction) -> None:
         match action:
-            case zk.Register() | zk.ReadGroup() | zk.Release() | zk.Claim() | zk.Withdraw():
+            case (
+                zk.CreateRegistration() | zk.ReadGroup() | zk.ReleaseOwners() | zk.ClaimOwners() | zk.WithdrawConsumer()
+            ):
                 self._ask(action.token, lambda s: self.registry.perform(s, action))
-            case zk.RebalanceFailed():
+            case zk.RebalanceGivenUp():
                 self.gave_up += 1
                 self.world.trace(f"{self.name} gave up: {action.message}")
-            case act.WakeAt():
-                self.world.at(action.at_ms, lambda: self._hear(ev.Tick()))
+            case act.WakeMemberAt():
+                self.world.at(action.at_ms, lambda: self._hear(ev.TimerExpired()))
             case act.Revoke() | act.Lost() | act.Assign():
                 self.world.trace(f"{self.name} {type(action).__name__} {action.partitions}")
                 self.callbacks.append(action)
@@ -157,7 +159,7 @@ class EraConsumer:
             case act.Fail():
                 self.world.violated("era", f"{self.name} failed for good: {action.message}")
 
-    def _ask(self, token: int, work: Callable[[Session], zk.Event]) -> None:
+    def _ask(self, token: int, work: Callable[[ModelSession], zk.ZookeeperEvent]) -> None:
         """There and back, in the order of the session; no answer when the connection breaks in between."""
         session = self.session
         assert session is not None
@@ -168,7 +170,7 @@ class EraConsumer:
 
         def arrive() -> None:
             answered = session.linked and session.alive
-            answer: zk.Event = work(session) if answered else ev.RequestFailed(token, True, "connection lost")
+            answer: zk.ZookeeperEvent = work(session) if answered else ev.RequestFailed(token, True, "connection lost")
             if answered and self.world.chance(0.01):
                 # It took effect; only the answer is lost.
                 answer = ev.RequestFailed(token, True, "connection lost")
@@ -226,7 +228,7 @@ class EraConsumer:
 
         self.world.at(session.ready_ms, arrive)
 
-    def check_commit(self, session: Session, tp: tuple[str, int]) -> None:
+    def check_commit(self, session: ModelSession, tp: tuple[str, int]) -> None:
         node = self.ensemble.tree.get(owner_path(tp))
         if node is None or node.owner != session.id:
             self.world.violated("commits", f"{self.name} committed {tp}, which is {node.data if node else 'nobody'}'s")

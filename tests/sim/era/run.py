@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muster.coordinator.lab.ensemble import Ensemble
+from muster.coordinator.lab.ensemble import EnsembleModel
 from muster.coordinator.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
 from muster.coordinator.member.zookeeper.states import ZookeeperState
-from muster.coordinator.member.zookeeper.types import Registration, ZookeeperSettings
+from muster.coordinator.member.zookeeper.types import GroupRegistration, ZookeeperMemberSettings
 from tests.sim.era.consumer import EraConsumer
 from tests.sim.world import START_MS, Violated, World
 
-Machine = Callable[[ZookeeperSettings, Registration], ZookeeperMember]
+Machine = Callable[[ZookeeperMemberSettings, GroupRegistration], ZookeeperMemberMachine]
 FAULTS_MS = 120_000
 QUIET_MS = 90_000
 """Enough for every session to end, and for all retries."""
@@ -40,9 +40,9 @@ class Era:
     ) -> None:
         self.world = World(seed, keep_trace=keep_trace)
         self.machine = machine
-        self.ensemble = Ensemble(self.world, MAX_LAG_MS)
+        self.ensemble = EnsembleModel(self.world, MAX_LAG_MS)
         rng = self.world.rng
-        self.settings = ZookeeperSettings(
+        self.settings = ZookeeperMemberSettings(
             "g",
             strategy=rng.choice(["range", "roundrobin"]),
             rebalance_retries=retries,
@@ -138,7 +138,7 @@ class Era:
 
 def run_era(
     seed: int,
-    machine: Machine = ZookeeperMember,
+    machine: Machine = ZookeeperMemberMachine,
     *,
     retries: int = AMPLE,
     backoff_ms: int = 2_000,

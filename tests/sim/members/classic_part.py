@@ -7,7 +7,7 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import MemberIdentity, Protocol
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
 from muster.coordinator.member.connect.member import DelayedLeader
 from muster.coordinator.member.types import GroupMember, MemberSettings
@@ -18,7 +18,7 @@ from tests.sim.members.planner import Planner
 if TYPE_CHECKING:
     from tests.sim.members.client import Process
 
-MakeClassic = Callable[[MemberSettings, Subscriber], ClassicMember]
+MakeClassic = Callable[[MemberSettings, Subscriber], ClassicMemberMachine]
 
 
 class ClassicPart:
@@ -31,7 +31,7 @@ class ClassicPart:
         self,
         process: "Process",
         subscriber: Subscriber,
-        make_member: MakeClassic = ClassicMember,
+        make_member: MakeClassic = ClassicMemberMachine,
         delayed: DelayedLeader | None = None,
     ) -> None:
         self.process = process
@@ -66,8 +66,8 @@ class ClassicPart:
         who = MemberIdentity(action.member_id, self.settings.group_instance_id, action.reason)
         return events.LeaveGroup(0, self.settings.group_id, (who,))
 
-    def pushed(self, reply: effects.PushReply, generation: int) -> ev.Pushed:
-        return ev.Pushed(reply.code, reply.message, generation)
+    def pushed(self, reply: effects.PushReply, generation: int) -> ev.HeartbeatPushed:
+        return ev.HeartbeatPushed(reply.code, reply.message, generation)
 
     @property
     def _long_ms(self) -> int:
@@ -140,5 +140,5 @@ def sync_answered(token: int, reply: effects.SyncReply) -> ev.SyncAnswered:
     return ev.SyncAnswered(token, reply.code, reply.message, reply.assignment)
 
 
-def heartbeat_answered(token: int, reply: effects.HeartbeatReply) -> ev.HeartbeatAnswered:
-    return ev.HeartbeatAnswered(token, reply.code, reply.message)
+def heartbeat_answered(token: int, reply: effects.HeartbeatReply) -> ev.ClassicHeartbeatAnswered:
+    return ev.ClassicHeartbeatAnswered(token, reply.code, reply.message)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from muster.coordinator.core import events
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import State
-from muster.coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.member.classic.machine import MembershipState
+from muster.coordinator.member.types import LeavePolicy, MemberSettings
 from tests.sim.clock import Clock
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.application import Application
@@ -101,7 +101,7 @@ class Process:
             self.world.census["members crashed"] += 1
             self._end()
 
-    def close(self, leaving: Leaving) -> None:
+    def close(self, leaving: LeavePolicy) -> None:
         """Shut down in good order; ends by itself."""
         if self.alive:
             self.world.census[f"members closed ({leaving.value})"] += 1
@@ -144,11 +144,11 @@ class Process:
     def _polls_again(self, stall: int) -> None:
         if stall == self._stalls:
             self.app.wake()
-            self.tell(ev.Polled())
+            self.tell(ev.PollResumed())
 
     # The machine
 
-    def tell(self, event: ev.Event | ev.ConsumerEvent) -> None:
+    def tell(self, event: ev.ClassicEvent | ev.ConsumerEvent) -> None:
         """Step the member and perform what it asks for, in order."""
         if not self.alive:
             return
@@ -175,15 +175,15 @@ class Process:
                     self.network.abandon(call)
                 elif self.session is not None:
                     self.session.abandon(action.token)
-            case act.Plan():
+            case act.MakePlan():
                 self.part.planner.plan(action)
             case act.Revoke() | act.Lost() | act.Assign():
                 self.app.call_back(action)
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 self._wake_at(action.at_ms)
             case act.Fail():
                 self.world.census[f"members refused for good: {action.code.name}"] += 1
-                self.tell(ev.Close(Leaving.REMAIN))
+                self.tell(ev.Close(LeavePolicy.REMAIN))
             case act.Closed():
                 self._end()
 
@@ -195,7 +195,7 @@ class Process:
         if at_ms == self._wake_at_ms:
             self._wake_at_ms = None
             self._count_spins()
-            self.tell(ev.Tick())
+            self.tell(ev.TimerExpired())
 
     def _count_spins(self) -> None:
         at_ms, ticks = self._ticked
@@ -233,7 +233,7 @@ class Process:
             return
         if self.network.node.up and not self.network.lost(self.name):
             counts = dict(self.network.node.topics)
-            self.later(lambda: self.tell(ev.TopicsChanged(counts)))
+            self.later(lambda: self.tell(ev.PartitionCountsChanged(counts)))
         self.world.after(METADATA_MS, self._look_at_topics)
 
     # Calls
@@ -273,4 +273,4 @@ class Process:
 
 def settled(process: Process) -> bool:
     """Its member has its share and its application has heard of it."""
-    return process.member.state is State.STABLE and process.app.idle
+    return process.member.state is MembershipState.STABLE and process.app.idle

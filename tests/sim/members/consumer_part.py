@@ -7,8 +7,8 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.consumer.records import Shares, TopicId
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.subscription import by_topic
-from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
+from muster.coordinator.member.classic.subscription import group_by_topic
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
 from muster.coordinator.member.types import MemberSettings, Partitions
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.classic_part import partitions_of
@@ -17,7 +17,7 @@ from tests.sim.members.part import Question
 if TYPE_CHECKING:
     from tests.sim.members.client import Process
 
-MakeConsumer = Callable[[MemberSettings, str, Wish], ConsumerMember]
+MakeConsumer = Callable[[MemberSettings, str, RequestedSubscription], ConsumerMemberMachine]
 
 
 class ConsumerPart:
@@ -27,7 +27,9 @@ class ConsumerPart:
     cooperative = True
     named = False
 
-    def __init__(self, process: "Process", wish: Wish, make_member: MakeConsumer = ConsumerMember) -> None:
+    def __init__(
+        self, process: "Process", wish: RequestedSubscription, make_member: MakeConsumer = ConsumerMemberMachine
+    ) -> None:
         self.process = process
         self.settings = process.settings
         self.regex = wish.regex
@@ -77,12 +79,12 @@ class ConsumerPart:
             session_timeout_ms=reply.session_timeout_ms if self._minds else 0,
         )
 
-    def pushed(self, reply: effects.PushReply, generation: int) -> ev.ConsumerPushed:
+    def pushed(self, reply: effects.PushReply, generation: int) -> ev.ConsumerHeartbeatPushed:
         told = reply.consumer or effects.ConsumerHeartbeatReply(reply.code, reply.message)
-        return ev.ConsumerPushed(self.answered(0, told))
+        return ev.ConsumerHeartbeatPushed(self.answered(0, told))
 
     def _by_id(self, owned: Partitions) -> Shares:
-        return {self._ids[topic]: frozenset(numbers) for topic, numbers in by_topic(owned).items()}
+        return {self._ids[topic]: frozenset(numbers) for topic, numbers in group_by_topic(owned).items()}
 
     def _by_name(self, reply: effects.ConsumerHeartbeatReply) -> Partitions:
         self._ids.update((name, topic) for topic, name in reply.names.items())

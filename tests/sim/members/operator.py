@@ -5,15 +5,15 @@ from typing import Protocol as Shape
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.events import (
-    Ask,
     AskDeploy,
     AskDrain,
     AskFreeze,
     AskPin,
-    End,
     EndDeploy,
     EndFreeze,
     HoldGroup,
+    OverrideEnd,
+    OverrideRequest,
     ResumeGroup,
 )
 from muster.coordinator.core.control.holds.values import By, Orphans
@@ -55,7 +55,7 @@ class Operator:
             request = AlterSettings(0, target.group_id, setting, unset, None, False, "ops")
             self.network.call("operator", request, TIMEOUT_MS, lambda _: None)
         elif chance < 0.35:
-            end: End | None = rng.choice((None, EndFreeze(), EndDeploy()))
+            end: OverrideEnd | None = rng.choice((None, EndFreeze(), EndDeploy()))
             self._say(ResumeGroup(0, target.group_id, end, None, False, "ops"))
         else:
             ask = self._ask(target)
@@ -65,7 +65,7 @@ class Operator:
             return calm
         return False
 
-    def _ask(self, target: Target) -> Ask:
+    def _ask(self, target: Target) -> OverrideRequest:
         rng = self.world.rng
         topic = rng.choice(sorted(self.node.topics))
         by, name = (By.INSTANCE, target.instance_id) if target.instance_id else (By.CLIENT_ID, target.client_id)

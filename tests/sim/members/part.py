@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.member import actions as act
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class Question:
 
 
 class Machine(Protocol):
-    state: State
+    state: MembershipState
     member_id: str
     generation: int
     is_leader: bool

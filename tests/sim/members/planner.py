@@ -21,7 +21,7 @@ class Planner:
         self.process = process
         self.delayed = delayed
 
-    def plan(self, action: act.Plan) -> None:
+    def plan(self, action: act.MakePlan) -> None:
         """Planning takes its time; now and then the catalog cannot be reached at first."""
         process = self.process
         world, faults = process.world, process.network.faults
@@ -37,7 +37,7 @@ class Planner:
         counts = dict(process.network.node.topics)
         world.after(delay_ms, lambda: process.later(lambda: self._planned(action, counts)))
 
-    def _planned(self, action: act.Plan, counts: dict[str, int]) -> None:
+    def _planned(self, action: act.MakePlan, counts: dict[str, int]) -> None:
         if self.delayed is None or action.protocol_name != DELAYED:
             self._run_assignor(action, counts)
             return
@@ -46,7 +46,7 @@ class Planner:
         self.process.world.census["delayed plans that wait"] += planned.scheduled_delay_ms > 0
         self.process.tell(replace(planned, question=action.question))
 
-    def _run_assignor(self, action: act.Plan, counts: dict[str, int]) -> None:
+    def _run_assignor(self, action: act.MakePlan, counts: dict[str, int]) -> None:
         members = [
             member_from_subscription(m.member_id, m.group_instance_id, m.metadata, action.protocol_name)
             for m in action.members
@@ -63,4 +63,4 @@ class Planner:
             self.process.world.census["plans that withheld partitions"] += 1
         shares = tuple((member, encode_assignment(share)) for member, share in sorted(plan.to_dict().items()))
         text = snapshot.to_json().encode()
-        self.process.tell(ev.Planned(action.generation, shares, text, topics, question=action.question))
+        self.process.tell(ev.PlanMade(action.generation, shares, text, topics, question=action.question))

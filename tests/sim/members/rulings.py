@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Protocol
 
 from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, JoinGroup, SessionHeartbeat
-from muster.coordinator.core.rights import Names, RightsAnew, TopicRights
+from muster.coordinator.core.rights import RightsAnew, TopicNames, TopicRights
 from tests.sim.world import World
 
 
@@ -64,7 +64,7 @@ class Rulings:
         if self._free or self._rng.random() < 0.4:
             return everything(who)
         topics = sorted(self._node.topics)
-        some = Names(frozenset(topic for topic in topics if self._rng.random() < 0.6))
+        some = TopicNames(frozenset(topic for topic in topics if self._rng.random() < 0.6))
         return TopicRights(who, read=some, describe=some)
 
     def _tell(self, *who: str) -> None:
@@ -73,4 +73,4 @@ class Rulings:
 
 
 def everything(who: str) -> TopicRights:
-    return TopicRights(who, read=Names(every=True), describe=Names(every=True))
+    return TopicRights(who, read=TopicNames(every=True), describe=TopicNames(every=True))

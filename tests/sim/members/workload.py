@@ -17,11 +17,11 @@ from muster.coordinator.core.events import (
     OffsetFetch,
 )
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
 from muster.coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
-from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
-from muster.coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
+from muster.coordinator.member.types import LeavePolicy, MemberSettings
 from tests.sim.clock import draw as draw_clock
 from tests.sim.faults import DEAF_MS, FULL_MS, Faults
 from tests.sim.members.balancing import balance
@@ -107,8 +107,8 @@ class Workload:
     node: Node
     watch: Watch
     faults: Faults
-    make_classic: MakeClassic = ClassicMember
-    make_consumer: MakeConsumer = ConsumerMember
+    make_classic: MakeClassic = ClassicMemberMachine
+    make_consumer: MakeConsumer = ConsumerMemberMachine
     generations: Sequence[str] = GENERATIONS
     processes: list[Process] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
@@ -264,7 +264,7 @@ class Workload:
         assignors: list[Assignor] = [resolve(name) for name in place.assignors]
         match place.generation:
             case "consumer":
-                wish = Wish(() if place.regex else place.topics, place.regex, place.server_assignor)
+                wish = RequestedSubscription(() if place.regex else place.topics, place.regex, place.server_assignor)
                 return ConsumerPart(process, wish, self.make_consumer)
             case "delayed":
                 leader = DelayedLeader(place.max_delay_ms, place.keeps_delay)
@@ -360,7 +360,7 @@ class Workload:
             self.world.after(self.world.between(0, 60_000), process.crash)
         elif what < 0.7:
             place.wanted = self.world.chance(0.7)
-            process.close(self.world.rng.choice(list(Leaving)))
+            process.close(self.world.rng.choice(list(LeavePolicy)))
         elif what < 0.9:
             self._resubscribe(place, process)
 
@@ -387,7 +387,7 @@ class Workload:
 
     def _restart(self, place: Place) -> None:
         if place.process is not None and place.process.alive:
-            place.process.close(self.world.rng.choice(list(Leaving)))
+            place.process.close(self.world.rng.choice(list(LeavePolicy)))
 
     def _hold(self) -> None:
         """An operator holds something. What he freezes or deploys he may start anew, one after the other."""

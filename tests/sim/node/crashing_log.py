@@ -16,7 +16,7 @@ from muster.coordinator.runtime.codec.fences import FENCE_KEY
 from muster.coordinator.runtime.codec.fields import INT16, FieldReader
 from muster.coordinator.runtime.codec.own import BALANCE_KEY, CANARY_KEY, DELAY_KEY, HOLDS_KEY, PROBE_KEY, SETTINGS_KEY
 from muster.coordinator.runtime.codec.records import GROUP_KEY, OFFSET_KEY_WRITTEN
-from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 from tests.sim.faults import CALM, Faults
 from tests.sim.node.room import Room
 from tests.sim.watch import Watch
@@ -212,14 +212,14 @@ class CrashingLog:
         self.world.census["groups whose records are damaged"] += len(harmed)
         return self._read(shard, GROUPS)
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
         self.unread.add(shard)
         part = self.parts[shard, LEDGER]
         if part.batches and self.world.chance(self.faults.damage):
             self._spoil(part)
         for record in self._read(shard, LEDGER):
             if record.offset in part.unreadable:
-                yield Damage(record.offset, "its checksum is wrong", record.offset + 1)
+                yield LogDamage(record.offset, "its checksum is wrong", record.offset + 1)
             else:
                 yield record
         self.unread.discard(shard)

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from muster.coordinator.runtime.deadlines import moved_by
+from muster.coordinator.runtime.deadlines import deadline_shift_ms
 from tests.sim.world import World
 
 PACE_MS = 50
@@ -81,7 +81,7 @@ class Ears:
             return
         self.node.stood_still(stalled_ms)
         self.node.wake()
-        reading_ms = moved_by(stalled_ms) - stalled_ms
+        reading_ms = deadline_shift_ms(stalled_ms) - stalled_ms
         times = sorted(now_ms + self.world.between(0, reading_ms) for _ in unread)
         for at_ms, action in zip(times, unread, strict=True):
             self._read_by_ms = at_ms

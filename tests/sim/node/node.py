@@ -10,12 +10,12 @@ from muster.coordinator.core.records import Record
 from muster.coordinator.core.rights import Rights, RightsAnew
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, RequestId, TimerKey
-from muster.coordinator.runtime.answers import Released
+from muster.coordinator.runtime.answers import ReleasedAnswers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.runtime.slot import Core, ShardStatus
+from muster.coordinator.runtime.slot import ShardCore, ShardStatus
 from tests.sim.members.rulings import Rulings
 from tests.sim.network import Call, Network
 from tests.sim.node.crashing_log import CrashingLog
@@ -363,7 +363,7 @@ class Node:
         self._after_engine()
 
     def _release(self) -> None:
-        released: Released = self.engine.take_released()
+        released: ReleasedAnswers = self.engine.take_released()
         for request_id, reply in released.replies:
             self._answer(request_id, reply)
         for notice in released.notices:
@@ -408,7 +408,7 @@ class Node:
     def live_shards(self) -> list[Shard]:
         return [shard for index in range(self.log.shards) if (shard := self.live_shard(index)) is not None]
 
-    def _shard(self, limits: Limits, index: int) -> Core:
+    def _shard(self, limits: Limits, index: int) -> ShardCore:
         shard = self.make_shard(limits, index)
         shard.state.planner = self.workbench.plan
         return WatchedShard(shard, self)

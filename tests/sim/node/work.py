@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, assert_never
 
 from muster.assignors.api import AssignorError
-from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.consumer.regex import match_topics
 from muster.coordinator.core.control.trial.events import Shadowed
-from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, scored
+from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, score_candidates
 from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
-from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once, planned
-from muster.coordinator.runtime.answers import LoadWork, Work
+from muster.coordinator.core.plan import Plan, PlanRequest, compute_plan, plan_inline
+from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
 from tests.sim.members.balancing import Meter
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ class Workbench:
         if self.world.chance(self.node.log.faults.failed_work):
             self.world.census["plans that failed at once"] += 1
             raise AssignorError(request.assignor, "the simulated assignor failed at once")
-        plan = plan_at_once(request)
+        plan = plan_inline(request)
         if plan is not None:
             self.node.watch.computed(request, plan)
         return plan
 
-    def take(self, work: Work) -> None:
+    def take(self, work: ShardWork) -> None:
         """Answer after a while; one that overruns is answered at the deadline, that it did."""
         faults, delay_ms = self.node.log.faults, self.world.between(0, 50)
         error = ""
@@ -55,7 +55,7 @@ class Workbench:
         life = self.node.life
         self.world.after(delay_ms, lambda: self._end(work, error, life))
 
-    def measure(self, work: LoadWork) -> None:
+    def measure(self, work: LoadMeasurementWork) -> None:
         """Look at the logs in a moment; some measurements come to nothing."""
         if self.world.chance(self.node.log.faults.failed_work):
             self.world.census["measurements that were lost"] += 1
@@ -69,7 +69,7 @@ class Workbench:
 
         self.world.after(self.world.between(0, 50), tell)
 
-    def _end(self, work: Work, error: str, life: int) -> None:
+    def _end(self, work: ShardWork, error: str, life: int) -> None:
         if life == self.node.life and self.node.up:
             self.node.engine.answer_work(work, self._answer(work.request, error))
             self.node.wake()
@@ -79,15 +79,15 @@ class Workbench:
     ) -> Planned | RegexResolved | Shadowed:
         match request:
             case PlanRequest():
-                plan = None if error else planned(request)
+                plan = None if error else compute_plan(request)
                 if plan is not None:
                     self.node.watch.computed(request, plan)
                 return Planned(request.group_id, request.epoch, plan, error, request.snapshot)
             case ResolveRegex():
-                topics = () if error else matching(request)
+                topics = () if error else match_topics(request)
                 return RegexResolved(request.group_id, request.regex, topics, request.version, error)
             case ShadowRequest():
-                scores = all_failed(request, error) if error else scored(request, lambda: self.world.now_ms)
+                scores = all_failed(request, error) if error else score_candidates(request, lambda: self.world.now_ms)
                 self.world.census["shadows that failed" if error else "shadows planned"] += 1
                 return Shadowed(request.group_id, request.ticket, scores)
             case _:

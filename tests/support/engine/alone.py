@@ -6,17 +6,17 @@ it has the shard. Until it is fenced it does not know of a second process, and w
 
 from typing import Final
 
-from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.owning import ShardOwner
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.deal import Deal, NodeDealt
-from muster.coordinator.ownership.ground import Settings
+from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
+from muster.coordinator.ownership.ground import OwnershipSettings
 
 FOR_EVER: Final = 1 << 60
 """A moment behind all others."""
 
 
 class Alone:
-    def __init__(self, owning: Owning, settings: Settings, shards: int) -> None:
+    def __init__(self, owning: ShardOwner, settings: OwnershipSettings, shards: int) -> None:
         self._owning = owning
         self._settings = settings
         self._shards = shards
@@ -24,20 +24,20 @@ class Alone:
 
     def start(self) -> None:
         """Take all shards."""
-        self._owning.step(ev.Share(self._mine, self._deal()))
+        self._owning.step(ev.ShardsAssigned(self._mine, self._deal()))
         self._owning.step(ev.Synced(FOR_EVER))
 
     def fenced(self, shard: int) -> None:
         """Somebody else writes this shard: it is his, and not taken again."""
         self._mine -= {shard}
-        self._owning.step(ev.Share(self._mine, self._deal()))
+        self._owning.step(ev.ShardsAssigned(self._mine, self._deal()))
 
     @property
     def mine(self) -> frozenset[int]:
         return self._mine
 
-    def _deal(self) -> Deal:
+    def _deal(self) -> ShardAssignment:
         given = self._settings
         addresses = {door: at for door, at in (("grpc", given.address), ("kafka", given.kafka)) if at}
-        me = NodeDealt(given.node, given.instance, addresses, tuple(sorted(self._mine)))
-        return Deal(self._shards, {given.node: me})
+        me = AssignedNode(given.node, given.instance, addresses, tuple(sorted(self._mine)))
+        return ShardAssignment(self._shards, {given.node: me})

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from muster.coordinator.engine.nodes_group import NodesGroup
-from muster.coordinator.ownership.ground import Settings
+from muster.coordinator.ownership.ground import OwnershipSettings
 from tests.support.engine.over_kafka import OverKafka
 
 CONFLICT = 5
@@ -26,7 +26,7 @@ class OfMany(OverKafka):
         self._heartbeat_ms = heartbeat_ms
         self.troubles: list[str] = []
 
-    def _begin(self, settings: Settings) -> None:
+    def _begin(self, settings: OwnershipSettings) -> None:
         self.nodes = NodesGroup(
             self.upstream,
             self.owning,
@@ -35,7 +35,7 @@ class OfMany(OverKafka):
             shards=self.shards,
             heartbeat_ms=self._heartbeat_ms,
             addresses={"grpc": f"host-{self.id}:9290"},
-            on_dealt=lambda deal: self._changed.set(),
+            on_assigned=lambda deal: self._changed.set(),
             on_trouble=self._on_trouble,
             on_bug=self.bugs.append,
         )

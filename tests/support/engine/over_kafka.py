@@ -14,20 +14,20 @@ from muster.coordinator.config import parse_address
 from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
 from muster.coordinator.core.events import OffsetCommit, OffsetFetch
 from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.engine.owning import Owning
-from muster.coordinator.engine.starting import Wanted, usable
+from muster.coordinator.engine.owning import ShardOwner
+from muster.coordinator.engine.starting import StateTopicSpec, prepare_state_topic
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.appends import Limits as AppendLimits
-from muster.coordinator.ownership.effects import Report
-from muster.coordinator.ownership.ground import Settings
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.ownership.appends import AppendLimits
+from muster.coordinator.ownership.effects import AcquisitionReport
+from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 from tests.support.engine.alone import Alone
 
 PATIENCE_S = 60.0
@@ -50,10 +50,10 @@ class OverKafka:
         """copies: of the state topic, where it is made."""
         self.id = node
         self._copies = copies
-        self.upstream = Upstream(Reach((parse_address(address),), connect_s=10, answer_s=10))
+        self.upstream = Upstream(UpstreamAddress((parse_address(address),), connect_s=10, answer_s=10))
         self.topic, self.shards = f"{cluster}.state", shards
-        self.clock = Clock()
-        self.served: dict[int, Report] = {}
+        self.clock = NodeClock()
+        self.served: dict[int, AcquisitionReport] = {}
         self.lost: dict[int, str] = {}
         self.fenced: set[int] = set()
         self.bugs: list[Any] = []
@@ -67,11 +67,13 @@ class OverKafka:
         self._changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        batch_bytes = await usable(self.upstream, Wanted(self.topic, self.shards, self._copies, 1_000_000))
+        batch_bytes = await prepare_state_topic(
+            self.upstream, StateTopicSpec(self.topic, self.shards, self._copies, 1_000_000)
+        )
         limits = AppendLimits(batch_bytes=batch_bytes)
-        settings = Settings(self.id, self._instance, session_timeout_ms=self._session_ms, limits=limits)
+        settings = OwnershipSettings(self.id, self._instance, session_timeout_ms=self._session_ms, limits=limits)
         log = self.log = StateLog(batch_bytes)
-        self.owning = Owning(
+        self.owning = ShardOwner(
             self.upstream,
             log,
             self.topic,
@@ -85,7 +87,7 @@ class OverKafka:
             on_stop=self._on_stop,
             on_bug=self.bugs.append,
         )
-        self.engine = LedEngine(
+        self.engine = LeasedEngine(
             log,
             self.shards,
             Limits(),
@@ -98,7 +100,7 @@ class OverKafka:
         self._begin(settings)
         return self
 
-    def _begin(self, settings: Settings) -> None:
+    def _begin(self, settings: OwnershipSettings) -> None:
         self.alone = Alone(self.owning, settings, self.shards)
         self.alone.start()
 
@@ -191,7 +193,7 @@ class OverKafka:
     def _on_status(self, shard: int, status: ShardStatus, why: str) -> None:
         self.owning.on_status(shard, status, why)
 
-    def _on_served(self, report: Report, shard: int) -> None:
+    def _on_served(self, report: AcquisitionReport, shard: int) -> None:
         self.served[shard] = report
         self._changed.set()
 

@@ -5,11 +5,11 @@ from contextlib import ExitStack, suppress
 from typing import Any, Self
 
 from muster.coordinator.config import Address, Settings, load_settings
-from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.edge.cluster import ClusterView
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.server.doors.proxy import ProxyDoor
+from muster.coordinator.server.doors.proxy import NodeProxyListener
 from tests.interop.kafka_broker import free_port
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.memory_node import SHARDS, MemoryNode
@@ -43,7 +43,7 @@ class Proxied:
         topics: dict[str, int] | None = None,
         *,
         brokers: int = 4,
-        cluster: Cluster | None = None,
+        cluster: ClusterView | None = None,
         transactions: object | None = None,
         driver_of: Callable[[Any], Any] = lambda driver: driver,
         security: Callable[[Settings], Any] | None = None,
@@ -57,8 +57,8 @@ class Proxied:
             "node.id": "1",
         }
         self.settings = load_settings(None, given | {name.replace("_", "."): value for name, value in settings.items()})
-        self.upstream = Upstream(Reach(servers, connect_s=10, answer_s=10))
-        self.door = ProxyDoor(self.settings)
+        self.upstream = Upstream(UpstreamAddress(servers, connect_s=10, answer_s=10))
+        self.door = NodeProxyListener(self.settings)
         self.node = MemoryNode(topics or {})
         self.changed = 0
         self._topics = topics or {}

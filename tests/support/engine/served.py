@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.topics import create_topic
 from muster.coordinator.engine.upstream.upstream import Upstream
 
@@ -26,7 +26,7 @@ def make_topics(kafka: str, partitions: Mapping[str, int]) -> None:
     """In the upstream, by nobody's tools but the engine's own."""
 
     async def make() -> None:
-        upstream = Upstream(Reach((parse_address(kafka),)))
+        upstream = Upstream(UpstreamAddress((parse_address(kafka),)))
         try:
             await upstream.refresh([])
             for name, count in partitions.items():

@@ -5,7 +5,7 @@ from typing import Any
 
 from muster.coordinator.kafka.apis import CLUSTER_APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.dispatch import Dispatch, HangUp, KafkaCall, Later, Peer, Written
+from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, Dispatcher, EncodedAnswer, HangUp, KafkaCall
 from muster.coordinator.security.identity import Identity, parse_principal
 
 KEYS = {api.name: api.key for api in CLUSTER_APIS}
@@ -15,10 +15,10 @@ HUNG_UP = "hung up"
 class Asked:
     """One connection of `principal`, that asks one thing after the other."""
 
-    def __init__(self, dispatch: Dispatch, principal: str, host: str = "10.0.0.1") -> None:
+    def __init__(self, dispatch: Dispatcher, principal: str, host: str = "10.0.0.1") -> None:
         self._dispatch = dispatch
         eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.peer = Peer(host, eof, identity=self.identity(principal, host))
+        self.peer = ClientPeer(host, eof, identity=self.identity(principal, host))
 
     @staticmethod
     def identity(principal: str, host: str = "10.0.0.1") -> Identity:
@@ -38,12 +38,12 @@ class Asked:
             answer = await self._answer(form, request, KafkaCall(version, "tests", self.peer))
         except HangUp:
             return HUNG_UP
-        return b"".join(answer.body if isinstance(answer, Written) else form.write(answer))
+        return b"".join(answer.body if isinstance(answer, EncodedAnswer) else form.write(answer))
 
     async def _answer(self, form: Any, request: Any, call: KafkaCall) -> Any:
         if form.immediate is not None:
             answer = form.immediate(request, call)
-            if isinstance(answer, Later):
+            if isinstance(answer, DeferredAnswer):
                 came = asyncio.Event()
                 answer.then(came.set)
                 await came.wait()

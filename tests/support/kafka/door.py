@@ -10,17 +10,24 @@ from muster.coordinator.core import events
 from muster.coordinator.core.rights import Rights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
-from muster.coordinator.edge.cluster import Cluster
+from muster.coordinator.edge.cluster import ClusterView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Promised, Written, answering, snake_case
-from muster.coordinator.kafka.groups.asking import Asked, Groups
+from muster.coordinator.kafka.dispatch import (
+    ClientPeer,
+    EncodedAnswer,
+    FutureAnswer,
+    KafkaCall,
+    find_handler,
+    snake_case,
+)
+from muster.coordinator.kafka.groups.asking import GroupRequests, PendingGroupReply
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.log.handlers import LogHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
-from muster.coordinator.runtime.refusals import refusal, while_loading
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
+from muster.coordinator.runtime.refusals import refusal_of, refusal_while_loading
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.config import LogSettings
@@ -52,12 +59,12 @@ class OneShard:
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         if self.loading:
-            return [while_loading(type(event)) for _, event in questions]
+            return [refusal_while_loading(type(event)) for _, event in questions]
         if self.failed:
-            return [refusal(type(event), ErrorCode.NOT_COORDINATOR, self.failed) for _, event in questions]
+            return [refusal_of(type(event), ErrorCode.NOT_COORDINATOR, self.failed) for _, event in questions]
         return [self.shard.step(event, T0).replies[0][1] for _, event in questions]
 
-    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise NotImplementedError("the log's handlers and those of settings begin nothing that waits")
 
     def forget(self, shard: int, event: events.Request) -> None:
@@ -71,11 +78,11 @@ class Door:
     """Asks the handlers as a connection does: each request and each answer goes through its bytes."""
 
     def __init__(
-        self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str], cluster: Cluster | None = None
+        self, broker: Broker, *, auto_create: bool, elsewhere: frozenset[str], cluster: ClusterView | None = None
     ) -> None:
         self.broker = broker
         self.requests = LogRequests(broker, clock_ms=lambda: T0)
-        endpoint = Endpoint(NODE_ID, "muster.example", 9092)
+        endpoint = AdvertisedEndpoint(NODE_ID, "muster.example", 9092)
         records = LogHandlers(
             self.requests,
             lambda: endpoint,
@@ -85,28 +92,28 @@ class Door:
             cluster=cluster,
         )
         self.driver = OneShard()
-        configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(Groups(self.driver, 1), cluster), cluster)
+        configs = ConfigHandlers(self.requests, NODE_ID, GroupConfigs(GroupRequests(self.driver, 1), cluster), cluster)
         self._everyone = (records, configs)
-        self._peer = Peer("127.0.0.1", asyncio.get_running_loop().create_future())
+        self._peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
 
     async def ask(self, api: str, version: int, **fields: object) -> Any:
         """The answer as a client decodes it; None for no answer at all."""
         data = b"".join(encode(f"{api}Request", version, struct(f"{api}Request")(**fields)))
         name = snake_case(api)
-        handlers = answering(APIS_BY_NAME[api], self._everyone)
+        handlers = find_handler(APIS_BY_NAME[api], self._everyone)
         read = getattr(handlers, f"{name}_reader", partial(decoder_of, f"{api}Request"))(version)
         request, _ = read(data, 0)
         answer = await self._answer(handlers, name, request, KafkaCall(version, "tests", self._peer))
         if answer is None:
             return None
-        body = answer.body if isinstance(answer, Written) else encode(f"{api}Response", version, answer)
+        body = answer.body if isinstance(answer, EncodedAnswer) else encode(f"{api}Response", version, answer)
         return decode_frame(f"{api}Response", version, b"".join(body))
 
     async def _answer(self, handlers: Any, name: str, request: Any, call: KafkaCall) -> Any:
         if not hasattr(handlers, f"{name}_now"):
             return await getattr(handlers, name)(request, call)
         answer = getattr(handlers, f"{name}_now")(request, call)
-        if isinstance(answer, Promised):
+        if isinstance(answer, FutureAnswer):
             await asyncio.wait([answer.future])
             return answer.respond()
         return await getattr(handlers, name)(request, call) if answer is None else answer
@@ -118,7 +125,7 @@ def play(
     *,
     auto_create: bool = True,
     elsewhere: frozenset[str] = frozenset(),
-    cluster: Cluster | None = None,
+    cluster: ClusterView | None = None,
     **settings: object,
 ) -> None:
     """Run the story against a node with topic `t` of three partitions; other nodes have the topics `elsewhere`."""

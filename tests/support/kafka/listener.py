@@ -8,11 +8,11 @@ from typing import Any
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections.asking import AskingConnection
-from muster.coordinator.kafka.connections.listener import KafkaListener, ListenerLimits
-from muster.coordinator.kafka.connections.login import Desk
+from muster.coordinator.kafka.connections.asking import SaslConnection
+from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
+from muster.coordinator.kafka.connections.login import LoginService
 from muster.coordinator.kafka.connections.places import ConnectionLimits
-from muster.coordinator.kafka.dispatch import Dispatch, KafkaCall, snake_case
+from muster.coordinator.kafka.dispatch import Dispatcher, KafkaCall, snake_case
 from tests.support.kafka.client import KafkaClient
 
 CONNECTION = ConnectionLimits(
@@ -76,12 +76,12 @@ class HeldHandlers:
 
 @asynccontextmanager
 async def listening(
-    handlers: object, limits: ListenerLimits = LIMITS, desk: Desk | None = None
-) -> AsyncIterator[tuple[KafkaListener, int]]:
+    handlers: object, limits: ListenerLimits = LIMITS, desk: LoginService | None = None
+) -> AsyncIterator[tuple[ConnectionListener, int]]:
     """A listener that serves `handlers`, to those who have logged in at the desk, if there is one; and its port."""
-    listener = KafkaListener(limits)
+    listener = ConnectionListener(limits)
     port = listener.bind("127.0.0.1", 0)
-    await listener.start(Dispatch((handlers,)), partial(AskingConnection, desk) if desk is not None else None)
+    await listener.start(Dispatcher((handlers,)), partial(SaslConnection, desk) if desk is not None else None)
     try:
         yield listener, port
     finally:

@@ -8,30 +8,30 @@ from typing import Self
 from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.core.events import TopicsChanged
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.edge.cluster import Cluster
-from muster.coordinator.kafka.acls.disabled import NoAcls
-from muster.coordinator.kafka.dispatch import Dispatch
-from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.edge.cluster import ClusterView
+from muster.coordinator.kafka.acls.disabled import DisabledAclHandlers
+from muster.coordinator.kafka.dispatch import Dispatcher
+from muster.coordinator.kafka.groups.asking import GroupRequests
 from muster.coordinator.kafka.groups.config_handlers import ConfigHandlers
 from muster.coordinator.kafka.groups.configs import GroupConfigs
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.kafka.log.handlers import LogHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
 from muster.coordinator.kafka.quotas.handlers import QuotaHandlers
-from muster.coordinator.kafka.quotas.limiting import Limiting
+from muster.coordinator.kafka.quotas.limiting import RequestQuotas
 from muster.coordinator.kafka.rights.catalog import NodeTopics
-from muster.coordinator.kafka.rights.guard import Guard
+from muster.coordinator.kafka.rights.guard import HandlerGuard
 from muster.coordinator.kafka.scram_users import ScramHandlers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.security.acl.authorizer import Authorizer
-from muster.coordinator.security.quotas.counts import Counts
-from muster.coordinator.security.quotas.quotas import Quotas
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.security.quotas.counts import UserCounts
+from muster.coordinator.security.quotas.quotas import NodeQuotas
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.node.app import partition_counts, topic_ids
-from muster.coordinator.server.node.secured_by import alive
+from muster.coordinator.server.node.secured_by import member_exists
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from tests.fakes.memory_files import MemoryFiles
@@ -62,8 +62,8 @@ class MemoryNode:
         self,
         topics: dict[str, int],
         authorizer: Authorizer | None = None,
-        quotas: Quotas | None = None,
-        cluster: Cluster | None = None,
+        quotas: NodeQuotas | None = None,
+        cluster: ClusterView | None = None,
         **settings: str,
     ) -> None:
         given = {"log.dirs": "/data", "listeners": "127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
@@ -71,13 +71,13 @@ class MemoryNode:
         self._topics = topics
         self._authorizer = authorizer
         self._cluster = cluster
-        self.acls: Callable[[Broker], object] = lambda broker: NoAcls()
+        self.acls: Callable[[Broker], object] = lambda broker: DisabledAclHandlers()
         """Makes who answers what is asked of access control lists."""
-        self.quotas = quotas or Quotas()
+        self.quotas = quotas or NodeQuotas()
         self.bugs: list[str] = []
 
     async def __aenter__(self) -> Self:
-        settings, clock = self._settings, Clock()
+        settings, clock = self._settings, NodeClock()
         self.broker = Broker("/data", settings, MemoryFiles(), clock_ms=clock.now_ms)
         for name, partitions in self._topics.items():
             self.broker.create_topic(name, partitions)
@@ -90,7 +90,7 @@ class MemoryNode:
         )
         engine.submit_all(TopicsChanged(partition_counts(self.broker), ids=topic_ids(self.broker)))
         engine.load(clock.now_ms())
-        self.driver = Driver(
+        self.driver = EngineDriver(
             engine,
             clock,
             max_parked=settings.max_parked_requests,
@@ -99,7 +99,7 @@ class MemoryNode:
         )
         self.broker.on_topics_changed(self._topics_changed)
         self.requests = LogRequests(self.broker)
-        endpoint = Endpoint(1, "127.0.0.1", 9092)
+        endpoint = AdvertisedEndpoint(1, "127.0.0.1", 9092)
         groups = GroupHandlers(
             self.driver,
             shards=SHARDS,
@@ -110,16 +110,16 @@ class MemoryNode:
         )
         records = LogHandlers(self.requests, lambda: endpoint, node_id=1, auto_create=True, cluster=self._cluster)
         configs = ConfigHandlers(
-            self.requests, 1, GroupConfigs(Groups(self.driver, SHARDS), self._cluster), self._cluster
+            self.requests, 1, GroupConfigs(GroupRequests(self.driver, SHARDS), self._cluster), self._cluster
         )
         guard = None
         if self._authorizer is not None:
-            guard = Guard(self._authorizer, NodeTopics(self.broker.topics, auto_create=True))
-        counts = Counts(self.quotas, partial(alive, engine))
+            guard = HandlerGuard(self._authorizer, NodeTopics(self.broker.topics, auto_create=True))
+        counts = UserCounts(self.quotas, partial(member_exists, engine))
         self.limiting_clock = Steady()
-        limiting = Limiting(self.quotas, lambda: partition_counts(self.broker), 1, counts, self.limiting_clock)
+        limiting = RequestQuotas(self.quotas, lambda: partition_counts(self.broker), 1, counts, self.limiting_clock)
         handlers = (groups, records, configs, self.acls(self.broker), QuotaHandlers(None), ScramHandlers(None))
-        self.dispatch = Dispatch(handlers, guard=guard, limiting=limiting)
+        self.dispatch = Dispatcher(handlers, guard=guard, limiting=limiting)
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -4,22 +4,22 @@ import random
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.schema.notation import STRUCT, Field, Message
+from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema, MessageSchema
 
 WORDS = ["", "a", "group-1", "ünïcödé ☃", "x" * 130, "y" * 20_000]
 INTS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 
 
-def random_message(message: Message, version: int, rng: random.Random) -> Any:
+def random_message(message: MessageSchema, version: int, rng: random.Random) -> Any:
     """A message with random values in every field of `version`; small numbers, large ones, nulls and empty arrays."""
     return random_struct(message.name, message.fields, version, rng)
 
 
-def random_struct(path: str, fields: list[Field], version: int, rng: random.Random) -> Any:
+def random_struct(path: str, fields: list[FieldSchema], version: int, rng: random.Random) -> Any:
     return struct(path)(**{one.name: random_field(one, version, rng) for one in fields if version in one.versions})
 
 
-def random_field(one: Field, version: int, rng: random.Random) -> object:
+def random_field(one: FieldSchema, version: int, rng: random.Random) -> object:
     if one.tag is not None and rng.random() < 0.4:
         return one.default
     if version in one.nullable and rng.random() < 0.2:
@@ -32,7 +32,7 @@ def random_field(one: Field, version: int, rng: random.Random) -> object:
     return random_value(one, version, rng)
 
 
-def random_value(one: Field, version: int, rng: random.Random) -> object:
+def random_value(one: FieldSchema, version: int, rng: random.Random) -> object:
     match one.type:
         case kind if kind == STRUCT:
             return random_struct(one.path, one.fields, version, rng)

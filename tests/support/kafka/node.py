@@ -8,7 +8,7 @@ from typing import Any
 from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import serving
 from tests.support.kafka.client import KafkaClient
 
@@ -16,12 +16,12 @@ SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
 
 
 @asynccontextmanager
-async def kafka_node(data: Path, **more: str) -> AsyncIterator[Node]:
+async def kafka_node(data: Path, **more: str) -> AsyncIterator[CoordinatorNode]:
     async with serving(data, kafka_listeners="127.0.0.1:0", **more) as node:
         yield node
 
 
-def kafka(node: Node, client_id: str | None = "c") -> KafkaClient:
+def kafka(node: CoordinatorNode, client_id: str | None = "c") -> KafkaClient:
     """A client of the node; use it in an `async with`."""
     assert node.kafka_bound is not None
     return KafkaClient(*node.kafka_bound, client_id)

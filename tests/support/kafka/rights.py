@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.codec.messages import Struct
+from muster.coordinator.kafka.codec.messages import MessageStruct
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import (
     CLUSTER_NAME,
@@ -50,7 +50,7 @@ def one(path: str, **fields: object) -> Any:
 
 def codes(answer: object) -> Iterator[int]:
     """Every error code in it."""
-    if isinstance(answer, Struct):
+    if isinstance(answer, MessageStruct):
         for name in answer._defaults:
             value = getattr(answer, name)
             if name.endswith("error_code"):
@@ -66,7 +66,7 @@ def words(answer: object) -> Iterator[str]:
     """Every text in it, but for sentences."""
     if isinstance(answer, str):
         yield answer
-    elif isinstance(answer, Struct):
+    elif isinstance(answer, MessageStruct):
         for name in answer._defaults:
             if not name.endswith("error_message"):
                 yield from words(getattr(answer, name))

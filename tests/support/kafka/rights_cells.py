@@ -6,7 +6,7 @@ from typing import Any, Final
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission
-from muster.coordinator.security.acl.rights import API_RIGHTS, Right
+from muster.coordinator.security.acl.rights import API_RIGHTS, RequiredRight
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.rights import CLUSTER, FIELDS, acl, codes
 
@@ -26,7 +26,7 @@ def cells() -> Iterator[tuple[str, int]]:
             yield from ((api, place) for place, right in enumerate(rights) if right.of != CORE)
 
 
-def given(right: Right, name: str, how: str) -> list[Acl]:
+def given(right: RequiredRight, name: str, how: str) -> list[Acl]:
     pattern, said = PatternType.LITERAL, name
     if how == PREFIXED and right.resource_type is not CLUSTER:
         pattern, said = PatternType.PREFIXED, name[:-1]
@@ -50,7 +50,7 @@ async def configure(root: Asked, group: str) -> None:
     assert set(codes(answer)) == {0}, answer
 
 
-def beside(tried: Right, other: Right, name: str) -> list[Acl]:
+def beside(tried: RequiredRight, other: RequiredRight, name: str) -> list[Acl]:
     """The other right, unless it would stand for the tried one."""
     same = other.resource_type is tried.resource_type
     if same and (other.operation is tried.operation or tried.operation is Operation.DESCRIBE):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from muster.coordinator.kafka.connections import keepalive
-from muster.coordinator.server.node.app import Node
+from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import settings
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.node import beat, join, kafka, lone_member, send_join
@@ -32,7 +32,9 @@ def ip(*words: str) -> None:
 
 
 async def story(data: Path) -> None:
-    node = Node(settings(data, listeners=f"{NODE}:0", kafka_listeners=f"{NODE}:0", allow_insecure_listeners="true"))
+    node = CoordinatorNode(
+        settings(data, listeners=f"{NODE}:0", kafka_listeners=f"{NODE}:0", allow_insecure_listeners="true")
+    )
     await node.start()
     assert node.kafka_bound is not None
     async with kafka(node) as here, FarClient(*node.kafka_bound) as far, FarClient(*node.kafka_bound) as idle:
@@ -62,7 +64,7 @@ async def join_later(client: KafkaClient) -> Any:
     return answer
 
 
-def connections(node: Node) -> int:
+def connections(node: CoordinatorNode) -> int:
     assert node._kafka is not None
     return node._kafka._listener.connections
 

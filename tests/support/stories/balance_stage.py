@@ -8,7 +8,7 @@ from typing import Any
 
 from muster.coordinator.core import events
 from muster.coordinator.core.effects import Effects, MeasureLoad
-from muster.coordinator.core.plan import PlanRequest, planned
+from muster.coordinator.core.plan import PlanRequest, compute_plan
 from tests.support.stories.story import pairs
 
 
@@ -89,7 +89,7 @@ class BalanceStage:
             if flows := self.flows.get(asked.group_id):
                 self.brought.append(self.sample(asked, flows))
         self.brought += [
-            events.Planned(asked.group_id, asked.epoch, planned(asked))
+            events.Planned(asked.group_id, asked.epoch, compute_plan(asked))
             for asked in effects.plans
             if self.of_balance(asked) and not self.slow
         ]

@@ -7,9 +7,9 @@ from muster.assignors.data.user_data import encode_assignment, parse_subscriptio
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import MemberSettings
 from tests.support.stories.member_story import MemberStory
 
@@ -30,7 +30,7 @@ class Story(MemberStory):
 
     def __init__(self, *assignors: Named, topics: Iterable[str] = ("t",), instance: str | None = None) -> None:
         settings = MemberSettings("g", "app", instance, session_timeout_ms=10_000, heartbeat_interval_ms=3_000)
-        super().__init__(ClassicMember(settings, Subscriber(topics, assignors or (RANGE,))))
+        super().__init__(ClassicMemberMachine(settings, Subscriber(topics, assignors or (RANGE,))))
 
     def start(self) -> act.SendJoin:
         self.on(ev.Start())
@@ -51,12 +51,12 @@ class Story(MemberStory):
         self.start()
         self.joined()
         self.synced(*partitions)
-        assert self.member.state is State.STABLE
+        assert self.member.state is MembershipState.STABLE
         return self
 
     def heartbeat(self, code: ErrorCode) -> list[act.Action]:
         self.wait(3_000)
-        return self.on(ev.HeartbeatAnswered(self.the(act.SendHeartbeat).token, code))
+        return self.on(ev.ClassicHeartbeatAnswered(self.the(act.SendHeartbeat).token, code))
 
 
 def claims(join: act.SendJoin) -> tuple[dict[str, list[int]], int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.coordinator.core import events
-from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.consumer.group import ConsumerMemberState
 from muster.coordinator.core.consumer.records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -23,12 +23,12 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from muster.coordinator.core.consumer.regex import matching
+from muster.coordinator.core.consumer.regex import match_topics
 from muster.coordinator.core.control.holds.values import HoldsEnded
 from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, ResolveRegex
-from muster.coordinator.core.plan import Plan, PlanRequest, plan_at_once
+from muster.coordinator.core.plan import Plan, PlanRequest, plan_inline
 from muster.coordinator.core.records import Record, SettingsUnset
 from tests.support.stories.story import pairs, topic_map
 
@@ -81,7 +81,7 @@ class ConsumerStage:
         """What the story said with `target`, once; else what the assignor says."""
         if request.group_id in self.plans:
             return self.plans.pop(request.group_id)
-        return plan_at_once(request)
+        return plan_inline(request)
 
     def topic_ids(self, topics: Iterator[str] | list[str]) -> dict[str, bytes]:
         return {topic: topic_id(topic, self.lives.get(topic, 0)) for topic in topics}
@@ -113,7 +113,7 @@ class ConsumerStage:
             facts += [
                 ConsumerMemberStored(group, name, said.get("instance"), None, name, "host", topics, None, 60_000, None),
                 TargetStored(group, name, had),
-                CurrentStored(group, name, epoch, epoch - 1, MemberState.STABLE, held, {}),
+                CurrentStored(group, name, epoch, epoch - 1, ConsumerMemberState.STABLE, held, {}),
             ]
             self.side(group, name).epoch = epoch
             self.side(group, name).assigned = had
@@ -159,7 +159,7 @@ class ConsumerStage:
         group, regex, *error = words
         asked = self.asked_regexes[regex][0 if error == ["first"] else -1]
         error = [] if error == ["first"] else error
-        topics = () if error else matching(asked)
+        topics = () if error else match_topics(asked)
         event = events.RegexResolved(group, regex, topics, asked.version, " ".join(error))
         yield from self.obeyed(self.step(event)) or ["nothing"]
 

@@ -3,8 +3,8 @@
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
-from muster.coordinator.member.states import State
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import MemberSettings, Partitions
 from tests.support.stories.member_story import MemberStory, t
 
@@ -14,9 +14,9 @@ FIVE_SECONDS = 5_000
 class Story(MemberStory):
     """Says what its coordinator answers."""
 
-    def __init__(self, wish: Wish | None = None, instance: str | None = None) -> None:
+    def __init__(self, wish: RequestedSubscription | None = None, instance: str | None = None) -> None:
         settings = MemberSettings("g", "app", instance, session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
-        super().__init__(ConsumerMember(settings, "me", wish or Wish(("t",))))
+        super().__init__(ConsumerMemberMachine(settings, "me", wish or RequestedSubscription(("t",))))
 
     @property
     def said(self) -> act.SendConsumerHeartbeat:
@@ -35,7 +35,7 @@ class Story(MemberStory):
         self.on(ev.ConsumerHeartbeatAnswered(self.said.token, code, "because"))
 
     def pushed(self, epoch: int, assignment: Partitions | None = None) -> None:
-        self.on(ev.ConsumerPushed(answer(0, epoch, assignment)))
+        self.on(ev.ConsumerHeartbeatPushed(answer(0, epoch, assignment)))
 
     def stable(self, *partitions: int, epoch: int = 1) -> "Story":
         """Joined, with these partitions, and everything said."""
@@ -43,7 +43,7 @@ class Story(MemberStory):
         self.hears(epoch, t(*partitions))
         if partitions:
             self.hears(epoch)
-        assert (self.member.state, self.member.owned) == (State.STABLE, set(t(*partitions)))
+        assert (self.member.state, self.member.owned) == (MembershipState.STABLE, set(t(*partitions)))
         return self
 
     def revoking(self) -> act.Revoke:

@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING
 
 from muster.coordinator.core import events
 from muster.coordinator.core.control.events import (
-    Ask,
     AskDeploy,
     AskDrain,
     AskFreeze,
     AskPin,
     DescribeHolds,
-    End,
     EndDeploy,
     EndFreeze,
     HoldGroup,
+    OverrideEnd,
+    OverrideRequest,
     ResumeGroup,
     Undrain,
     Unpin,
@@ -61,7 +61,7 @@ class ControlStage:
 
     def do_resume(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         """resume GROUP [freeze|deploy]"""
-        end: End | None = EndFreeze() if "freeze" in words else EndDeploy() if "deploy" in words else None
+        end: OverrideEnd | None = EndFreeze() if "freeze" in words else EndDeploy() if "deploy" in words else None
         yield from self.ended("resume", end, [word for word in words if word not in ("freeze", "deploy")])
 
     def do_undrain(self, words: list[str], _lines: list[str]) -> Iterator[str]:
@@ -75,7 +75,7 @@ class ControlStage:
     def do_holds(self, words: list[str], _lines: list[str]) -> Iterator[str]:
         yield from self.asked(DescribeHolds(self.request("holds", self.client(words[0], "*")), words[0]))
 
-    def held(self, kind: str, ask: Ask, words: list[str]) -> list[str]:
+    def held(self, kind: str, ask: OverrideRequest, words: list[str]) -> list[str]:
         options = pairs([word for word in words[1:] if word != "dry"])
         event = HoldGroup(
             self.request(kind, self.client(words[0], "*")),
@@ -88,7 +88,7 @@ class ControlStage:
         )
         return self.asked(event)
 
-    def ended(self, kind: str, end: End | None, words: list[str]) -> list[str]:
+    def ended(self, kind: str, end: OverrideEnd | None, words: list[str]) -> list[str]:
         options = pairs([word for word in words[1:] if word != "dry"])
         version = int(options["version"]) if "version" in options else None
         request = self.request(kind, self.client(words[0], "*"))

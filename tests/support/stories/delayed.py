@@ -12,5 +12,5 @@ def worker(member_id: str, *owned: str, resources: tuple[str, ...] = RESOURCES) 
     return GroupMember(member_id, None, encode_subscription(told))
 
 
-def shares(planned: ev.Planned) -> dict[str, list[str]]:
+def shares(planned: ev.PlanMade) -> dict[str, list[str]]:
     return {worker: sorted(parse_assignment(blob).partitions) for worker, blob in planned.assignments}

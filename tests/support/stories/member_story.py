@@ -25,7 +25,7 @@ class MemberStory:
 
     def wait(self, ms: int) -> list[act.Action]:
         self.now_ms += ms
-        return self.on(ev.Tick())
+        return self.on(ev.TimerExpired())
 
     def the(self, kind: type[A]) -> A:
         found = [action for action in self.asked if isinstance(action, kind)]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.core.rights import Names, Rights, RightsAnew, TopicRights
+from muster.coordinator.core.rights import Rights, RightsAnew, TopicNames, TopicRights
 
 
 class RightsStage:
@@ -28,6 +28,6 @@ class RightsStage:
         yield from ["ok"] if unheard else self.obeyed(self.step(RightsAnew({name: self.may[name]}))) or ["quiet"]
 
 
-def names_of(topics: list[str]) -> Names:
+def names_of(topics: list[str]) -> TopicNames:
     prefixes = tuple(topic.rstrip("*") for topic in topics if topic.endswith("*"))
-    return Names(frozenset(topic for topic in topics if not topic.endswith("*")), prefixes)
+    return TopicNames(frozenset(topic for topic in topics if not topic.endswith("*")), prefixes)

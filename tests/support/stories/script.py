@@ -15,14 +15,14 @@ from dataclasses import dataclass, field, replace
 from muster.coordinator.core import events
 from muster.coordinator.core.control.trial.scoring import ShadowRequest
 from muster.coordinator.core.effects import CentralReply, ConsumerHeartbeatReply, Effects, PushReply
-from muster.coordinator.core.plan import Plan, PlanRequest, planned
+from muster.coordinator.core.plan import Plan, PlanRequest, compute_plan
 from muster.coordinator.core.records import Record
 from muster.coordinator.core.requests.streams import HeldBack
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
 from muster.coordinator.core.types import Limits, TimerKey
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.deadlines import moved_by
+from muster.coordinator.runtime.deadlines import deadline_shift_ms
 from tests.support.stories.balance_stage import BalanceStage
 from tests.support.stories.central_stage import CentralStage
 from tests.support.stories.classic_stage import ClassicStage, Client
@@ -131,7 +131,7 @@ class Stage(
         """The node stands still: time goes by and nothing is done in it. No deadline comes in it."""
         stalled_ms = milliseconds(words[0])
         self.now_ms += stalled_ms
-        moved_ms = moved_by(stalled_ms)
+        moved_ms = deadline_shift_ms(stalled_ms)
         self.timers = {key: at_ms + moved_ms for key, at_ms in self.timers.items()}
         yield from self.obeyed(self.step(events.StoodStill(stalled_ms, moved_ms))) or ["ok"]
         assert self.timers == self.shard.state.deadlines
@@ -193,7 +193,7 @@ class Stage(
         group, *rest = words
         options = pairs([word for word in rest if word != "first"])
         asked = self.asked_plans[group][0 if "first" in rest else -1]
-        made = None if "error" in options else planned(asked)
+        made = None if "error" in options else compute_plan(asked)
         epoch = int(options.get("epoch", asked.epoch))
         yield from self.obeyed(self.step(events.Planned(group, epoch, made, options.get("error", "")))) or ["quiet"]
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from muster.coordinator.core import effects, records
 from muster.coordinator.core.central import records as central
 from muster.coordinator.core.consumer import records as consumer
-from muster.coordinator.core.consumer.group import MemberState
+from muster.coordinator.core.consumer.group import ConsumerMemberState
 from muster.coordinator.core.control.balance.records import NEVER_MS, BalanceForgotten, BalanceRecord, BalanceStored
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
 from muster.coordinator.core.control.holds import values as holds
 from muster.coordinator.core.control.trial import records as trial
-from muster.coordinator.core.control.trial.guards import written
+from muster.coordinator.core.control.trial.guards import guard_text
 from muster.coordinator.core.control.trial.replies import CanaryReply
 from muster.coordinator.core.plan import assignment_of
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
@@ -191,7 +191,7 @@ def describe_consumer_record(record: consumer.ConsumerRecord) -> str:
             return f"{record.member_id} {cells(record.partitions)}"
         case consumer.CurrentStored():
             revoking = f" revoking {cells(record.revoking)}" if record.revoking else ""
-            state = MemberState(record.state).name
+            state = ConsumerMemberState(record.state).name
             return f"{record.member_id} epoch={record.epoch} {state} {cells(record.assigned)}{revoking}"
         case consumer.RegexStored():
             return f"{record.regex} = {','.join(record.topics) or 'nothing'}"
@@ -323,7 +323,7 @@ def describe_trial(reply: CanaryReply) -> str:
     if reply.canary is None:
         return "no canary"
     canary, seen = reply.canary, reply.canary.baseline
-    guards = [f"  {written(guard)}: {reply.idle.get(written(guard), 'counts')}" for guard in canary.guards]
+    guards = [f"  {guard_text(guard)}: {reply.idle.get(guard_text(guard), 'counts')}" for guard in canary.guards]
     baseline = (
         f"  before, {canary.former}: {seen.rebalances} rebalances in {seen.span_ms}ms, {seen.moves:g} moves, "
         f"{seen.unowned_ms:g}ms unowned in {seen.settled}; lag {seen.lag:g} in {seen.lag_span_ms}ms"

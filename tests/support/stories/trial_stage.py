@@ -7,7 +7,7 @@ from typing import Any
 from muster.coordinator.core import events
 from muster.coordinator.core.control.trial import events as trial
 from muster.coordinator.core.control.trial.guards import DEFAULT_LAG_FLOOR
-from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, scored
+from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, score_candidates
 from tests.support.stories.story import milliseconds, pairs
 
 
@@ -34,7 +34,7 @@ class TrialStage:
         error = options.pop("error", "")
         lags = {topic: [int(lag) for lag in row.split(",")] for topic, row in options.items()} or None
         asked = replace(asked, lags=lags, rates=lags)
-        scores = all_failed(asked, error) if error else scored(asked, lambda: 0)
+        scores = all_failed(asked, error) if error else score_candidates(asked, lambda: 0)
         yield from self.obeyed(self.step(trial.Shadowed(group, asked.ticket, scores))) or ["quiet"]
 
     def do_canary(self: Any, words: list[str], lines: list[str]) -> Iterator[str]:

@@ -19,18 +19,22 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
 from muster.coordinator.member.zookeeper.types import (
     BLACK_LIST,
     WHITE_LIST,
-    GroupView,
-    Link,
-    Registration,
-    ZookeeperSettings,
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperSession,
 )
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 
-LINKS = {"connected": Link.CONNECTED, "suspended": Link.SUSPENDED, "lost": Link.LOST}
+LINKS = {
+    "connected": ZookeeperSession.CONNECTED,
+    "suspended": ZookeeperSession.SUSPENDED,
+    "lost": ZookeeperSession.LOST,
+}
 QUIET = "quiet"
 
 
@@ -38,7 +42,7 @@ class ZookeeperStage:
     """The machine under test, its clock, and the token of the request that waits."""
 
     def __init__(self) -> None:
-        self.machine = ZookeeperMember(ZookeeperSettings("g"), Registration({"t": 1}))
+        self.machine = ZookeeperMemberMachine(ZookeeperMemberSettings("g"), GroupRegistration({"t": 1}))
         self.now_ms = 0
         self.wake_at_ms: int | None = None
         self.asked = 0
@@ -49,7 +53,7 @@ class ZookeeperStage:
         words = shlex.split(command[0])
         return list(getattr(self, "do_" + words[0].replace("-", "_"))(words[1:])) or [QUIET]
 
-    def step(self, event: zk.Event) -> Iterator[str]:
+    def step(self, event: zk.ZookeeperEvent) -> Iterator[str]:
         before = self.machine.state
         for action in self.machine.step(event, self.now_ms):
             if line := self.describe(action):
@@ -61,36 +65,36 @@ class ZookeeperStage:
 
     def do_consumer(self, words: list[str]) -> Iterator[str]:
         options = pairs(words)
-        registration = Registration(dict.fromkeys(options.get("topics", "t").split(","), 1))
+        registration = GroupRegistration(dict.fromkeys(options.get("topics", "t").split(","), 1))
         for word, pattern in (("white", WHITE_LIST), ("black", BLACK_LIST)):
             if word in options:
-                registration = Registration({options[word]: 1}, pattern)
-        settings = ZookeeperSettings(
+                registration = GroupRegistration({options[word]: 1}, pattern)
+        settings = ZookeeperMemberSettings(
             "g",
             options.get("strategy", "range"),
             int(options.get("retries", 4)),
             int(options.get("backoff", 2_000)),
         )
-        self.machine = ZookeeperMember(settings, registration)
+        self.machine = ZookeeperMemberMachine(settings, registration)
         yield from self.step(ev.Start())
 
     def do_connected(self, _words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.SessionChanged(Link.CONNECTED))
+        yield from self.step(zk.SessionChanged(ZookeeperSession.CONNECTED))
 
     def do_suspended(self, _words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.SessionChanged(Link.SUSPENDED))
+        yield from self.step(zk.SessionChanged(ZookeeperSession.SUSPENDED))
 
     def do_lost(self, _words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.SessionChanged(Link.LOST))
+        yield from self.step(zk.SessionChanged(ZookeeperSession.LOST))
 
     def do_registered(self, words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.Registered(self.asked, words[0]))
+        yield from self.step(zk.ConsumerRegistered(self.asked, words[0]))
 
     def do_read(self, words: list[str]) -> Iterator[str]:
         text = " ".join(words)
         members, _, rest = text.partition("|")
         partitions, _, brokers = rest.partition("|")
-        view = GroupView(
+        view = ConsumerGroupView(
             dict(map(member, members.split())),
             {topic: int(count) for topic, count in pairs(partitions.split()).items()},
             tuple(int(each) for each in brokers.split()),
@@ -98,18 +102,18 @@ class ZookeeperStage:
         yield from self.step(zk.GroupRead(self.asked, view))
 
     def do_unreadable(self, words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.Unreadable(self.asked, " ".join(words)))
+        yield from self.step(zk.GroupUnreadable(self.asked, " ".join(words)))
 
     def do_released(self, _words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.Released(self.asked))
+        yield from self.step(zk.OwnersReleased(self.asked))
 
     def do_claimed(self, words: list[str]) -> Iterator[str]:
         self.stamp += 1
         conflicts = {topic_partition(tp): holder for tp, holder in pairs(words).items()}
-        yield from self.step(zk.Claimed(self.asked, conflicts, self.stamp))
+        yield from self.step(zk.OwnersClaimed(self.asked, conflicts, self.stamp))
 
     def do_withdrawn(self, _words: list[str]) -> Iterator[str]:
-        yield from self.step(zk.Withdrawn(self.asked))
+        yield from self.step(zk.ConsumerWithdrawn(self.asked))
 
     def do_failed(self, words: list[str]) -> Iterator[str]:
         yield from self.step(ev.RequestFailed(self.asked, "for-good" not in words, "no answer"))
@@ -130,7 +134,7 @@ class ZookeeperStage:
         yield from self.step(ev.PollExpired())
 
     def do_polled(self, _words: list[str]) -> Iterator[str]:
-        yield from self.step(ev.Polled())
+        yield from self.step(ev.PollResumed())
 
     def do_close(self, _words: list[str]) -> Iterator[str]:
         yield from self.step(ev.Close())
@@ -140,33 +144,33 @@ class ZookeeperStage:
         if self.wake_at_ms is not None and self.wake_at_ms <= until_ms:
             self.now_ms, self.wake_at_ms = self.wake_at_ms, None
             yield f"{self.now_ms}ms"
-            yield from self.step(ev.Tick())
+            yield from self.step(ev.TimerExpired())
         self.now_ms = until_ms
 
     # What it asks for
 
-    def describe(self, action: zk.Action) -> str:
+    def describe(self, action: zk.ZookeeperAction) -> str:
         match action:
-            case zk.Register():
+            case zk.CreateRegistration():
                 self.asked = action.token
                 wanted = ",".join(f"{topic}*{streams}" for topic, streams in action.registration.subscription.items())
                 return f"register {action.registration.pattern} {wanted}"
             case zk.ReadGroup():
                 self.asked = action.token
                 return "read afresh" if action.afresh else "read"
-            case zk.Release():
+            case zk.ReleaseOwners():
                 self.asked = action.token
                 return f"release {named(action.partitions)}"
-            case zk.Claim():
+            case zk.ClaimOwners():
                 self.asked = action.token
                 return "claim " + " ".join(
                     f"{topic}-{number}={action.consumer_id}-{stream}"
                     for (topic, number), stream in sorted(action.share.items())
                 )
-            case zk.Withdraw():
+            case zk.WithdrawConsumer():
                 self.asked = action.token
                 return f"withdraw {named(action.partitions)}".rstrip()
-            case zk.RebalanceFailed():
+            case zk.RebalanceGivenUp():
                 return f"rebalance failed: {action.message}"
             case act.Revoke() | act.Lost():
                 self.callback = action.token
@@ -181,18 +185,18 @@ class ZookeeperStage:
                 return "closed"
             case act.Abandon():
                 return "abandon"
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 self.wake_at_ms = action.at_ms
                 return f"wake at {action.at_ms}ms"
 
 
-def member(word: str) -> tuple[str, Registration]:
+def member(word: str) -> tuple[str, GroupRegistration]:
     """c1, c1/u+v, c1/t*2 (two streams), c1/~REGEX (white list), c1/!REGEX (black list)."""
     name, _, wanted = word.partition("/")
     if wanted.startswith(("~", "!")):
-        return name, Registration({wanted[1:]: 1}, WHITE_LIST if wanted[0] == "~" else BLACK_LIST)
+        return name, GroupRegistration({wanted[1:]: 1}, WHITE_LIST if wanted[0] == "~" else BLACK_LIST)
     topics = [each.partition("*") for each in (wanted or "t").split("+")]
-    return name, Registration({topic: int(streams or 1) for topic, _, streams in topics})
+    return name, GroupRegistration({topic: int(streams or 1) for topic, _, streams in topics})
 
 
 def named(partitions: tuple[tuple[str, int], ...]) -> str:

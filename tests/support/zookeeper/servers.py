@@ -13,26 +13,26 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.java import JavaNotFound, find_java
-from muster.coordinator.zookeeper.ensemble import Ensemble, make
-from muster.coordinator.zookeeper.server import Tuning
+from muster.coordinator.zookeeper.ensemble import LocalEnsemble, open_or_create_ensemble
+from muster.coordinator.zookeeper.server import ServerTuning
 
 TICK_MS = 200
 """Sessions may be as short as two of these."""
 
-FOR_TESTS = Tuning(tick_ms=TICK_MS, heap_mb=64, logs=False, durable=False, tied=True)
+FOR_TESTS = ServerTuning(tick_ms=TICK_MS, heap_mb=64, logs=False, durable=False, tied=True)
 
 numbers = count(1)
 
 
 @contextmanager
-def running(nodes: int) -> Iterator[Ensemble]:
+def running(nodes: int) -> Iterator[LocalEnsemble]:
     """An ensemble on free ports, in a folder of its own."""
     try:
         find_java()
     except JavaNotFound as error:
         pytest.skip(str(error))
     folder = Path(tempfile.mkdtemp(prefix="muster-zookeeper-"))
-    ensemble = make(folder, nodes, tuning=FOR_TESTS)
+    ensemble = open_or_create_ensemble(folder, nodes, tuning=FOR_TESTS)
     try:
         ensemble.start()
         yield ensemble
@@ -42,20 +42,20 @@ def running(nodes: int) -> Iterator[Ensemble]:
 
 
 @pytest.fixture(scope="session")
-def zookeeper_server() -> Iterator[Ensemble]:
+def zookeeper_server() -> Iterator[LocalEnsemble]:
     """One server for everybody: leave it running."""
     with running(1) as ensemble:
         yield ensemble
 
 
 @pytest.fixture
-def zookeeper(zookeeper_server: Ensemble) -> str:
+def zookeeper(zookeeper_server: LocalEnsemble) -> str:
     """A connect string with a chroot that nobody else uses."""
     return f"{zookeeper_server.connect}/test-{next(numbers)}"
 
 
 @pytest.fixture(scope="module")
-def zookeeper_ensemble() -> Iterator[Ensemble]:
+def zookeeper_ensemble() -> Iterator[LocalEnsemble]:
     """Three servers, to be killed and restarted: leave all three running."""
     with running(3) as ensemble:
         yield ensemble

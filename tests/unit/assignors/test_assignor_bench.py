@@ -24,7 +24,7 @@ class NoPeer:
 
 @pytest.mark.parametrize(("peers", "expected"), [([NoPeer()], ("nobody", 1.0, 1.0)), ([], (None, None, None))])
 def test_rows_have_the_fields_of_the_command_line(peers, expected, monkeypatch):
-    monkeypatch.setattr(bench, "peers", lambda word: peers)
+    monkeypatch.setattr(bench, "find_peers", lambda word: peers)
     rows = list(bench.measure(ticking(), only="10x10x10 range fresh", names=("range",)))
     assert len(rows) == 2
     for row in rows:
@@ -39,13 +39,13 @@ def test_events_are_what_they_are_called():
 
     shape = (10, 10, 50)
     for pick in ("equal", "one differs", "half", "five random"):
-        start = bench.group(shape, pick)
+        start = bench.make_group(shape, pick)
         sticky = resolve("sticky")
-        assert bench.after(start, sticky, "fresh") is start
-        unchanged = bench.after(start, sticky, "unchanged")
+        assert bench.apply_event(start, sticky, "fresh") is start
+        unchanged = bench.apply_event(start, sticky, "unchanged")
         assert len(unchanged.owners()) == len(list(start))
-        assert len(bench.after(start, sticky, "one leaves").members) == 9
-        assert bench.after(start, sticky, "one joins").members[-1].owned is None
+        assert len(bench.apply_event(start, sticky, "one leaves").members) == 9
+        assert bench.apply_event(start, sticky, "one joins").members[-1].owned is None
 
 
 def test_every_cell_of_the_grid_is_a_group():
@@ -54,18 +54,18 @@ def test_every_cell_of_the_grid_is_a_group():
     from muster.assignors.registry import resolve
 
     for topology, subscriptions, racks in product(grid.TOPOLOGIES, grid.SUBSCRIPTIONS, grid.RACKS):
-        snapshot = grid.group(topology, subscriptions, racks)
+        snapshot = grid.grid_group(topology, subscriptions, racks)
         assert len(snapshot.members) == grid.MEMBERS
         assert (snapshot.racks is None) == (racks == "none")
-        assert grid.after(snapshot, resolve("range"), "full") is snapshot
-    added = grid.after(grid.group("equal", "disjoint", "none"), resolve("range"), "partitions added")
+        assert grid.grid_event(snapshot, resolve("range"), "full") is snapshot
+    added = grid.grid_event(grid.grid_group("equal", "disjoint", "none"), resolve("range"), "partitions added")
     assert set(added.topics.values()) == {grid.PARTITIONS + 2}
 
 
 def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch):
     monkeypatch.setattr(isolation, "SMALL_TURNS", 2)
     monkeypatch.setattr(isolation, "LARGE_TURNS", 1)
-    monkeypatch.setattr(isolation, "LARGE", [("4,000", (10, 4, 1000))])
+    monkeypatch.setattr(isolation, "LARGE_PLAN", [("4,000", (10, 4, 1000))])
     rows = list(bench.measure(ticking(), only="isolation: plain"))
     assert [row["case"] for row in rows] == [
         f"isolation: plain, {size} partitions" for size in ("100", "1,000", "4,000")
@@ -74,6 +74,6 @@ def test_a_plugin_s_process_is_measured_against_the_same_logic_here(monkeypatch)
         assert list(row) == ["bench", "case", "value", "unit", "peer", "peer_value", "ratio", "goal", "ok"]
         assert (row["value"], row["peer_value"], row["ok"]) == (1.0, 1.0, True)
     assert [row["goal"] for row in rows] == [1.5] * 3
-    assert isolation.row("", 0.001, 0.0029)["ok"]
-    assert not isolation.row("", 0.001, 0.0031)["ok"]
-    assert not isolation.row("", 1.0, 1.6)["ok"]
+    assert isolation.isolation_row("", 0.001, 0.0029)["ok"]
+    assert not isolation.isolation_row("", 0.001, 0.0031)["ok"]
+    assert not isolation.isolation_row("", 1.0, 1.6)["ok"]

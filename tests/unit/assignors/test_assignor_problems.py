@@ -6,7 +6,7 @@ import pytest
 
 from muster.assignors.api import AssignorError, Member, Snapshot
 from muster.assignors.tools.problem import snapshot_of, solve
-from muster.assignors.wire.snapshot_binary import dump, load
+from muster.assignors.wire.snapshot_binary import decode_snapshot, encode_snapshot
 
 GROUP = Snapshot(
     {"t": 3, "u": 0},
@@ -33,14 +33,14 @@ def test_a_snapshot_survives_json():
 
 
 def test_a_snapshot_survives_its_binary_form():
-    assert as_lists(load(dump(GROUP))) == as_lists(GROUP)
+    assert as_lists(decode_snapshot(encode_snapshot(GROUP))) == as_lists(GROUP)
 
 
 def test_every_truncated_binary_form_is_refused():
-    blob = dump(GROUP)
+    blob = encode_snapshot(GROUP)
     for size in range(len(blob)):
         with pytest.raises(ValueError, match="binary snapshot"):
-            load(blob[:size])
+            decode_snapshot(blob[:size])
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def test_an_installed_plugin_is_found_by_its_entry_point(monkeypatch):
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     assert resolve("mine").name == "mine"
     assert known()[-1] == "mine"
-    shown = catalog.show("mine")
+    shown = catalog.describe_assignor("mine")
     assert (shown.source, shown.problem) == (f"{__name__}:Mine", "")
 
 
@@ -112,11 +112,11 @@ def test_a_broken_plugin_is_listed_with_its_problem(monkeypatch):
 
     point = EntryPoint("broken", "no.such.module:Class", registry.ENTRY_POINT_GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
-    assert "cannot be imported" in catalog.listing()[-1].problem
+    assert "cannot be imported" in catalog.list_assignors()[-1].problem
 
 
 def test_the_listing_says_what_each_is_for():
-    entries = {entry.name: entry for entry in catalog.listing()}
+    entries = {entry.name: entry for entry in catalog.list_assignors()}
     assert list(entries)[: len(registry.BUILT_IN)] == list(registry.BUILT_IN)
     for entry in entries.values():
         assert entry.summary.endswith(".") or entry.summary.endswith(":"), entry

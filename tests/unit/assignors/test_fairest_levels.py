@@ -1,11 +1,11 @@
 """The fairest loads, and flows at least cost, on networks small enough to check by hand."""
 
 from muster.assignors.solving.flow import UNLIMITED, Network
-from muster.assignors.solving.levels import Carrying, Level, fairest
+from muster.assignors.solving.levels import CarryingTask, LoadLevel, find_fairest_levels
 
 
 def levels(supplies, takers, sizes):
-    found, flows = fairest(Carrying(supplies, takers, sizes, [{} for _ in supplies]))
+    found, flows = find_fairest_levels(CarryingTask(supplies, takers, sizes, [{} for _ in supplies]))
     for supply, open_to, flow in zip(supplies, takers, flows, strict=True):
         assert sum(flow.values()) == supply
         assert set(flow) <= set(open_to)
@@ -13,25 +13,25 @@ def levels(supplies, takers, sizes):
 
 
 def test_one_level_when_all_can_be_even():
-    assert levels([5], [[0, 1]], [1, 2]) == [Level((0, 1), 1, 2)]
+    assert levels([5], [[0, 1]], [1, 2]) == [LoadLevel((0, 1), 1, 2)]
 
 
 def test_a_crowded_pool_is_a_level_of_its_own():
-    assert levels([9, 1], [[0], [0, 1]], [1, 1]) == [Level((0,), 9, 0), Level((1,), 1, 0)]
+    assert levels([9, 1], [[0], [0, 1]], [1, 1]) == [LoadLevel((0,), 9, 0), LoadLevel((1,), 1, 0)]
 
 
 def test_a_group_that_nothing_reaches_carries_nothing():
-    assert levels([4], [[0]], [2, 1]) == [Level((0,), 2, 0), Level((1,), 0, 0)]
+    assert levels([4], [[0]], [2, 1]) == [LoadLevel((0,), 2, 0), LoadLevel((1,), 0, 0)]
 
 
 def test_a_level_holds_all_that_differ_by_one_at_most():
-    assert levels([3, 2, 1], [[0], [0, 1], [1, 2]], [1, 1, 1]) == [Level((0, 1), 2, 1), Level((2,), 1, 0)]
+    assert levels([3, 2, 1], [[0], [0, 1], [1, 2]], [1, 1, 1]) == [LoadLevel((0, 1), 2, 1), LoadLevel((2,), 1, 0)]
 
 
 def test_where_units_lie_does_not_change_the_levels():
-    plain, _ = fairest(Carrying([6, 6], [[0, 1], [1, 2]], [1, 1, 1], [{}, {}]))
-    lying, flows = fairest(Carrying([6, 6], [[0, 1], [1, 2]], [1, 1, 1], [{1: 6}, {1: 4, 2: 2}]))
-    assert plain == lying == [Level((0, 1, 2), 4, 0)]
+    plain, _ = find_fairest_levels(CarryingTask([6, 6], [[0, 1], [1, 2]], [1, 1, 1], [{}, {}]))
+    lying, flows = find_fairest_levels(CarryingTask([6, 6], [[0, 1], [1, 2]], [1, 1, 1], [{1: 6}, {1: 4, 2: 2}]))
+    assert plain == lying == [LoadLevel((0, 1, 2), 4, 0)]
     assert [sum(flow.get(group, 0) for flow in flows) for group in range(3)] == [4, 4, 4]
 
 

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from muster.coordinator.cli.acls.flags import entries_of, entry_options, filters_of, resource_options
+from muster.coordinator.cli.acls.flags import entry_options, make_entries, make_filters, resource_options
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 
@@ -31,14 +31,14 @@ def short(acl: Acl) -> tuple[str, str, str, str, str]:
 
 
 def test_a_producer_and_a_consumer_need_what_kafka_says() -> None:
-    produces = entries_of(given("--allow-principal", "User:a", "--producer", "--topic", "t", "--idempotent"))
+    produces = make_entries(given("--allow-principal", "User:a", "--producer", "--topic", "t", "--idempotent"))
     assert {short(acl) for acl in produces} == {
         ("TOPIC", "t", "User:a", "WRITE", "ALLOW"),
         ("TOPIC", "t", "User:a", "DESCRIBE", "ALLOW"),
         ("TOPIC", "t", "User:a", "CREATE", "ALLOW"),
         ("CLUSTER", "kafka-cluster", "User:a", "IDEMPOTENT_WRITE", "ALLOW"),
     }
-    reads = entries_of(given("--allow-principal", "User:a", "--consumer", "--topic", "t", "--group", "g"))
+    reads = make_entries(given("--allow-principal", "User:a", "--consumer", "--topic", "t", "--group", "g"))
     assert {short(acl) for acl in reads} == {
         ("TOPIC", "t", "User:a", "READ", "ALLOW"),
         ("TOPIC", "t", "User:a", "DESCRIBE", "ALLOW"),
@@ -47,7 +47,7 @@ def test_a_producer_and_a_consumer_need_what_kafka_says() -> None:
 
 
 def test_everything_crosses_with_everything() -> None:
-    entries = entries_of(
+    entries = make_entries(
         given(
             *("--allow-principal", "User:a", "--allow-principal", "User:b", "--allow-host", "10.0.0.1"),
             *("--deny-principal", "User:c", "--operation", "describe_configs", "--operation", "AlterConfigs"),
@@ -66,25 +66,25 @@ def test_everything_crosses_with_everything() -> None:
 
 
 def test_without_an_operation_it_is_all() -> None:
-    (entry,) = entries_of(given("--deny-principal", "User:*", "--group", "g"))
+    (entry,) = make_entries(given("--deny-principal", "User:*", "--group", "g"))
     assert short(entry) == ("GROUP", "g", "User:*", "ALL", "DENY")
 
 
 def test_what_contradicts_itself_is_refused() -> None:
     with pytest.raises(CommandError, match="no resource is named"):
-        entries_of(given("--allow-principal", "User:a"))
+        make_entries(given("--allow-principal", "User:a"))
     with pytest.raises(CommandError, match="--operation is given beside --producer"):
-        entries_of(given("--allow-principal", "User:a", "--producer", "--operation", "READ", "--topic", "t"))
+        make_entries(given("--allow-principal", "User:a", "--producer", "--operation", "READ", "--topic", "t"))
 
 
 def test_resources_alone_mean_all_entries_about_them() -> None:
-    (found,) = filters_of(given("--topic", "t", "--resource-pattern-type", "match"))
+    (found,) = make_filters(given("--topic", "t", "--resource-pattern-type", "match"))
     assert (found.resource_type, found.pattern, found.name, found.principal) == (
         ResourceType.TOPIC,
         PatternType.MATCH,
         "t",
         None,
     )
-    (everything,) = filters_of(given(), "User:a")
+    (everything,) = make_filters(given(), "User:a")
     assert everything.principal == "User:a"
     assert everything.resource_type is ResourceType.ANY

@@ -21,7 +21,7 @@ def test_what_is_made_serves_a_node_and_a_client(tmp_path: Path, capsys: pytest.
     told = capsys.readouterr().out
     node = [line for line in told.partition("\n\n")[0].splitlines() if not line.startswith("#")]
     settings = load_settings(None, dict(line.split("=", 1) for line in node))
-    assert settings.grpc_door.protocol == "SSL"
+    assert settings.grpc_listener.protocol == "SSL"
     assert settings.super_users == "User:CN=admin"
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(settings.ssl_keystore_location)

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from muster.coordinator.cli.cluster.explain import elections
+from muster.coordinator.cli.cluster.explain import fetch_elections
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.main import main
 from muster.coordinator.client.errors import Refused
-from muster.coordinator.cluster.facts import Endpoint, TopicPartition
+from muster.coordinator.cluster.facts import NodeEndpoint, TopicPartition
 from muster.coordinator.cluster.image import NodeView
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import Election, Lost, Told
+from muster.coordinator.replication.elections.records import ElectionRecord, ElectionReport, LossRecord
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE
 from muster.coordinator.server.dispatch import methods_of
-from muster.coordinator.server.grpc.adapter import Methods
+from muster.coordinator.server.grpc.adapter import GrpcMethods
 from tests.support.operated import Given, view
 
 
@@ -32,12 +32,12 @@ class Served(Given):
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
         self._thread.start()
         self._up.wait()
-        here = (Endpoint("GRPC", "127.0.0.1", self.port),)
+        here = (NodeEndpoint("GRPC", "127.0.0.1", self.port),)
         self.hears({}, [NodeView(1, 50, rack="a", endpoints=here), NodeView(2, 51, endpoints=here)])
 
     async def _serve(self) -> None:
         server = grpc.aio.server()
-        server.add_generic_rpc_handlers((Methods(methods_of(CLUSTER_SERVICE, self.service), ()),))
+        server.add_generic_rpc_handlers((GrpcMethods(methods_of(CLUSTER_SERVICE, self.service), ()),))
         self.port = server.add_insecure_port("127.0.0.1:0")
         self._loop, self._over = asyncio.get_running_loop(), asyncio.Event()
         await server.start()
@@ -157,7 +157,11 @@ def test_why_leaders_changed_and_what_it_cost(served: Served, capsys: pytest.Cap
     unit = {"unit": "orders-2", "epoch": 8}
     election = {"from": 3, "to": 1, "clean": "unclean", "cause": "by operator", "decided_ms": 0, "took_ms": 1_240}
     lost = {"node": 3, "from": 120, "to": 133, "records": 13, "epochs": [6, 7]}
-    served.told = [Told(Election.model_validate(unit | election), (Lost.model_validate(unit | {"lost": lost}),))]
+    served.told = [
+        ElectionReport(
+            ElectionRecord.model_validate(unit | election), (LossRecord.model_validate(unit | {"lost": lost}),)
+        )
+    ]
     _, out, err = run(capsys, "explain", "--limit", "3", "--topic", "orders")
     assert served.asked == [("explain", 3, "orders")]
     assert out.splitlines()[1].split("  ")[-1] == "by operator"
@@ -176,7 +180,7 @@ def test_the_ledger_is_asked_of_a_node_that_has_it(served: Served, capsys: pytes
 
 
 def test_addresses_of_ipv6_are_told_and_asked_in_brackets(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    doors = (Endpoint("GRPC", "::1", 9290), Endpoint("HTTP", "::1", 9291))
+    doors = (NodeEndpoint("GRPC", "::1", 9290), NodeEndpoint("HTTP", "::1", 9291))
     served.hears({}, [NodeView(2, 51, endpoints=doors)])
     told = json.loads(run(capsys, "nodes", "-o", "json")[1])[1]
     assert (told["address"], told["listeners"][1]) == ("[::1]:9290", "HTTP://[::1]:9291")
@@ -186,7 +190,7 @@ def test_the_ledger_of_a_node_at_ipv6_is_asked_for_there() -> None:
     class Asked:
         address: str | None = None
 
-        def explain_elections(self, limit: int, topic: str, address: str = "") -> list[Election]:
+        def explain_elections(self, limit: int, topic: str, address: str = "") -> list[ElectionRecord]:
             if not address:
                 raise Refused(6, "NOT_LEADER_OR_FOLLOWER", "not here")
             self.address = address
@@ -199,7 +203,7 @@ def test_the_ledger_of_a_node_at_ipv6_is_asked_for_there() -> None:
             return answer
 
     asked = Asked()
-    assert elections(asked, 3, "") == []  # type: ignore[arg-type]
+    assert fetch_elections(asked, 3, "") == []  # type: ignore[arg-type]
     assert asked.address == "[::1]:9290"
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.cli.groups.describe import say_who_plans
+from muster.coordinator.cli.groups.describe import print_planner
 from muster.coordinator.client.described import GroupDescription, GroupHolds
 from muster.coordinator.views.groups import planner_words, state_row
 
@@ -46,6 +46,6 @@ def test_who_plans_is_a_column(group: GroupDescription, words: str | None) -> No
 def test_an_operators_word_is_answered_for(
     group: GroupDescription, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    say_who_plans(group)
+    print_planner(group)
     captured = capsys.readouterr()
     assert (captured.out, " ".join(captured.err.split())) == ("", " ".join(said.split()))

@@ -2,19 +2,19 @@
 
 import pytest
 
-from muster.coordinator.cli.doctor.command import MOST_OF_A_RULE, summary, tell
-from muster.coordinator.doctor.facts import Facts, Group, Member
-from muster.coordinator.doctor.table import examine
+from muster.coordinator.cli.doctor.command import MOST_OF_A_RULE, print_findings, summary
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup, ExaminedMember
+from muster.coordinator.doctor.table import examine_facts
 
 
-def facts(groups: int, name: str = "g") -> Facts:
-    member = Member("m", client_id="evil\x1b[2J", session_timeout_ms=600_000)
-    return Facts(1, groups=tuple(Group(f"{name}{n}", "Stable", members=(member,)) for n in range(groups)))
+def facts(groups: int, name: str = "g") -> DoctorFacts:
+    member = ExaminedMember("m", client_id="evil\x1b[2J", session_timeout_ms=600_000)
+    return DoctorFacts(1, groups=tuple(ExaminedGroup(f"{name}{n}", "Stable", members=(member,)) for n in range(groups)))
 
 
 def test_of_one_rule_only_some_are_shown_and_the_others_counted(capsys: pytest.CaptureFixture[str]) -> None:
     many = facts(MOST_OF_A_RULE + 3)
-    tell(many, examine(many))
+    print_findings(many, examine_facts(many))
     out = capsys.readouterr().out
     assert out.count("session-too-long\n") == MOST_OF_A_RULE
     assert "... and session-too-long 3 times more; -o json has them all" in out
@@ -22,7 +22,7 @@ def test_of_one_rule_only_some_are_shown_and_the_others_counted(capsys: pytest.C
 
 def test_names_command_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     one = facts(1, "\x1b]0;title\x07")
-    tell(one, examine(one))
+    print_findings(one, examine_facts(one))
     out = capsys.readouterr().out
     assert "evil\\x1b[2J" in out
     assert "\x1b" not in out
@@ -31,4 +31,4 @@ def test_names_command_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_advice_is_no_error() -> None:
     one = facts(1)
-    assert summary(one, examine(one)).startswith("0 errors, 0 warnings, 1 of advice. Looked at 1 group, 1 member")
+    assert summary(one, examine_facts(one)).startswith("0 errors, 0 warnings, 1 of advice. Looked at 1 group, 1 member")

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.engine.status import document, node_rows, shard_rows, troubles
+from muster.coordinator.cli.engine.status import find_troubles, node_rows, shard_rows, status_document
 from muster.coordinator.cli.main import main
-from muster.coordinator.engine.groups.survey import Shard, Survey, dealt
-from muster.coordinator.engine.upstream.groups import Member
-from muster.coordinator.ownership.deal import Deal, NodeDealt, encode_deal
+from muster.coordinator.engine.groups.survey import BackendSurvey, SurveyedShard, assignment_of
+from muster.coordinator.engine.upstream.groups import UpstreamMember
+from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment, encode_assignment
 
 OVER = ["--engine", "kafka://b1:9092"]
 
@@ -99,17 +99,17 @@ def test_without_a_group_they_are_made_of_the_settings(capsys: pytest.CaptureFix
 
 
 NODES = (
-    NodeDealt(1, "i1", {"grpc": "m1:9290", "kafka": "m1:9092"}, (0, 1)),
-    NodeDealt(2, "i2", {"grpc": "m2:9290"}, (2,), draining=True),
+    AssignedNode(1, "i1", {"grpc": "m1:9290", "kafka": "m1:9092"}, (0, 1)),
+    AssignedNode(2, "i2", {"grpc": "m2:9290"}, (2,), draining=True),
 )
-FOUND = Survey(
+FOUND = BackendSurvey(
     "upstream",
     {1: "b1:9092"},
     1,
     "muster.state",
     NODES,
     {1: "/10.0.0.1"},
-    (Shard(0, 1, 1, 10), Shard(1, 1, -1), Shard(2, 2, 1, 0), Shard(3, -1, 1, 0)),
+    (SurveyedShard(0, 1, 1, 10), SurveyedShard(1, 1, -1), SurveyedShard(2, 2, 1, 0), SurveyedShard(3, -1, 1, 0)),
 )
 
 
@@ -124,13 +124,17 @@ def test_a_survey_for_people_and_for_programs() -> None:
         (2, 2, 1, 0),
         (3, None, 1, 0),
     ]
-    assert document(FOUND)["upstream"]["brokers"] == [{"id": 1, "address": "b1:9092"}]
-    assert troubles(FOUND) == ["1 shard nobody's: 3", "1 shard without a leader in muster.state: 1"]
+    assert status_document(FOUND)["upstream"]["brokers"] == [{"id": 1, "address": "b1:9092"}]
+    assert find_troubles(FOUND) == ["1 shard nobody's: 3", "1 shard without a leader in muster.state: 1"]
 
 
 def test_the_map_is_read_from_what_members_were_given() -> None:
-    told = encode_deal(Deal(4, {node.node: node for node in NODES}))
-    deal, hosts = dealt(
-        {Member("node-1-uuid", "", "/10.0.0.1"): told, Member("node-12-uuid", "", "/x"): b"", Member("?", "", ""): b"["}
+    told = encode_assignment(ShardAssignment(4, {node.node: node for node in NODES}))
+    deal, hosts = assignment_of(
+        {
+            UpstreamMember("node-1-uuid", "", "/10.0.0.1"): told,
+            UpstreamMember("node-12-uuid", "", "/x"): b"",
+            UpstreamMember("?", "", ""): b"[",
+        }
     )
     assert (deal.nodes[1], hosts) == (NODES[0], {1: "/10.0.0.1"})

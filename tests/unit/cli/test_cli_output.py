@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from muster.coordinator.cli.common.output import Column, console, plain_table, show
+from muster.coordinator.cli.common.output import Column, console, plain_table, print_rows
 from muster.coordinator.views.words import Names, spans
 
 ROWS = [
@@ -21,7 +21,7 @@ COLUMNS = [
 
 
 def shown(style: str, capsys: pytest.CaptureFixture[str]) -> str:
-    show(ROWS, COLUMNS, style)
+    print_rows(ROWS, COLUMNS, style)
     return capsys.readouterr().out
 
 
@@ -43,8 +43,8 @@ def test_csv_quotes_what_needs_it_and_leaves_absent_values_empty(capsys: pytest.
 
 
 def test_no_rows_still_have_a_heading_in_a_table_and_an_empty_list_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    show([], COLUMNS, "table")
-    show([], COLUMNS, "json")
+    print_rows([], COLUMNS, "table")
+    print_rows([], COLUMNS, "json")
     assert capsys.readouterr().out == "GROUP  LAG  OWNERS\n[]\n"
 
 

@@ -3,21 +3,21 @@
 import pytest
 
 from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.produce import ANY, MAX_NAMED, Sending
+from muster.coordinator.cli.produce import ANY, MAX_NAMED, LineDelivery
 from muster.coordinator.client.errors import BufferFull, MessageTooLarge, Unreachable
 
 TOO_LARGE = MessageTooLarge(10, "MESSAGE_TOO_LARGE", "a record of 9 bytes")
 GONE = Unreachable("127.0.0.1:1", 500, "producing records")
 
 
-def complaint(sending: Sending) -> tuple[list[str], int]:
+def complaint(sending: LineDelivery) -> tuple[list[str], int]:
     with pytest.raises(CommandError) as raised:
         sending.check()
     return str(raised.value).splitlines(), raised.value.code
 
 
 def test_lines_that_all_arrived_are_no_reason_to_complain() -> None:
-    sending = Sending("t", ANY, ())
+    sending = LineDelivery("t", ANY, ())
     for number in (1, 2, 3):
         sending.settled(number, None, None)
     sending.check()
@@ -25,7 +25,7 @@ def test_lines_that_all_arrived_are_no_reason_to_complain() -> None:
 
 
 def test_lines_that_the_node_refused_are_named_with_the_first_reason() -> None:
-    sending = Sending("t", ANY, ())
+    sending = LineDelivery("t", ANY, ())
     for number in range(1, 10):
         sending.settled(number, TOO_LARGE if number in (2, 5, 6, 7) else None, None)
     told, code = complaint(sending)
@@ -35,7 +35,7 @@ def test_lines_that_the_node_refused_are_named_with_the_first_reason() -> None:
 
 
 def test_the_exit_code_is_that_of_the_first_reason() -> None:
-    sending = Sending("t", ANY, ())
+    sending = LineDelivery("t", ANY, ())
     sending.settled(1, GONE, None)
     told, code = complaint(sending)
     assert told[0].startswith("line 1 did not arrive; the first because: producing records: no answer from")
@@ -43,7 +43,7 @@ def test_the_exit_code_is_that_of_the_first_reason() -> None:
 
 
 def test_more_lines_than_anybody_reads_are_counted() -> None:
-    sending = Sending("t", ANY, ())
+    sending = LineDelivery("t", ANY, ())
     for number in range(1, 3 * MAX_NAMED, 2):
         sending.settled(number, GONE, None)
     told, _ = complaint(sending)
@@ -52,7 +52,7 @@ def test_more_lines_than_anybody_reads_are_counted() -> None:
 
 
 def test_a_line_that_could_not_be_sent_says_where_to_go_on() -> None:
-    sending = Sending("t", ANY, ())
+    sending = LineDelivery("t", ANY, ())
     sending.settled(1, None, None)
     sending.number, sending.end = 2, BufferFull("no room")
     assert complaint(sending)[0] == [

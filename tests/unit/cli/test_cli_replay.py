@@ -12,7 +12,7 @@ from muster.assignors.run import run
 from muster.coordinator.cli.common.errors import Exit
 from muster.coordinator.cli.main import main
 from muster.coordinator.core.types import DELAYED
-from muster.coordinator.member.actions import Plan
+from muster.coordinator.member.actions import MakePlan
 from muster.coordinator.member.connect.member import DelayedLeader
 from tests.support.stories.delayed import shares, worker
 
@@ -124,7 +124,7 @@ def test_a_delayed_group_is_replayed_with_what_its_leader_knew(
     leader = DelayedLeader(300_000)
     entries = []
     for number, members in ((1, (worker("a"), worker("b"))), (2, (worker("a", "r", "t"),))):
-        planned = leader.plan(Plan(number, DELAYED, members, number - 1 or -1), number * 1_000)
+        planned = leader.plan(MakePlan(number, DELAYED, members, number - 1 or -1), number * 1_000)
         plan = {member: {name: [0] for name in names} for member, names in shares(planned).items()}
         entries.append(entry(number, Snapshot.from_json(planned.snapshot), plan))
     code, rows, _ = replay(capsys, ledger, entries)

@@ -7,23 +7,23 @@ from collections.abc import Iterator
 import pytest
 
 from muster.coordinator.cli.common.signals import (
-    ENDINGS,
-    go_on_unless_interrupted,
+    STOP_SIGNALS,
     interrupt_on_signals,
+    raise_if_interrupted,
     stop_on_signal,
 )
 
 
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in ENDINGS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("first", ENDINGS)
-@pytest.mark.parametrize("second", ENDINGS)
+@pytest.mark.parametrize("first", STOP_SIGNALS)
+@pytest.mark.parametrize("second", STOP_SIGNALS)
 def test_the_first_signal_sets_the_event_and_the_second_interrupts(
     first: signal.Signals, second: signal.Signals
 ) -> None:
@@ -35,16 +35,16 @@ def test_the_first_signal_sets_the_event_and_the_second_interrupts(
         signal.raise_signal(second)
 
 
-@pytest.mark.parametrize("number", ENDINGS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_interrupts_where_a_command_wants_it_to(number: signal.Signals) -> None:
     interrupt_on_signals()
-    go_on_unless_interrupted()
+    raise_if_interrupted()
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("number", ENDINGS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_an_interruption_that_nobody_heard_is_raised_at_the_next_look(number: signal.Signals) -> None:
     """Python drops what is raised in the callback of a weak reference."""
 
@@ -57,7 +57,7 @@ def test_an_interruption_that_nobody_heard_is_raised_at_the_next_look(number: si
     del kept
     assert watched() is None
     with pytest.raises(KeyboardInterrupt):
-        go_on_unless_interrupted()
+        raise_if_interrupted()
 
 
 def test_ctrl_c_stays_ignored_where_it_was() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.cli.groups.story import assignor_lines, in_order
+from muster.coordinator.cli.groups.story import assignor_lines, merge_by_time
 from muster.coordinator.rpc.v1 import ledger_pb2
 
 GROUP = Snapshot({"t": 3}, [Member("a", ("t",))], assignor="lag")
@@ -42,6 +42,6 @@ def test_nodes_whose_clocks_are_apart_tell_of_one_thing_after_the_other() -> Non
     ]
     told = [
         f"to {each.to_node}" if isinstance(each, ledger_pb2.CoordinatorMove) else f"#{each.number}"
-        for each in in_order(entries, moves)
+        for each in merge_by_time(entries, moves)
     ]
     assert told == ["to 2", "#1", "#2", "to 3", "to 1"]

@@ -5,43 +5,45 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from muster.coordinator.cli.top.board import SORTS, Board
+from muster.coordinator.cli.top.board import SORTS, TopScreen
 from muster.coordinator.cli.top.keys import named
-from muster.coordinator.cli.top.picture import Line, Picture, Trail
-from muster.coordinator.doctor.facts import Group, Member, Position, TopicPartition
+from muster.coordinator.cli.top.picture import GroupLine, GroupsPicture, LagTrail
+from muster.coordinator.doctor.facts import ExaminedGroup, ExaminedMember, ExaminedPartition, ExaminedPosition
 from muster.coordinator.rpc.v1.ledger_pb2 import REBALANCE_CAUSE_SESSION_EXPIRED, Rebalance
 
 NOW = 4_000_000
 
 
-def line(name: str, lag: int = 0, members: int = 1, partitions: int = 4, **more: object) -> Line:
+def line(name: str, lag: int = 0, members: int = 1, partitions: int = 4, **more: object) -> GroupLine:
     """A group whose members share all partitions but the last in turn."""
-    places = [TopicPartition("t", n) for n in range(partitions)]
+    places = [ExaminedPartition("t", n) for n in range(partitions)]
     people = tuple(
-        Member(f"{name}-m{m}", f"client-{m}", "h", topics=("t",), owned=tuple(places[m : partitions - 1 : members]))
+        ExaminedMember(
+            f"{name}-m{m}", f"client-{m}", "h", topics=("t",), owned=tuple(places[m : partitions - 1 : members])
+        )
         for m in range(members)
     )
-    positions = {tp: Position(0, 0, lag) for tp in places}
-    group = Group(name, "Stable", members=people, positions=positions)
-    return replace(Line(group, {"t": partitions}, lag * partitions, 0.0, None, 2), **more)  # type: ignore[arg-type]
+    positions = {tp: ExaminedPosition(0, 0, lag) for tp in places}
+    group = ExaminedGroup(name, "Stable", members=people, positions=positions)
+    return replace(GroupLine(group, {"t": partitions}, lag * partitions, 0.0, None, 2), **more)  # type: ignore[arg-type]
 
 
-def board(*lines: Line) -> Board:
-    return Board("h:1", Picture(NOW, lines), notice="")
+def board(*lines: GroupLine) -> TopScreen:
+    return TopScreen("h:1", GroupsPicture(NOW, lines), notice="")
 
 
-def screen(shown: Board, width: int = 80, height: int = 24) -> list[str]:
+def screen(shown: TopScreen, width: int = 80, height: int = 24) -> list[str]:
     lines = [text.plain for text in shown.page(width, height)]
     assert len(lines) == height
     assert max(map(cell_len, lines)) <= width
     return lines
 
 
-def names(shown: Board) -> list[str]:
+def names(shown: TopScreen) -> list[str]:
     return [each.group.id for each in shown.shown()]
 
 
-def press(shown: Board, *keys: str) -> Board:
+def press(shown: TopScreen, *keys: str) -> TopScreen:
     for key in keys:
         shown.press(key)
     return shown
@@ -69,7 +71,7 @@ def test_a_filter_is_typed_kept_and_given_up() -> None:
 def test_the_cursor_stays_on_its_group_when_the_order_changes() -> None:
     shown = press(board(line("a", 1), line("b", 2)), "down")
     assert shown.cursor == "a"
-    shown.picture = Picture(NOW, (line("a", 9), line("b", 2)))
+    shown.picture = GroupsPicture(NOW, (line("a", 9), line("b", 2)))
     assert names(shown) == ["a", "b"]
     assert press(shown, "enter").opened == "a"
 
@@ -111,7 +113,8 @@ def test_a_name_can_do_nothing_to_the_terminal() -> None:
     evil = "a\x1b[2J\x07\r\nb\u202e"
     hostile = line(evil)
     hostile = replace(
-        hostile, group=replace(hostile.group, assignor=evil, members=(Member(evil, evil, evil, topics=("t\x1b",)),))
+        hostile,
+        group=replace(hostile.group, assignor=evil, members=(ExaminedMember(evil, evil, evil, topics=("t\x1b",)),)),
     )
     shown = board(hostile)
     for width in (80, 130):
@@ -124,13 +127,13 @@ def test_a_name_can_do_nothing_to_the_terminal() -> None:
 
 def test_a_group_that_goes_while_it_is_open_is_said_to_be_gone() -> None:
     shown = press(board(line("a")), "enter")
-    shown.picture = Picture(NOW)
+    shown.picture = GroupsPicture(NOW)
     assert "group a is not there any more" in screen(shown)[1]
     assert "there are no groups" in screen(press(shown, "escape"))[2]
 
 
 def test_trend_and_time_to_go_come_from_successive_looks() -> None:
-    trail = Trail()
+    trail = LagTrail()
     assert (trail.trend(), trail.eta_s()) == (None, None)
     trail.add(0, 1_000)
     assert trail.trend() is None

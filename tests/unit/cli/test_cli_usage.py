@@ -11,9 +11,9 @@ import click
 import pytest
 
 from muster.coordinator.cli.common import options
-from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy, exit_code_of, guarded
+from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy, exit_code_of, run_command
 from muster.coordinator.cli.common.lazy import LazyGroup
-from muster.coordinator.cli.common.reach import must_listen
+from muster.coordinator.cli.common.reach import require_listening_node
 from muster.coordinator.cli.main import cli, main
 from muster.coordinator.client import errors as client
 from muster.coordinator.client.aio.admin import AdminConfig
@@ -56,7 +56,7 @@ def test_an_error_that_says_nothing_is_told_by_its_name(capsys: pytest.CaptureFi
     def silent() -> None:
         raise TimeoutError
 
-    assert guarded(silent) == Exit.FAILURE
+    assert run_command(silent) == Exit.FAILURE
     assert capsys.readouterr().err == "error: TimeoutError, without a reason\n"
 
 
@@ -237,17 +237,17 @@ def raiser(error: BaseException) -> Callable[[], object]:
 
 
 def test_an_expected_error_is_printed_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(raiser(CommandError("a is wrong", "expected b", "do c\nd is wrong as well"))) == Exit.FAILURE
+    assert run_command(raiser(CommandError("a is wrong", "expected b", "do c\nd is wrong as well"))) == Exit.FAILURE
     assert capsys.readouterr().err == "error: a is wrong; expected b; do c\nerror: d is wrong as well\n"
 
 
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
-        guarded(raiser(ZeroDivisionError()))
+        run_command(raiser(ZeroDivisionError()))
 
 
 def test_ctrl_c_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
-    assert guarded(raiser(KeyboardInterrupt())) == Exit.INTERRUPTED
+    assert run_command(raiser(KeyboardInterrupt())) == Exit.INTERRUPTED
     assert capsys.readouterr().err == ""
 
 
@@ -277,9 +277,9 @@ def test_a_port_that_refuses_is_said_without_trying_on(
 
 def test_one_of_several_nodes_that_listens_is_enough() -> None:
     with socket.create_server(("127.0.0.1", 0)) as somebody:
-        must_listen(["127.0.0.1:1", f"127.0.0.1:{somebody.getsockname()[1]}"])
+        require_listening_node(["127.0.0.1:1", f"127.0.0.1:{somebody.getsockname()[1]}"])
     with pytest.raises(Unhealthy, match=r"127\.0\.0\.1:1 refuses .*, no\.such\.host\.invalid:9 cannot be found"):
-        must_listen(["127.0.0.1:1", "no.such.host.invalid:9"])
+        require_listening_node(["127.0.0.1:1", "no.such.host.invalid:9"])
 
 
 def test_whoever_waits_for_a_node_is_told_before_the_end(
@@ -298,8 +298,8 @@ def test_commands_that_ask_once_give_up_sooner_than_the_library_unless_told_othe
 
     with mock.patch("muster.coordinator.client.Admin", patience), socket.create_server(("127.0.0.1", 0)) as somebody:
         address = f"127.0.0.1:{somebody.getsockname()[1]}"
-        assert options.admin_of(address, {}) == options.ONE_SHOT_PATIENCE_MS
-        assert options.admin_of("127.0.0.1:1", {"default.api.timeout.ms": "300"}) == 300
+        assert options.connect_admin(address, {}) == options.ONE_SHOT_PATIENCE_MS
+        assert options.connect_admin("127.0.0.1:1", {"default.api.timeout.ms": "300"}) == 300
     assert patience({}) == 60_000
 
 

@@ -9,16 +9,22 @@ import pytest
 from rich.console import Console
 
 from muster.coordinator.cli.demo.cluster import show
-from muster.coordinator.cli.demo.cluster.checks import Owned, Read, longest_gap_s, owned_by, twice_owned
-from muster.coordinator.cli.demo.cluster.show import Before, Proved, Standing
+from muster.coordinator.cli.demo.cluster.checks import (
+    OwnershipSpan,
+    ReportedReads,
+    find_double_owners,
+    longest_gap_s,
+    ownership_spans,
+)
+from muster.coordinator.cli.demo.cluster.show import ClusterProof, DemoStanding, StandingBefore
 from muster.coordinator.cli.demo.proof import REPORT_STRUCT
 from muster.coordinator.cli.main import main
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove
 
-WHOLE = Proved(
-    before=Before(1, {"worker-1": "id-1", "worker-2": "id-2"}),
-    after=Before(1, {"worker-1": "id-1", "worker-2": "id-2"}),
+WHOLE = ClusterProof(
+    before=StandingBefore(1, {"worker-1": "id-1", "worker-2": "id-2"}),
+    after=StandingBefore(1, {"worker-1": "id-1", "worker-2": "id-2"}),
     sent=100,
     acked=100,
     given_up=0,
@@ -33,9 +39,9 @@ WHOLE = Proved(
 @pytest.mark.parametrize(
     "broken",
     [
-        {"after": Before(2, WHOLE.after.members)},
-        {"after": Before(1, {"worker-1": "id-1", "worker-2": "another"})},
-        {"after": Before(1, {"worker-1": "id-1"})},
+        {"after": StandingBefore(2, WHOLE.after.members)},
+        {"after": StandingBefore(1, {"worker-1": "id-1", "worker-2": "another"})},
+        {"after": StandingBefore(1, {"worker-1": "id-1"})},
         {"acked": 99},
         {"given_up": 1},
         {"lacking": 1},
@@ -47,23 +53,23 @@ def test_each_promise_that_is_broken_is_seen(broken: dict[str, object]) -> None:
     assert not WHOLE._replace(**broken).holds  # type: ignore[arg-type]
 
 
-def printed(proved: Proved) -> str:
+def printed(proved: ClusterProof) -> str:
     out = Console(file=io.StringIO(), width=100)
-    show.proof(out, proved)
+    show.show_cluster_proof(out, proved)
     assert isinstance(out.file, io.StringIO)
     return out.file.getvalue()
 
 
 def test_the_verdict_is_the_last_line() -> None:
     assert printed(WHOLE).splitlines()[-1] == "all of it holds"
-    told = printed(WHOLE._replace(after=Before(2, {"worker-1": "id-1", "worker-2": "x"})))
+    told = printed(WHOLE._replace(after=StandingBefore(2, {"worker-1": "id-1", "worker-2": "x"})))
     assert told.splitlines()[-1] == "NOT ALL OF IT HOLDS"
     assert "1 -> 2   CHANGED" in told
     assert "1 of 2" in told
 
 
 def test_who_read_what_is_followed_as_it_is_written(tmp_path: Path) -> None:
-    report, read = tmp_path / "report", Read()
+    report, read = tmp_path / "report", ReportedReads()
     pack = struct.Struct(REPORT_STRUCT).pack
     report.write_bytes(pack(0, 5, 77) + pack(1, 5, 78)[:3])
     read.follow(report)
@@ -77,18 +83,23 @@ def test_who_read_what_is_followed_as_it_is_written(tmp_path: Path) -> None:
 
 def test_what_a_worker_owned_by_its_own_words() -> None:
     lines = [{"at_ns": 1, "gained": [0, 1]}, {"at_ns": 4, "lost": [1, 9]}, {"at_ns": 6, "gained": [0, 2]}]
-    assert owned_by("w", map(json.dumps, lines), 10) == [
-        Owned(1, "w", 1, 4),
-        Owned(0, "w", 1, 10),
-        Owned(2, "w", 6, 10),
+    assert ownership_spans("w", map(json.dumps, lines), 10) == [
+        OwnershipSpan(1, "w", 1, 4),
+        OwnershipSpan(0, "w", 1, 10),
+        OwnershipSpan(2, "w", 6, 10),
     ]
 
 
 def test_a_partition_that_two_had_at_one_time_is_found() -> None:
-    handed_over = [Owned(0, "a", 1, 5), Owned(0, "b", 5, 9), Owned(1, "b", 1, 9)]
-    assert twice_owned(handed_over) == []
-    assert twice_owned([Owned(0, "a", 1, 5), Owned(0, "b", 4, 9)]) == [(Owned(0, "a", 1, 5), Owned(0, "b", 4, 9))]
-    assert twice_owned([Owned(0, "a", 1, 20), Owned(0, "b", 2, 3), Owned(0, "c", 7, 8)]) != []
+    handed_over = [OwnershipSpan(0, "a", 1, 5), OwnershipSpan(0, "b", 5, 9), OwnershipSpan(1, "b", 1, 9)]
+    assert find_double_owners(handed_over) == []
+    assert find_double_owners([OwnershipSpan(0, "a", 1, 5), OwnershipSpan(0, "b", 4, 9)]) == [
+        (OwnershipSpan(0, "a", 1, 5), OwnershipSpan(0, "b", 4, 9))
+    ]
+    assert (
+        find_double_owners([OwnershipSpan(0, "a", 1, 20), OwnershipSpan(0, "b", 2, 3), OwnershipSpan(0, "c", 7, 8)])
+        != []
+    )
     assert longest_gap_s([]) == 0
 
 
@@ -102,12 +113,12 @@ def test_who_leads_and_owns_what_is_shown() -> None:
         partitions=[pb.ClusterPartitionState(topic="lines", partition=number, leader_id=2) for number in range(3)],
     )
     out = Console(file=io.StringIO(), width=100)
-    show.standing(out, "Now", Standing(cluster, "h:2", 4, {"w": "id"}, {"w": [0, 1], "v": []}))
+    show.show_standing(out, "Now", DemoStanding(cluster, "h:2", 4, {"w": "id"}, {"w": [0, 1], "v": []}))
     election = pb.Election(topic="__consumer_offsets", partition=3, from_node_id=1, to_node_id=2, cause="node 1 died")
     move = CoordinatorMove(
         from_node=1, to_node=2, cause="node 1 died", last_heard_ms=1, elected_ms=100, serving_ms=401, members=3
     )
-    show.takeover(out, [move], [election])
+    show.show_takeover(out, [move], [election])
     assert isinstance(out.file, io.StringIO)
     text = out.file.getvalue()
     assert "coordinates the group, controller" in text

@@ -7,15 +7,17 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from muster.coordinator.cli.demo.over_kafka import ASSIGNOR, Proved, tell
+from muster.coordinator.cli.demo.over_kafka import ASSIGNOR, TakeoverProof, show_takeover_proof
 from muster.coordinator.cli.main import main
 
-HOLDS = Proved(sent=6, read=6, again=1, in_kafka=False, planned_by=ASSIGNOR, before=(1, 1), after=(1, 1), without_s=6.5)
+HOLDS = TakeoverProof(
+    sent=6, read=6, again=1, in_kafka=False, planned_by=ASSIGNOR, before=(1, 1), after=(1, 1), without_s=6.5
+)
 
 
-def told(proved: Proved) -> str:
+def told(proved: TakeoverProof) -> str:
     out = io.StringIO()
-    tell(Console(file=out, width=100), proved)
+    show_takeover_proof(Console(file=out, width=100), proved)
     return out.getvalue()
 
 

@@ -5,15 +5,20 @@ from typing import ClassVar
 
 from pyspark.status import SparkJobInfo, SparkStageInfo
 
-from muster.coordinator.cli.demo.lines import Line
-from muster.coordinator.cli.demo.spark import Proof, told_of, verdict, words_in
-from muster.coordinator.cli.demo.spark_driver import Tasks
+from muster.coordinator.cli.demo.lines import SourceLine
+from muster.coordinator.cli.demo.spark import (
+    WordCountProof,
+    count_words_locally,
+    describe_batch_line,
+    word_count_verdict,
+)
+from muster.coordinator.cli.demo.spark_driver import TaskTracker
 
 EXPECTED = Counter({b"the": 4, b"end": 1})
 
 
-def proof(*records: tuple[bytes, int]) -> Proof:
-    made = Proof(Counter(EXPECTED), batches=2)
+def proof(*records: tuple[bytes, int]) -> WordCountProof:
+    made = WordCountProof(Counter(EXPECTED), batches=2)
     for word, count in records:
         made.take(word, count)
     return made
@@ -22,14 +27,14 @@ def proof(*records: tuple[bytes, int]) -> Proof:
 def test_last_counts_that_agree_are_exact() -> None:
     good = proof((b"the", 2), (b"the", 4), (b"end", 1))
     assert (good.wrong, good.doubled, good.good) == (0, 0, True)
-    assert "exact" in verdict(good, killed=1, failed=1)[-1].plain
+    assert "exact" in word_count_verdict(good, killed=1, failed=1)[-1].plain
 
 
 def test_a_count_that_is_wrong_or_missing_or_of_no_word_is_seen() -> None:
     assert proof((b"the", 2), (b"the", 3), (b"end", 1)).wrong == 1
     assert proof((b"the", 4)).wrong == 1
     assert proof((b"the", 4), (b"end", 1), (b"ghost", 1)).wrong == 1
-    assert "WRONG" in verdict(proof((b"the", 4)), killed=1, failed=1)[-1].plain
+    assert "WRONG" in word_count_verdict(proof((b"the", 4)), killed=1, failed=1)[-1].plain
 
 
 def test_a_batch_that_was_written_twice_is_seen() -> None:
@@ -38,20 +43,22 @@ def test_a_batch_that_was_written_twice_is_seen() -> None:
 
 
 def test_words_are_those_of_the_query() -> None:
-    lines = [Line(None, b"def f(x_1): return 'x'"), Line(b"key", "für\xe9".encode())]
-    assert list(words_in(lines)) == [b"def", b"f", b"x_1", b"return", b"x", b"f", b"r"]
+    lines = [SourceLine(None, b"def f(x_1): return 'x'"), SourceLine(b"key", "für\xe9".encode())]
+    assert list(count_words_locally(lines)) == [b"def", b"f", b"x_1", b"return", b"x", b"f", b"r"]
 
 
 def test_a_batch_is_told_with_its_shares() -> None:
-    told = told_of({"batch": 3, "ms": 1500, "partitions": [10, 3000], "tasks": [1505, 1505]})
+    told = describe_batch_line({"batch": 3, "ms": 1500, "partitions": [10, 3000], "tasks": [1505, 1505]})
     assert told == "batch 3: 2 partitions with 10 to 3,000 lines, tasks with 1,505 and 1,505; 1.5 s"
 
 
 def test_what_was_killed_is_told_as_it_was_seen() -> None:
     good = proof((b"the", 4), (b"end", 1))
-    assert "executor 7 was killed (2 tasks failed and ran again)" in verdict(good, killed=7, failed=2)[1].plain
-    assert "executor 7 was killed (no task failed by it)" in verdict(good, killed=7, failed=0)[1].plain
-    assert "no executor was killed" in verdict(good, killed=0, failed=0)[1].plain
+    assert (
+        "executor 7 was killed (2 tasks failed and ran again)" in word_count_verdict(good, killed=7, failed=2)[1].plain
+    )
+    assert "executor 7 was killed (no task failed by it)" in word_count_verdict(good, killed=7, failed=0)[1].plain
+    assert "no executor was killed" in word_count_verdict(good, killed=0, failed=0)[1].plain
 
 
 class Tracker:
@@ -77,5 +84,5 @@ class Tracker:
 
 
 def test_tasks_are_counted_as_spark_tells_them() -> None:
-    tasks = Tasks(Tracker(), "run")
+    tasks = TaskTracker(Tracker(), "run")
     assert (tasks.running(), tasks.failed()) == (1, 3)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.doctor.gather import gather
+from muster.coordinator.cli.doctor.gather import gather_facts
 from muster.coordinator.client.described import GroupDescription, GroupListing, NodeStatus
 from muster.coordinator.client.errors import GroupNotFound
-from muster.coordinator.doctor.facts import Facts
+from muster.coordinator.doctor.facts import DoctorFacts
 
 
 class Operator:
@@ -46,9 +46,9 @@ class Operator:
         raise AssertionError("nobody is without partitions")
 
 
-def gathered(operator: Any, *names: str) -> tuple[Facts, list[str]]:
+def gathered(operator: Any, *names: str) -> tuple[DoctorFacts, list[str]]:
     told: list[str] = []
-    return asyncio.run(gather(operator, names, 0, told.append)), told
+    return asyncio.run(gather_facts(operator, names, 0, told.append)), told
 
 
 def test_what_cannot_be_looked_at_is_named_and_the_rest_is_looked_at() -> None:

@@ -11,13 +11,13 @@ from muster.coordinator.client.config import ConsumerConfig, load
 from muster.coordinator.client.membership.central.driver import CentralDriver
 from muster.coordinator.client.membership.central.joining import CentralJoining
 from muster.coordinator.client.membership.central.store import CentralStore
-from muster.coordinator.client.membership.driver import member_settings
+from muster.coordinator.client.membership.driver import build_member_settings
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.membership.seam import Interest
 from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.report import Wish
-from muster.coordinator.member.states import State
+from muster.coordinator.member.consumer.report import RequestedSubscription
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from tests.support.pace import pace
 
@@ -76,8 +76,8 @@ def driven(conversation: OneBreath, woken: asyncio.Event) -> CentralDriver:
     )
     transport = ShortLine(config, conversation)
     store = CentralStore(GroupCalls(transport, "g", "central"))
-    wish = Wish(frozenset({"t"}))
-    return CentralDriver(transport, store, member_settings(config), wish, woken.set, lambda: None)
+    wish = RequestedSubscription(frozenset({"t"}))
+    return CentralDriver(transport, store, build_member_settings(config), wish, woken.set, lambda: None)
 
 
 def test_an_order_that_comes_in_one_breath_with_the_registration_is_carried_out() -> None:
@@ -133,7 +133,7 @@ def test_an_end_that_comes_in_one_breath_with_the_registration_is_noticed(last: 
         driver.send(ev.Start())
         async with asyncio.timeout(PATIENCE_S * pace()):
             said = [await conversation.said.get(), await conversation.said.get()]
-        assert driver.machine.state in {State.JOINING, State.STABLE}
+        assert driver.machine.state in {MembershipState.JOINING, MembershipState.STABLE}
         await driver.abort()
         return [request.WhichOneof("request") for request in said]
 

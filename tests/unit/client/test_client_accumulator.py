@@ -5,8 +5,8 @@ import pytest
 from muster.coordinator.client.config import ProducerConfig, load
 from muster.coordinator.client.errors import BufferFull
 from muster.coordinator.client.producing.accumulator import Accumulator
-from muster.coordinator.client.producing.sender import in_requests
-from muster.coordinator.client.producing.shared import as_bytes, size_of
+from muster.coordinator.client.producing.sender import split_into_requests
+from muster.coordinator.client.producing.shared import encode_bytes, measure_record
 from muster.coordinator.client.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -85,19 +85,19 @@ def test_requests_are_cut_at_their_limit() -> None:
     for partition in range(5):
         add(records, TopicPartition("t", partition), 40)
     due, _ = records.take(set())
-    assert [len(group) for group in in_requests(due, 100)] == [2, 2, 1]
+    assert [len(group) for group in split_into_requests(due, 100)] == [2, 2, 1]
 
 
 def test_sizes_count_everything_and_headers_are_bounded() -> None:
-    assert size_of(b"12345", b"123", (("h", b"12"),)) == 32 + 5 + 3 + 11
+    assert measure_record(b"12345", b"123", (("h", b"12"),)) == 32 + 5 + 3 + 11
     with pytest.raises(RuntimeError, match="at most 1000"):
-        size_of(None, None, [("h", None)] * 1_001)
+        measure_record(None, None, [("h", None)] * 1_001)
 
 
 def test_only_bytes_and_text_are_taken() -> None:
-    assert as_bytes("key", bytearray(b"x")) == b"x"
+    assert encode_bytes("key", bytearray(b"x")) == b"x"
     with pytest.raises(TypeError, match="the key is float"):
-        as_bytes("key", 1.5)  # type: ignore[arg-type]
+        encode_bytes("key", 1.5)  # type: ignore[arg-type]
 
 
 def test_a_batch_that_is_too_large_becomes_two_that_know_who_waits_for_which_record() -> None:

@@ -7,8 +7,8 @@ import pytest
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.consuming.commits import STALE_MEMBER_EPOCH, Commits
-from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.consuming.commits import STALE_MEMBER_EPOCH, ConsumerCommits
+from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
 from muster.coordinator.client.errors import CommitFailed, Refused, refusal
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
@@ -53,8 +53,8 @@ class Member:
 
 
 async def commit(group: Group, member: Member) -> None:
-    fetcher = Fetcher(Transport(CONFIG), CONFIG, lambda: None)
-    await Commits(group, CONFIG, fetcher, member.identity, member.refused).commit(OFFSETS)
+    fetcher = ConsumerFetcher(Transport(CONFIG), CONFIG, lambda: None)
+    await ConsumerCommits(group, CONFIG, fetcher, member.identity, member.refused).commit(OFFSETS)
 
 
 def test_a_stale_commit_is_made_again_under_the_new_epoch() -> None:

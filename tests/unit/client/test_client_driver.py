@@ -6,10 +6,10 @@ import warnings
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.membership.driver import ConsumerPart, MemberDriver
+from muster.coordinator.client.membership.driver import ConsumerParticipation, MemberDriver
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import Wish
+from muster.coordinator.member.consumer.machine import RequestedSubscription
 
 
 def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:
@@ -17,7 +17,11 @@ def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None
         config = load(ConsumerConfig, {"group.id": "g", "bootstrap.servers": "127.0.0.1:1"}, {})
         transport = Transport(config)
         driver = MemberDriver(
-            transport, GroupCalls(transport, "g"), config, ConsumerPart(Wish(frozenset({"t"}))), lambda: None
+            transport,
+            GroupCalls(transport, "g"),
+            config,
+            ConsumerParticipation(RequestedSubscription(frozenset({"t"}))),
+            lambda: None,
         )
         driver.send(ev.Start())
         begun = len(asyncio.all_tasks()) - 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.client.producing.partitioner import murmur2, partition_for
+from muster.coordinator.client.producing.partitioner import choose_partition, murmur2
 
 SIGNED = [
     (b"21", -973932308),
@@ -35,5 +35,5 @@ def test_hashes_are_those_of_librdkafka(key: bytes, hashed: int) -> None:
 
 
 def test_the_sign_is_cut_off_before_the_remainder_is_taken() -> None:
-    assert partition_for(b"foobar", 7) == (-790332482 & 0x7FFFFFFF) % 7
-    assert {partition_for(b"%d" % n, 3) for n in range(50)} == {0, 1, 2}
+    assert choose_partition(b"foobar", 7) == (-790332482 & 0x7FFFFFFF) % 7
+    assert {choose_partition(b"%d" % n, 3) for n in range(50)} == {0, 1, 2}

@@ -10,7 +10,7 @@ import pytest
 
 from muster.coordinator.client.calls import transport as transports
 from muster.coordinator.client.calls.methods import METADATA
-from muster.coordinator.client.calls.transport import Patience, Transport, happened
+from muster.coordinator.client.calls.transport import CallRetry, Transport, describe_outage
 from muster.coordinator.client.config import ClientConfig
 from muster.coordinator.client.errors import ConfigError, Unreachable, WrongPort
 from muster.coordinator.client.membership.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
@@ -96,7 +96,7 @@ def test_a_short_silence_is_not_worth_a_word(nobody: str, caplog: pytest.LogCapt
     ],
 )
 def test_what_happened_is_said_as_far_as_it_is_known(status: grpc.StatusCode, detail: str, said: str) -> None:
-    error = Unreachable(ADDRESS, 70, "asking", detail, happened(status, detail, ADDRESS))
+    error = Unreachable(ADDRESS, 70, "asking", detail, describe_outage(status, detail, ADDRESS))
     assert error.brief == said
     assert str(error).startswith(said)
 
@@ -139,7 +139,7 @@ def test_of_several_servers_one_that_is_none_does_not_end_a_call(nobody: str) ->
     async def story() -> bool:
         transport = Transport(ClientConfig.model_validate({"bootstrap.servers": f"{ADDRESS},{nobody}"}))
         try:
-            return await Patience(transport).another_try(WrongPort(Unreachable(ADDRESS, 1, "asking"), "is none"))
+            return await CallRetry(transport).another_try(WrongPort(Unreachable(ADDRESS, 1, "asking"), "is none"))
         finally:
             await transport.close()
 

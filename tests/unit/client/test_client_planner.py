@@ -10,7 +10,7 @@ import pytest
 from muster.assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
 from muster.assignors.data.user_data import Subscription, encode_subscription, parse_assignment
 from muster.assignors.registry import resolve
-from muster.coordinator.client.membership.planner import Planner, isolation_of
+from muster.coordinator.client.membership.planner import LeaderPlanner, shared_isolation
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
@@ -32,7 +32,7 @@ class Plugin:
         return self.decide(snapshot)
 
 
-HERE = isolation_of("thread")
+HERE = shared_isolation("thread")
 """For plugins that do as a test tells them, which no other process could make."""
 
 
@@ -44,28 +44,28 @@ async def four_partitions(topics: Iterable[str]) -> Mapping[str, int]:
     return dict.fromkeys(topics, 4)
 
 
-def plan(planner: Planner, *members: GroupMember, protocol: str = "plugin", generation: int = 1) -> ev.Planned:
-    return asyncio.run(planner.plan(act.Plan(generation, protocol, members)))
+def plan(planner: LeaderPlanner, *members: GroupMember, protocol: str = "plugin", generation: int = 1) -> ev.PlanMade:
+    return asyncio.run(planner.plan(act.MakePlan(generation, protocol, members)))
 
 
-def shares(planned: ev.Planned) -> dict[str, list[int]]:
+def shares(planned: ev.PlanMade) -> dict[str, list[int]]:
     return {name: list(parse_assignment(blob).partitions.get("t", ())) for name, blob in planned.assignments}
 
 
-def options(planned: ev.Planned) -> dict[str, str]:
+def options(planned: ev.PlanMade) -> dict[str, str]:
     found: dict[str, str] = json.loads(planned.snapshot).get("options", {})
     return found
 
 
 def test_everybody_gets_a_share_and_the_snapshot_goes_along() -> None:
-    planned = plan(Planner([resolve("range")], four_partitions), member("a"), member("b"), protocol="range")
+    planned = plan(LeaderPlanner([resolve("range")], four_partitions), member("a"), member("b"), protocol="range")
     assert shares(planned) == {"a": [0, 1], "b": [2, 3]}
     assert Snapshot.from_json(planned.snapshot).topics == {"t": 4}
     assert planned.partition_counts == {"t": 4}
 
 
 def test_a_cooperative_plan_withholds_what_another_member_still_owns() -> None:
-    planner = Planner([resolve("cooperative-sticky")], four_partitions)
+    planner = LeaderPlanner([resolve("cooperative-sticky")], four_partitions)
     planned = plan(planner, member("a", {"t": [0, 1, 2, 3]}, 1), member("b"), protocol="cooperative-sticky")
     assert len(shares(planned)["a"]) == 2
     assert shares(planned)["b"] == []
@@ -89,7 +89,7 @@ def raising(snapshot: Snapshot) -> Plan:
 def test_a_plugin_that_raises_or_lies_is_replaced_by_range_and_named(
     decide: Callable[[Snapshot], Plan], says: str
 ) -> None:
-    planned = plan(Planner([Plugin(decide)], four_partitions, isolation=HERE), member("a"), member("b"))
+    planned = plan(LeaderPlanner([Plugin(decide)], four_partitions, isolation=HERE), member("a"), member("b"))
     assert shares(planned) == {"a": [0, 1], "b": [2, 3]}
     assert options(planned)["fallback"] == "range"
     assert says in options(planned)["reason"]
@@ -98,7 +98,7 @@ def test_a_plugin_that_raises_or_lies_is_replaced_by_range_and_named(
 
 def test_the_last_good_plan_is_kept_while_it_fits() -> None:
     answers: list[Callable[[Snapshot], Plan]] = [lambda s: {"a": {"t": [0, 1, 2]}, "b": {"t": [3]}}, raising, raising]
-    planner = Planner([Plugin(lambda snapshot: answers.pop(0)(snapshot))], four_partitions, isolation=HERE)
+    planner = LeaderPlanner([Plugin(lambda snapshot: answers.pop(0)(snapshot))], four_partitions, isolation=HERE)
     plan(planner, member("a"), member("b"))
     kept = plan(planner, member("a"), member("b"))
     assert shares(kept) == {"a": [0, 1, 2], "b": [3]}
@@ -110,40 +110,47 @@ def test_the_last_good_plan_is_kept_while_it_fits() -> None:
 
 def test_a_failed_cooperative_plugin_is_replaced_without_handing_out_what_others_own() -> None:
     plugin = Plugin(raising, RebalanceProtocol.COOPERATIVE)
-    planned = plan(Planner([plugin], four_partitions, isolation=HERE), member("a"), member("b", {"t": [0, 1, 2, 3]}, 1))
+    planned = plan(
+        LeaderPlanner([plugin], four_partitions, isolation=HERE), member("a"), member("b", {"t": [0, 1, 2, 3]}, 1)
+    )
     assert shares(planned)["a"] == []
 
 
 @pytest.mark.parametrize("kind", [plugins.Hangs, plugins.Counts])
 def test_a_plugin_that_hangs_is_given_up_at_its_deadline(kind: type[Assignor]) -> None:
-    planned = plan(Planner([kind()], four_partitions, deadline_ms=20), member("a"), protocol=kind().name)
+    planned = plan(LeaderPlanner([kind()], four_partitions, deadline_ms=20), member("a"), protocol=kind().name)
     assert shares(planned) == {"a": [0, 1, 2, 3]}
     assert "20 ms" in options(planned)["reason"]
 
 
 def test_a_plugin_runs_in_a_process_of_its_own() -> None:
-    planner = Planner([plugins.Remembers()], four_partitions)
+    planner = LeaderPlanner([plugins.Remembers()], four_partitions)
     planned = plan(planner, member("a"), member("b"), protocol="remembers")
     assert shares(planned) == {"a": [0, 2], "b": [1, 3]}
     assert "fallback" not in options(planned)
 
 
 def test_a_protocol_this_leader_does_not_list_is_replaced_too() -> None:
-    planned = plan(Planner([resolve("range")], four_partitions), member("a"), protocol="unheard-of")
+    planned = plan(LeaderPlanner([resolve("range")], four_partitions), member("a"), protocol="unheard-of")
     assert shares(planned) == {"a": [0, 1, 2, 3]}
     assert "unheard-of" in options(planned)["reason"]
 
 
 def test_a_member_whose_subscription_is_garbage_gets_nothing_and_harms_nobody() -> None:
     planned = plan(
-        Planner([resolve("range")], four_partitions), member("a"), GroupMember("z", None, b"\x00"), protocol="range"
+        LeaderPlanner([resolve("range")], four_partitions),
+        member("a"),
+        GroupMember("z", None, b"\x00"),
+        protocol="range",
     )
     assert shares(planned) == {"a": [0, 1, 2, 3], "z": []}
 
 
 def test_options_reach_the_assignor_and_the_snapshot() -> None:
     options = {"max.partitions.per.member": 1}
-    planned = plan(Planner([resolve("uniform")], four_partitions, options=options), member("a"), protocol="uniform")
+    planned = plan(
+        LeaderPlanner([resolve("uniform")], four_partitions, options=options), member("a"), protocol="uniform"
+    )
     assert len(shares(planned)["a"]) == 1
     assert Snapshot.from_json(planned.snapshot).options == options
 
@@ -157,7 +164,7 @@ def test_lags_are_measured_only_for_an_assignor_that_wants_them(assignor: str, a
         return {tp: 10 * tp.partition for tp in partitions}
 
     chosen: Assignor = resolve(assignor)
-    planned = plan(Planner([chosen], four_partitions, measure), member("a"), protocol=assignor)
+    planned = plan(LeaderPlanner([chosen], four_partitions, measure), member("a"), protocol=assignor)
     assert bool(measured) is asked
     assert Snapshot.from_json(planned.snapshot).lags == ({"t": [0, 10, 20, 30]} if asked else None)
 
@@ -171,8 +178,8 @@ def test_lag_sticky_is_told_when_partitions_last_moved() -> None:
     async def moved() -> Mapping[TopicPartition, int]:
         return {TopicPartition("t", 3): 1_700_000_000_000}
 
-    planner = Planner([resolve("lag-sticky")], four_partitions, lags, recall_moves=moved)
-    planned = asyncio.run(planner.plan(act.Plan(1, "lag-sticky", (member("a"), member("b")))))
+    planner = LeaderPlanner([resolve("lag-sticky")], four_partitions, lags, recall_moves=moved)
+    planned = asyncio.run(planner.plan(act.MakePlan(1, "lag-sticky", (member("a"), member("b")))))
     options = json.loads(planned.snapshot)["options"]
     assert options["moved.at.ms"] == {"t": {"3": 1_700_000_000_000}}
     assert options["now.ms"] > 1_700_000_000_000
@@ -196,7 +203,7 @@ def test_a_large_group_does_not_hold_up_the_event_loop() -> None:
         ticking = asyncio.create_task(tick())
         owned = {"t": range(5_000)}
         group = tuple(member(f"m{number}", owned if number == 0 else None, 1) for number in range(50))
-        planned = await Planner([resolve("sticky")], many_partitions).plan(act.Plan(1, "sticky", group))
+        planned = await LeaderPlanner([resolve("sticky")], many_partitions).plan(act.MakePlan(1, "sticky", group))
         ticking.cancel()
         return ticks, len(planned.assignments)
 
@@ -217,6 +224,6 @@ def test_a_snapshot_too_large_for_the_ledger_is_not_sent() -> None:
         return dict.fromkeys(topics, 4)
 
     group = tuple(member(f"member-{number:0200d}") for number in range(6_000))
-    planned = asyncio.run(Planner([resolve("range")], many_partitions).plan(act.Plan(1, "range", group)))
+    planned = asyncio.run(LeaderPlanner([resolve("range")], many_partitions).plan(act.MakePlan(1, "range", group)))
     assert planned.snapshot == b""
     assert len(planned.assignments) == 6_000

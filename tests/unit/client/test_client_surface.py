@@ -16,14 +16,14 @@ from muster.coordinator.client import aio
 from muster.coordinator.client.calls.loop import shared_loop
 from muster.coordinator.client.calls.transport import channel_options
 from muster.coordinator.client.config import ClientConfig
-from muster.coordinator.client.consuming.listener import Listener
+from muster.coordinator.client.consuming.listener import RebalanceListener
 from muster.coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
-from muster.coordinator.client.membership.classic_calls import cause_of
-from muster.coordinator.client.membership.seam import Callback, leaving
+from muster.coordinator.client.membership.classic_calls import read_cause
+from muster.coordinator.client.membership.seam import Callback, parse_leave_policy
 from muster.coordinator.client.types import RebalanceEvent, TopicPartition
 from muster.coordinator.core.types import Cause
-from muster.coordinator.errors import ErrorCode, code_of
-from muster.coordinator.member.types import Leaving
+from muster.coordinator.errors import ErrorCode, error_code_of
+from muster.coordinator.member.types import LeavePolicy
 
 DOCUMENTED = [
     "muster.coordinator.client",
@@ -71,13 +71,13 @@ def methods_of(client: type) -> set[str]:
 
 def test_synchronous_and_asynchronous_clients_have_the_same_methods() -> None:
     for name in aio.__all__:
-        sync, twin = getattr(muster.coordinator.client, name), getattr(aio, name)
+        sync, twin = getattr(muster.coordinator.client, name.removeprefix("Async")), getattr(aio, name)
         assert methods_of(twin) == methods_of(sync), name
 
 
 @pytest.mark.parametrize("name", aio.__all__)
 def test_twins_take_the_same_and_say_the_same(name: str) -> None:
-    sync, twin = getattr(muster.coordinator.client, name), getattr(aio, name)
+    sync, twin = getattr(muster.coordinator.client, name.removeprefix("Async")), getattr(aio, name)
     for method in methods_of(twin):
         ours, theirs = getattr(sync, method), getattr(twin, method)
         wanted, taken = (list(inspect.signature(each).parameters) for each in (theirs, ours))
@@ -94,7 +94,7 @@ def callback(kind: str) -> Callback:
 
 def test_listeners_get_the_event_only_if_they_have_room_for_it() -> None:
     heard: list[object] = []
-    listener = Listener(
+    listener = RebalanceListener(
         on_assign=lambda consumer, partitions: heard.append(partitions),
         on_revoke=lambda consumer, partitions, event: heard.append(event.cause),
     )
@@ -105,7 +105,7 @@ def test_listeners_get_the_event_only_if_they_have_room_for_it() -> None:
 
 def test_on_lost_takes_precedence_over_on_revoke() -> None:
     heard: list[str] = []
-    listener = Listener(on_revoke=lambda *_: heard.append("revoke"), on_lost=lambda *_: heard.append("lost"))
+    listener = RebalanceListener(on_revoke=lambda *_: heard.append("revoke"), on_lost=lambda *_: heard.append("lost"))
     listener.call(None, callback("lost"))
     assert heard == ["lost"]
 
@@ -120,23 +120,28 @@ def test_refusals_get_the_most_telling_type() -> None:
 
 
 def test_a_code_of_the_future_is_a_general_failure() -> None:
-    assert code_of(25) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert code_of(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert cause_of(5) is Cause.MEMBER_LEFT
-    assert cause_of(9_999) is Cause.UNSPECIFIED
+    assert error_code_of(25) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_code_of(9_999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert read_cause(5) is Cause.MEMBER_LEFT
+    assert read_cause(9_999) is Cause.UNSPECIFIED
 
 
 @pytest.mark.parametrize(
     ("given", "meant"),
-    [(True, Leaving.DEFAULT), (False, Leaving.REMAIN), ("remain", Leaving.REMAIN), ("leave", Leaving.LEAVE)],
+    [
+        (True, LeavePolicy.DEFAULT),
+        (False, LeavePolicy.REMAIN),
+        ("remain", LeavePolicy.REMAIN),
+        ("leave", LeavePolicy.LEAVE),
+    ],
 )
-def test_ways_to_leave(given: bool | str, meant: Leaving) -> None:
-    assert leaving(given) is meant
+def test_ways_to_leave(given: bool | str, meant: LeavePolicy) -> None:
+    assert parse_leave_policy(given) is meant
 
 
 def test_an_unknown_way_to_leave_lists_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'slam'.*'remain'"):
-        leaving("slam")
+        parse_leave_policy("slam")
 
 
 def test_a_frozen_node_is_noticed_by_pings_of_its_own() -> None:

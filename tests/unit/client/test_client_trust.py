@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cli.main import main
-from muster.coordinator.client.aio import Admin, Consumer
+from muster.coordinator.client.aio import AsyncAdmin, AsyncConsumer
 from muster.coordinator.client.config import ClientConfig, load
 from muster.coordinator.client.errors import (
     AuthenticationError,
@@ -48,7 +48,7 @@ def tls(ca: Authority, **more: Any) -> dict[str, Any]:
 
 
 async def topics(address: str, given: dict[str, Any]) -> dict[str, int]:
-    async with Admin({"bootstrap.servers": address, "default.api.timeout.ms": 2_000, **given}) as admin:
+    async with AsyncAdmin({"bootstrap.servers": address, "default.api.timeout.ms": 2_000, **given}) as admin:
         return await admin.list_topics()
 
 
@@ -97,7 +97,7 @@ def test_a_client_that_does_neither_shows_nothing_and_imports_nothing() -> None:
 
     asyncio.run(story())
     script = (
-        "import sys, muster.coordinator.client.aio.admin as a; a.Admin();"
+        "import sys, muster.coordinator.client.aio.admin as a; a.AsyncAdmin();"
         "sys.exit(any('client.trust' in name for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0
@@ -184,7 +184,7 @@ def test_what_is_not_allowed_is_told_with_the_right_that_is_missing(ca: Authorit
 def test_a_member_that_is_not_welcome_fails_by_its_reason(protocol: str, forbids: str, told: type[Exception]) -> None:
     async def story() -> None:
         async with secured(None, forbids=forbids, only_groups=True) as node:
-            consumer = Consumer(bootstrap_servers=node.address, group_id="g", group_protocol=protocol)
+            consumer = AsyncConsumer(bootstrap_servers=node.address, group_id="g", group_protocol=protocol)
             await consumer.subscribe("orders")
             with pytest.raises(told, match=forbids or "the token has ended"):
                 await consumer.poll(5)
@@ -200,7 +200,7 @@ def test_a_token_that_is_replaced_is_shown_from_then_on(ca: Authority, own: Sign
     async def story() -> None:
         async with (
             secured(own, tokens={"old"}) as node,
-            Admin({"bootstrap.servers": node.address, **tls(ca), "token.file": str(file)}) as admin,
+            AsyncAdmin({"bootstrap.servers": node.address, **tls(ca), "token.file": str(file)}) as admin,
         ):
             await admin.list_topics()
             node.tokens = {"new"}
@@ -224,7 +224,7 @@ def test_a_token_that_was_replaced_while_it_was_refused_is_tried(
     async def story() -> None:
         async with (
             secured(own, tokens={"old"}) as node,
-            Admin({"bootstrap.servers": node.address, **tls(ca), "token.file": str(file)}) as admin,
+            AsyncAdmin({"bootstrap.servers": node.address, **tls(ca), "token.file": str(file)}) as admin,
         ):
             await admin.list_topics()
             await admin.list_topics()
@@ -244,7 +244,7 @@ def test_new_connections_are_made_of_new_certificates(own: Signed, ca: Authority
     async def story() -> None:
         given = {"security.protocol": "SSL", "ssl.truststore.location": str(file)}
         async with secured(own) as node:
-            admin = Admin({"bootstrap.servers": node.address, "default.api.timeout.ms": 10_000, **given})
+            admin = AsyncAdmin({"bootstrap.servers": node.address, "default.api.timeout.ms": 10_000, **given})
             await admin.list_topics()
             file.write_text(ca.pem + other.pem)
             await admin.list_topics()

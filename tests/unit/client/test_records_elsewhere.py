@@ -10,12 +10,12 @@ import pytest
 from muster.coordinator.client.calls.leaders import ONE_NODE
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig, ProducerConfig, load
-from muster.coordinator.client.consuming.fetcher import Fetcher
+from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
 from muster.coordinator.client.errors import ClientError, ConfigError
 from muster.coordinator.client.types import TopicPartition
 from muster.coordinator.client.upstream import reading as room
 from muster.coordinator.client.upstream.reading import KafkaPoll
-from muster.coordinator.client.upstream.settings import library, reading, writing
+from muster.coordinator.client.upstream.settings import consumer_properties, load_confluent_kafka, producer_properties
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 PLACE = TopicPartition("orders", 0)
@@ -35,13 +35,13 @@ def refused() -> pb.FetchResponse:
 
 def test_credentials_come_by_their_own_names_and_the_place_by_the_nodes_word_or_by_ones_own() -> None:
     given = {"records.security.protocol": "SASL_SSL", "records.sasl.mechanism": "PLAIN", "records.sasl.password": "x"}
-    made = reading(load(ConsumerConfig, given, {"group_id": "g"}), KAFKA)
+    made = consumer_properties(load(ConsumerConfig, given, {"group_id": "g"}), KAFKA)
     assert [made[name] for name in ("bootstrap.servers", "security.protocol", "sasl.mechanism", "sasl.password")] == [
         KAFKA, "SASL_SSL", "PLAIN", "x",
     ]  # fmt: skip
     assert (made["enable.auto.commit"], "ssl.ca.location" in made) == (False, False)
     elsewhere = load(ProducerConfig, {"records.bootstrap.servers": "other:1", "acks": "1"}, {})
-    made = writing(elsewhere, KAFKA)
+    made = producer_properties(elsewhere, KAFKA)
     assert (made["bootstrap.servers"], made["acks"], made["enable.idempotence"]) == ("other:1", "1", False)
 
 
@@ -64,7 +64,7 @@ def test_what_is_missing_is_said_with_the_place_and_the_cure(monkeypatch: pytest
     with pytest.raises(
         ClientError, match=r"b1:9092,b2:9092, and confluent-kafka.* pip install 'muster-groups\[kafka\]'"
     ):
-        library(KAFKA)
+        load_confluent_kafka(KAFKA)
 
 
 class Idle:
@@ -93,7 +93,7 @@ def test_a_refused_fetch_asks_who_has_the_records_once_and_goes_there(monkeypatc
         transport = Transport(load(ConsumerConfig, {"bootstrap.servers": "127.0.0.1:1"}, {}))
         looked: list[Any] = []
         monkeypatch.setattr(transport.leaders, "look", lambda places: looked.append(list(places)))
-        fetcher = Fetcher(transport, transport.config, lambda: None)  # type: ignore[arg-type]
+        fetcher = ConsumerFetcher(transport, transport.config, lambda: None)  # type: ignore[arg-type]
         fetcher.add([PLACE])
         state = fetcher.states[PLACE]
         state.move_to(0)
@@ -120,7 +120,7 @@ class Portions:
 
         monkeypatch.setattr(KafkaPoll, "_run", nothing)
         config = load(ConsumerConfig, {"bootstrap.servers": "127.0.0.1:1"}, given)
-        self.fetcher = Fetcher(Transport(config), config, lambda: None)
+        self.fetcher = ConsumerFetcher(Transport(config), config, lambda: None)
         self.poll = KafkaPoll(self.fetcher, config, KAFKA)
         self.fetcher.add([PLACE])
         self.state = self.fetcher.states[PLACE]

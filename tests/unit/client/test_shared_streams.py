@@ -7,14 +7,14 @@ from typing import Any
 import grpc
 import pytest
 
-from muster.coordinator.client.calls.methods import SHARED_SESSION, Method
+from muster.coordinator.client.calls.methods import SHARED_SESSION, ClientMethod
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig, load
 from muster.coordinator.client.errors import Unreachable
-from muster.coordinator.client.membership.driver import member_settings
+from muster.coordinator.client.membership.driver import build_member_settings
 from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.session import MemberSession
-from muster.coordinator.client.membership.streams import Seat, broken, streams
+from muster.coordinator.client.membership.session import SessionStream
+from muster.coordinator.client.membership.streams import StreamPlace, build_rpc_error, shared_streams
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
 NODE, OTHER = "node:1", "other:1"
@@ -57,7 +57,7 @@ class Call:
         self._heard.put_nowait(heard)
 
     def fail(self, status: grpc.StatusCode, detail: str = "so it is") -> None:
-        self._heard.put_nowait(broken(status, detail))
+        self._heard.put_nowait(build_rpc_error(status, detail))
 
     @property
     def said(self) -> list[tuple[int, str]]:
@@ -83,7 +83,7 @@ class Client(Transport):
         self.calls = calls
         self.shares = True
 
-    def converse(self, method: Method[Any, Any], address: str) -> Any:
+    def converse(self, method: ClientMethod[Any, Any], address: str) -> Any:
         self.calls.append(Call(address, shared=method is SHARED_SESSION))
         self._channel(address)
         return self.calls[-1]
@@ -102,8 +102,8 @@ class Member:
         self.name = name
         self.states: list[str] = []
         self.heard: list[pb.SessionResponse] = []
-        settings = member_settings(client.config)  # type: ignore[arg-type]
-        self.session = MemberSession(
+        settings = build_member_settings(client.config)  # type: ignore[arg-type]
+        self.session = SessionStream(
             client,
             GroupCalls(client, "g"),
             settings,
@@ -204,13 +204,13 @@ def test_members_of_one_process_share_a_stream_and_speak_in_one_frame() -> None:
 def test_another_node_another_identity_and_a_node_that_offers_none_have_their_own() -> None:
     async def story(calls: list[Call]) -> None:
         client = Client(calls)
-        streams().line(client, NODE, MANY)
-        streams().line(client, OTHER, MANY)
-        streams().line(client, NODE, 0)
-        streams().line(Client(calls, token="one"), NODE, MANY)
-        streams().line(Client(calls, token="two"), NODE, MANY)
-        streams().line(Client(calls, token="two"), NODE, MANY)
-        streams().line(Client(calls), NODE, MANY)
+        shared_streams().line(client, NODE, MANY)
+        shared_streams().line(client, OTHER, MANY)
+        shared_streams().line(client, NODE, 0)
+        shared_streams().line(Client(calls, token="one"), NODE, MANY)
+        shared_streams().line(Client(calls, token="two"), NODE, MANY)
+        shared_streams().line(Client(calls, token="two"), NODE, MANY)
+        shared_streams().line(Client(calls), NODE, MANY)
         opened = [(call.address, call.shared) for call in calls]
         assert opened == [(NODE, True), (OTHER, True), (NODE, False), (NODE, True), (NODE, True)]
 
@@ -219,11 +219,11 @@ def test_another_node_another_identity_and_a_node_that_offers_none_have_their_ow
 
 def test_a_stream_that_is_full_is_followed_by_another() -> None:
     async def story(calls: list[Call]) -> None:
-        seats = [streams().line(Client(calls), NODE, 2) for _ in range(5)]
+        seats = [shared_streams().line(Client(calls), NODE, 2) for _ in range(5)]
         assert len(calls) == 3
         seats[4].cancel()
         assert calls[2].cancelled
-        streams().line(Client(calls), NODE, 2)
+        shared_streams().line(Client(calls), NODE, 2)
         assert len(calls) == 4, "nobody comes on one that was broken off"
 
     play(story)
@@ -359,7 +359,7 @@ def test_a_node_that_does_not_know_shared_streams_is_spoken_to_on_their_own() ->
         for call in calls[1:]:
             call.tell_own(welcome(0).response)
         await until(lambda: all(member.states[-1:] == ["opened"] for member in members))
-        streams().line(Client(calls), NODE, MANY)
+        shared_streams().line(Client(calls), NODE, MANY)
         assert not calls[3].shared, "it is remembered for a while"
 
     play(story)
@@ -408,10 +408,10 @@ def test_a_stream_that_is_refused_to_an_identity_is_refused_to_each_of_its_membe
 
 def test_what_is_large_goes_in_frames_of_its_own() -> None:
     async def story(calls: list[Call]) -> None:
-        seats = [streams().line(Client(calls), NODE, MANY) for _ in range(3)]
+        seats = [shared_streams().line(Client(calls), NODE, MANY) for _ in range(3)]
         large = pb.SessionRequest(hello=pb.SessionHello(member_id="x" * (700 << 10)))
         for seat in seats:
-            assert isinstance(seat, Seat)
+            assert isinstance(seat, StreamPlace)
             await seat.write(large)
         await until(lambda: len(calls[0].said) == 3)
         assert [len(frame.requests) for frame in calls[0].frames] == [1, 1, 1]

@@ -7,10 +7,10 @@ import pytest
 
 from muster.coordinator.client import Consumer
 from muster.coordinator.client.config import ConsumerConfig, WorkerConfig, load
-from muster.coordinator.client.consuming.subscribed import Subscribed
+from muster.coordinator.client.consuming.subscribed import TopicSubscription
 from muster.coordinator.client.errors import ConfigError, IllegalState
-from muster.coordinator.client.membership.zookeeper.joining import settings_of
-from muster.coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
+from muster.coordinator.client.membership.zookeeper.joining import build_zookeeper_settings
+from muster.coordinator.member.zookeeper.types import ZookeeperMemberSettings, build_registration, check_retry_time
 
 ERA = {"group.protocol": "zookeeper", "group.id": "g", "zookeeper.connect": "zk1:2181,zk2/kafka"}
 
@@ -24,7 +24,7 @@ def test_defaults_are_those_of_that_era() -> None:
     assert config.zookeeper_connect == "zk1:2181,zk2:2181/kafka"
     assert (config.auto_commit_interval_ms, config.partition_assignment_strategy) == (60_000, "range")
     assert (config.offsets_storage, config.commits_twice, config.auto_offset_reset) == ("zookeeper", False, "latest")
-    assert settings_of(config, "g") == ZookeeperSettings("g", "range", 4, 2_000, 6_000, True, 1)
+    assert build_zookeeper_settings(config, "g") == ZookeeperMemberSettings("g", "range", 4, 2_000, 6_000, True, 1)
 
 
 def test_the_back_off_follows_the_sync_time_unless_it_is_given() -> None:
@@ -76,7 +76,7 @@ def test_workers_are_not_of_that_era() -> None:
 
 def test_retries_that_end_before_a_session_are_warned_about_with_the_arithmetic() -> None:
     def said(**more: object) -> str:
-        return warning(settings_of(consumer(**more), "g"))
+        return check_retry_time(build_zookeeper_settings(consumer(**more), "g"))
 
     assert "4 x rebalance.backoff.ms=1000 = 4000 ms is shorter than zookeeper.session.timeout.ms=6000" in said(
         rebalance_backoff_ms=1_000
@@ -96,12 +96,12 @@ def test_names_and_patterns_do_not_go_together() -> None:
         with pytest.raises(IllegalState, match=r"'\^\(\?!x\)' is not a regular expression in RE2 syntax"):
             made.subscribe(["^(?!x)"])
     with pytest.raises(ValueError, match="not by both"):
-        registration_of(("t",), "u.*", False, 1)
+        build_registration(("t",), "u.*", False, 1)
 
 
 def test_a_black_list_is_for_that_era_alone() -> None:
     config = load(ConsumerConfig, {"group.id": "g"}, {})
-    subscribed = Subscribed(None, config, resolved_there=False)  # type: ignore[arg-type]
+    subscribed = TopicSubscription(None, config, resolved_there=False)  # type: ignore[arg-type]
     with pytest.raises(IllegalState, match=r"with group\.protocol=zookeeper; got '\^u' with classic"):
         subscribed.change(["^u"], black_list=True)
 

@@ -4,12 +4,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.cluster.controller.nodes import is_reckoned_with
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import Node
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.controller.nodes import is_power_loss_settled
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import ClusterNode
+from muster.coordinator.cluster.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    ClusterState,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
 
-ME = Node(2, 57, "disk", unclean=True)
+ME = ClusterNode(2, 57, "disk", unclean=True)
 LOOSE, STRICT = {"flush.messages": "1000"}, {"flush.messages": "1"}
 
 
@@ -20,10 +27,10 @@ def image_of(
     elr: tuple[int, ...] = (),
     directories: Mapping[int, str] | None = None,
     epoch: int = ME.epoch,
-    status: NodeStatus = NodeStatus.LIVE,
-) -> Image:
+    status: ClusterNodeStatus = ClusterNodeStatus.LIVE,
+) -> ClusterImage:
     part = PartitionView(1, 3, 5, isr, elr, (1, 2, 3), directories=directories)
-    image = Image()
+    image = ClusterImage()
     told = ClusterState(
         epoch=1,
         sequence=1,
@@ -35,14 +42,14 @@ def image_of(
     return image
 
 
-def is_over(image: Image, *, loose: bool = False) -> bool:
-    return is_reckoned_with(ME, image, Settings(loose=loose).loose_of)
+def is_over(image: ClusterImage, *, loose: bool = False) -> bool:
+    return is_power_loss_settled(ME, image, ControllerSettings(loose=loose).loose_of)
 
 
 def test_before_it_was_taken_in_nobody_reckons_with_it() -> None:
     assert not is_over(image_of(LOOSE, isr=(1,), epoch=56))
-    assert not is_over(image_of(LOOSE, isr=(1,), status=NodeStatus.GONE))
-    assert not is_reckoned_with(ME, Image(), Settings().loose_of)
+    assert not is_over(image_of(LOOSE, isr=(1,), status=ClusterNodeStatus.GONE))
+    assert not is_power_loss_settled(ME, ClusterImage(), ControllerSettings().loose_of)
 
 
 def test_who_is_in_sync_nowhere_has_nothing_to_lose() -> None:

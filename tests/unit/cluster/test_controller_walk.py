@@ -9,11 +9,11 @@ import pytest
 
 from muster.coordinator.cluster.controller import elect
 from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.elect import Standing
+from muster.coordinator.cluster.controller.elect import ReplicaStanding
 from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.nodes import Nodes, Seen
-from muster.coordinator.cluster.controller.reign import Mark, Sure, TakeIn
-from muster.coordinator.cluster.facts import Node, TopicPartition
+from muster.coordinator.cluster.controller.nodes import NodeRegistry, RegistrationChanges
+from muster.coordinator.cluster.controller.reign import AdmitNode, ConfirmNode, ReviewMark
+from muster.coordinator.cluster.facts import ClusterNode, TopicPartition
 from tests.support.controller_walk import Lost, walk
 from tests.support.reigning import Store
 
@@ -60,10 +60,10 @@ class TellsFirst(Controller):
 class RewritesDirectories(Controller):
     """A node that returns is known by the directory it has now (CL-C6)."""
 
-    def _pass(self, mark: Mark) -> None:
+    def _pass(self, mark: ReviewMark) -> None:
         super()._pass(mark)
         book = self.reign.book
-        if isinstance(mark, TakeIn) and mark.node in book.nodes.live:
+        if isinstance(mark, AdmitNode) and mark.node in book.nodes.live:
             for unit in book.holds.get(mark.node, ()):
                 if (state := book.states.get(unit)) is not None:
                     known = {**state.directories, mark.node: book.nodes.live[mark.node].directory}
@@ -76,13 +76,13 @@ class KnowsEverybody(Controller):
     def _maybe_ready(self) -> None:
         super()._maybe_ready()
         for node_id in list(self.reign.book.nodes.unsure):
-            self._pass(Sure(node_id))
+            self._pass(ConfirmNode(node_id))
 
 
 class Unchecked(Store):
     """Neither the controller's epoch nor the cluster's version is checked (CL-Z5)."""
 
-    def refusal(self, write: Any) -> ev.Failure | None:
+    def refusal(self, write: Any) -> ev.WriteFailure | None:
         mine = write._replace(epoch_version=self.epoch, cluster_version=self.version.version)
         return super().refusal(mine)
 
@@ -90,7 +90,7 @@ class Unchecked(Store):
 class NotInOrder(Store):
     """The cluster's version is not checked: what was believed lost is done later, among other writes."""
 
-    def refusal(self, write: Any) -> ev.Failure | None:
+    def refusal(self, write: Any) -> ev.WriteFailure | None:
         return super().refusal(write._replace(cluster_version=self.version.version))
 
 
@@ -110,29 +110,31 @@ def test_a_rule_that_is_left_out_is_missed(parts: dict[str, Any], first: int, sa
 
 
 def test_directory_id_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Nodes.standing
+    honest = NodeRegistry.standing
 
-    def blind(self: Nodes, unit: TopicPartition, replicas: tuple[int, ...], known: Any, **others: Any) -> Standing:
+    def blind(
+        self: NodeRegistry, unit: TopicPartition, replicas: tuple[int, ...], known: Any, **others: Any
+    ) -> ReplicaStanding:
         return honest(self, unit, replicas, {}, **others)
 
-    monkeypatch.setattr(Nodes, "standing", blind)
+    monkeypatch.setattr(NodeRegistry, "standing", blind)
     assert "lacks what was committed" in caught()
 
 
 def test_bounced_node_not_treated_as_dead_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = Nodes.seen
+    honest = NodeRegistry.seen
 
-    def trusting(self: Nodes, seen: dict[int, Node]) -> Seen:
+    def trusting(self: NodeRegistry, seen: dict[int, ClusterNode]) -> RegistrationChanges:
         for node in seen.values():
             if node.id in self.live:
                 self.live[node.id] = node
                 self.highest[node.id] = node.epoch
         return honest(self, seen)
 
-    monkeypatch.setattr(Nodes, "seen", trusting)
+    monkeypatch.setattr(NodeRegistry, "seen", trusting)
     assert "is led by node and registration" in caught()
 
 
 def test_last_in_sync_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elect, "kept", lambda state, now: ())
+    monkeypatch.setattr(elect, "retained_isr", lambda state, now: ())
     assert "ISR ()" in caught()

@@ -4,10 +4,10 @@ import pytest
 
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.nodes import Nodes
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NOBODY
-from muster.coordinator.cluster.image import NodeStatus
+from muster.coordinator.cluster.controller.nodes import NodeRegistry
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import NO_NODE_ID
+from muster.coordinator.cluster.image import ClusterNodeStatus
 from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
@@ -27,12 +27,12 @@ def test_the_first_in_order_that_is_live_and_in_sync_leads_c2(three: Reigning) -
     assert three.led("t-0") == (2, 1, (2, 3), ())
     assert three.state("t-0").cause == "node 1's session expired"
     [note] = three.notes
-    assert (note.before, note.after, note.epoch, note.clean) == (1, 2, 1, ef.Clean.ISR)
+    assert (note.before, note.after, note.epoch, note.clean) == (1, 2, 1, ef.ElectionKind.ISR)
 
 
 def test_causes_tell_a_session_that_expired_from_a_node_that_shut_down_section_11() -> None:
     """A registration is gone in both cases; who closes its session in order has said before that it shuts down."""
-    known = Nodes()
+    known = NodeRegistry()
     known.begin(nodes(1, 2, 3), None)
     known.stop(1)
     assert known.seen(nodes(3)).gone == {1: "node 1 shut down", 2: "node 2's session expired"}
@@ -48,7 +48,7 @@ def test_causes_tell_a_disk_that_was_replaced_section_11(seen_gone: bool) -> Non
     assert story.led("t-0") == (1, 0, (1,), (2,))
     if seen_gone:
         story.see(gone=(1,))
-        assert (story.led("t-0")[0], story.state("t-0").cause) == (NOBODY, "node 1's session expired")
+        assert (story.led("t-0")[0], story.state("t-0").cause) == (NO_NODE_ID, "node 1's session expired")
     story.see(n1=node(1, 201, "another"), n2=node(2, 202))
     assert (story.led("t-0")[0], story.state("t-0").cause) == (2, "node 1's disk was replaced")
 
@@ -68,13 +68,13 @@ def test_in_sync_remains_who_was_last_c4(three: Reigning) -> None:
     three.see(gone=(1,))
     three.see(gone=(2,))
     three.see(gone=(3,))
-    assert three.led("t-0") == (NOBODY, 3, (3,), (2,))
-    assert three.notes[-1].clean is ef.Clean.OFFLINE
+    assert three.led("t-0") == (NO_NODE_ID, 3, (3,), (2,))
+    assert three.notes[-1].clean is ef.ElectionKind.OFFLINE
 
 
 def test_all_that_die_at_one_time_remain_in_sync_c4(three: Reigning) -> None:
     three.see(gone=(1, 2, 3))
-    assert three.led("t-0") == (NOBODY, 1, (1, 2, 3), ())
+    assert three.led("t-0") == (NO_NODE_ID, 1, (1, 2, 3), ())
     three.see(n2=node(2, 202))
     assert three.led("t-0") == (2, 2, (2,), (1, 3))
 
@@ -84,14 +84,14 @@ def test_who_is_eligible_leads_while_the_last_in_sync_is_away_c2(three: Reigning
         three.see(gone=(each,))
     three.see(n2=node(2, 202))
     assert three.led("t-0") == (2, 4, (2,), (3,))
-    assert three.notes[-1].clean is ef.Clean.ELR
+    assert three.notes[-1].clean is ef.ElectionKind.ELR
 
 
 def test_who_is_neither_in_sync_nor_eligible_does_not_lead_c2(three: Reigning) -> None:
     for each in (1, 2, 3):
         three.see(gone=(each,))
     three.see(n1=node(1, 201))
-    assert three.led("t-0")[0] == NOBODY
+    assert three.led("t-0")[0] == NO_NODE_ID
     three.see(n3=node(3, 203))
     assert three.led("t-0") == (3, 4, (3,), (2,))
 
@@ -103,7 +103,7 @@ def test_unclean_by_setting_c2() -> None:
     story.see(n1=node(1, 201))
     state = story.state("t-0")
     assert (state.leader, state.isr, state.elr, state.unclean_epoch) == (1, (1,), (), state.leader_epoch)
-    assert (story.notes[-1].clean, story.notes[-1].cause) == (ef.Clean.UNCLEAN, "unclean by setting")
+    assert (story.notes[-1].clean, story.notes[-1].cause) == (ef.ElectionKind.UNCLEAN, "unclean by setting")
 
 
 def test_an_eligible_one_that_is_back_goes_before_an_unclean_one_c2() -> None:
@@ -122,7 +122,7 @@ def test_another_disk_is_another_replica_c3(three: Reigning) -> None:
     three.see(n2=node(2, 202, "new disk"))
     assert three.led("t-0") == (3, 2, (3,), ())
     three.see(gone=(3,))
-    assert three.led("t-0")[0] == NOBODY
+    assert three.led("t-0")[0] == NO_NODE_ID
 
 
 def test_the_last_in_sync_with_another_disk_does_not_lead_c3() -> None:
@@ -130,13 +130,13 @@ def test_the_last_in_sync_with_another_disk_does_not_lead_c3() -> None:
     story.see(gone=(2,))
     story.see(gone=(1,))
     story.see(n1=node(1, 201, "new disk"))
-    assert story.led("t-0") == (NOBODY, 1, (1,), (2,))
+    assert story.led("t-0") == (NO_NODE_ID, 1, (1,), (2,))
     story.see(n2=node(2, 202))
     assert story.led("t-0") == (2, 2, (2,), ())
 
 
 def test_a_log_that_is_offline_does_not_lead_c3(three: Reigning) -> None:
-    broken = (ev.Offline(three.topics["t"].topic_id, 0, "EIO"),)
+    broken = (ev.OfflineReplica(three.topics["t"].topic_id, 0, "EIO"),)
     three.poll(1, offline=broken)
     assert three.led("t-0") == (2, 1, (2, 3), ())
     assert three.state("t-0").cause == "log offline on node 1"
@@ -168,7 +168,7 @@ def test_last_known_c2() -> None:
     story.see(n1=node(1, 201, unclean=True))
     state = story.state("t-0")
     assert (state.leader, state.isr, state.unclean_epoch) == (1, (1,), state.leader_epoch)
-    assert story.notes[-1].clean is ef.Clean.LAST_KNOWN
+    assert story.notes[-1].clean is ef.ElectionKind.LAST_KNOWN
     story.see(gone=(2,))
     assert story.state("t-0") == state
 
@@ -177,9 +177,9 @@ def test_last_known_waits_for_an_eligible_one_that_is_away_c2() -> None:
     story = Reigning().begin(topic("t", (1, 2), flush_messages="1000"), on=nodes(1, 2))
     story.see(gone=(2,))
     story.see(gone=(1,))
-    assert story.led("t-0") == (NOBODY, 1, (1,), (2,))
+    assert story.led("t-0") == (NO_NODE_ID, 1, (1,), (2,))
     story.see(n1=node(1, 201, unclean=True))
-    assert story.led("t-0")[0] == NOBODY
+    assert story.led("t-0")[0] == NO_NODE_ID
     story.see(n2=node(2, 202))
     assert story.led("t-0")[:3] == (2, 2, (2,))
 
@@ -199,9 +199,9 @@ def test_who_bounced_is_dead_first_in_a_write_of_its_own_c7(three: Reigning) -> 
     three.writes.clear()
     three.see(n1=node(1, 201))
     dead, *_ = three.writes
-    assert [(each.state.leader, each.state.isr) for each in dead.operations if isinstance(each, ef.PutState)] == [
-        (2, (2, 3))
-    ]
+    assert [
+        (each.state.leader, each.state.isr) for each in dead.operations if isinstance(each, ef.PutPartitionState)
+    ] == [(2, (2, 3))]
     assert three.led("t-0") == (2, 1, (2, 3), ())
 
 
@@ -209,7 +209,7 @@ def test_who_bounced_alone_leads_again_in_a_new_epoch_c7() -> None:
     story = Reigning().begin(topic("t", (1,)), on=nodes(1))
     story.see(n1=node(1, 201))
     assert story.led("t-0") == (1, 2, (1,), ())
-    assert [note.after for note in story.notes] == [NOBODY, 1]
+    assert [note.after for note in story.notes] == [NO_NODE_ID, 1]
 
 
 def test_who_bounced_hears_77_until_it_is_written_c7(three: Reigning) -> None:
@@ -227,7 +227,7 @@ def test_who_bounced_hears_77_until_it_is_written_c7(three: Reigning) -> None:
 def test_a_former_life_is_told_that_it_is_over(three: Reigning) -> None:
     three.see(n1=node(1, 201))
     late = three.told(three.poll(1, epoch=101))
-    assert (late.error, late.nodes[0].status) == (ErrorCode.STALE_BROKER_EPOCH, NodeStatus.GONE)
+    assert (late.error, late.nodes[0].status) == (ErrorCode.STALE_BROKER_EPOCH, ClusterNodeStatus.GONE)
 
 
 def test_a_shard_is_one_unit_and_both_its_states_are_one_write() -> None:
@@ -253,19 +253,19 @@ def test_halves_of_a_shard_that_differ_are_mended_with_a_warning() -> None:
     later.begin(*pair, on=nodes(1, 2))
     one, other = (later.states[place(f"{name}-0")] for name in ("__consumer_offsets", "__rebalances"))
     assert (other.leader, other.isr, other.partition_epoch) == (one.leader, one.isr, 0)
-    assert any(isinstance(each, ef.Warn) and "shard 0 differ" in each.text for each in later.others)
+    assert any(isinstance(each, ef.WarnOperator) and "shard 0 differ" in each.text for each in later.others)
 
 
 def test_a_state_that_cannot_be_read_stops_nothing_else_c13() -> None:
     story = Reigning()
     story.topics["t"] = topic("t", (1, 2), (1, 2))
-    story.say(ev.Elected(9, 1, 1, story.version))
+    story.say(ev.ControllerElected(9, 1, 1, story.version))
     story.nodes = nodes(1, 2)
-    story.say(ev.NodesSeen(nodes(1, 2)))
-    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+    story.say(ev.NodesRead(nodes(1, 2)))
+    story.say(ev.TopicsRead(tuple(story.topics.values()), complete=True))
     story.say(ev.StatesRead({}, story.version, (place("t-0"),)))
     assert list(story.states) == [place("t-1")]
-    assert any(isinstance(each, ef.Warn) and "t-0" in each.text for each in story.others)
+    assert any(isinstance(each, ef.WarnOperator) and "t-0" in each.text for each in story.others)
 
 
 def test_another_minimum_empties_the_elr_before_it_is_told_c5(three: Reigning) -> None:
@@ -328,7 +328,7 @@ def test_a_higher_minimum_makes_nobody_eligible_before_leaders_go_by_it_c5() -> 
 
 
 def test_shards_go_first_and_at_most_a_hundred_states_go_in_one_write_z5() -> None:
-    settings = Settings(auto_rebalance=False, offsets_replicas=99)
+    settings = ControllerSettings(auto_rebalance=False, offsets_replicas=99)
     replicas = [(1, 2)] * 130
     story = Reigning(settings).begin(
         topic("a", *replicas), topic("__consumer_offsets", *replicas), topic("__rebalances", *replicas), on=nodes(1, 2)
@@ -337,7 +337,12 @@ def test_shards_go_first_and_at_most_a_hundred_states_go_in_one_write_z5() -> No
     story.see(gone=(1,))
     sizes = [len(write.operations) for write in story.writes]
     assert sizes == [100, 100, 100, 90]
-    names = [each.place.topic for write in story.writes for each in write.operations if isinstance(each, ef.PutState)]
+    names = [
+        each.place.topic
+        for write in story.writes
+        for each in write.operations
+        if isinstance(each, ef.PutPartitionState)
+    ]
     assert names[:260] == ["__consumer_offsets", "__rebalances"] * 130
 
 

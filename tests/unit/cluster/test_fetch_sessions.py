@@ -12,7 +12,7 @@ from muster.coordinator.cluster.replicas.messages import (
     WRONG_SESSION_EPOCH,
     FetchAnswer,
     FetchItem,
-    Forgotten,
+    ForgottenPartition,
 )
 from muster.coordinator.cluster.replicas.serving import COMING_FOR_MS, COMING_MS, GATHER_MS, NO_HURRY_MS
 from muster.coordinator.errors import ErrorCode
@@ -54,7 +54,7 @@ def test_f1_an_answer_has_no_more_than_was_asked_for() -> None:
 
 
 def test_f1_a_session_has_at_most_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MOST_PLACES", 2)
+    monkeypatch.setattr(serving, "MAX_SESSION_PARTITIONS", 2)
     leader, follower = two()
     copy_once(leader, follower)
     [(_, request)] = follower.replicas.requests(0)
@@ -71,9 +71,9 @@ def test_f1_what_is_forgotten_of_a_former_topic_takes_nothing_from_the_present_o
     copy_once(leader, follower)
     copied = leader.replicas.serving._sessions[THERE].copied
     [(_, request)] = follower.replicas.requests(0)
-    leader.serves(request._replace(forgotten=(Forgotten(PLACE, OTHER_ID),)))
+    leader.serves(request._replace(forgotten=(ForgottenPartition(PLACE, OTHER_ID),)))
     assert PLACE in copied
-    leader.serves(request._replace(session_epoch=2, forgotten=(Forgotten(PLACE, ID),)))
+    leader.serves(request._replace(session_epoch=2, forgotten=(ForgottenPartition(PLACE, ID),)))
     assert PLACE not in copied
 
 

@@ -5,9 +5,9 @@ import pytest
 
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import NOBODY, OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import Image, Known, NodeStatus
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import NO_NODE_ID, OFFSETS, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ImageVersion
 from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import SMALL, Reigning, node, nodes, place, topic
 
@@ -29,26 +29,28 @@ def leaders(story: Reigning, name: str = "t") -> list[int]:
 
 
 def test_who_shuts_down_leads_nothing_and_is_in_sync_no_more_a7(story: Reigning) -> None:
-    story.say(ev.ShutdownAsked(900, 1, 101))
-    assert story.answers[900] == ef.ShutdownAnswered(ErrorCode.NONE)
+    story.say(ev.ShutdownRequested(900, 1, 101))
+    assert story.answers[900] == ef.ShutdownResult(ErrorCode.NONE)
     assert story.led("t-0") == (2, 1, (2, 3), ())
     assert story.led("t-1") == (2, 0, (2, 3), ())
     assert story.state("t-0").cause == "shut down"
-    assert {each.status for each in story.told(story.poll(2)).nodes if each.id == 1} == {NodeStatus.SHUTTING_DOWN}
+    assert {each.status for each in story.told(story.poll(2)).nodes if each.id == 1} == {
+        ClusterNodeStatus.SHUTTING_DOWN
+    }
     story.see(gone=(2,))
     assert [each for each in leaders(story) if each != 3] == []
 
 
 def test_in_sync_stays_who_is_needed_for_the_minimum_a7() -> None:
     story = Reigning().begin(topic("t", (1, 2), (2, 1)), on=nodes(1, 2))
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     assert story.led("t-0") == (2, 1, (1, 2), ())
     assert story.led("t-1") == (2, 0, (2, 1), ())
 
 
 def test_what_nobody_else_may_lead_is_named_a7() -> None:
     story = Reigning().begin(topic("t", (1,), (1, 2)), on=nodes(1, 2))
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     assert 900 not in story.answers
     hear(story, 2)
     assert story.answers[900].remaining == (place("t-0"),)
@@ -57,19 +59,19 @@ def test_what_nobody_else_may_lead_is_named_a7() -> None:
 
 def test_nobody_is_elected_where_a_node_shuts_down_a7() -> None:
     story = Reigning().begin(topic("t", (1, 2)), on=nodes(1, 2))
-    story.say(ev.ShutdownAsked(900, 2, 102))
+    story.say(ev.ShutdownRequested(900, 2, 102))
     story.see(gone=(1,))
-    assert story.led("t-0")[0] == NOBODY
+    assert story.led("t-0")[0] == NO_NODE_ID
 
 
 def test_a_former_life_shuts_nothing_down_a7(story: Reigning) -> None:
-    story.say(ev.ShutdownAsked(900, 1, 77))
+    story.say(ev.ShutdownRequested(900, 1, 77))
     assert story.answers[900].error is ErrorCode.STALE_BROKER_EPOCH
     assert leaders(story) == [1, 2, 3]
 
 
 def test_who_comes_back_shuts_down_no_more_a7(story: Reigning) -> None:
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     story.see(n1=node(1, 201))
     story.ask(2, "t-0", (1, 2, 3))
     story.see(gone=(2,))
@@ -79,7 +81,7 @@ def test_who_comes_back_shuts_down_no_more_a7(story: Reigning) -> None:
 
 def test_units_go_twenty_at_a_time_when_the_new_leaders_have_heard_a6() -> None:
     story = Reigning().begin(topic("t", *[(1, 2, 3)] * 45), on=nodes(1, 2, 3))
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     assert leaders(story).count(1) == 25
     hear(story, 1, 3)
     assert leaders(story).count(1) == 25
@@ -93,12 +95,12 @@ def test_units_go_twenty_at_a_time_when_the_new_leaders_have_heard_a6() -> None:
 
 def test_shutdown_waits_so_long_and_no_longer_a7() -> None:
     story = Reigning().begin(topic("t", *[(1, 2, 3)] * 45), on=nodes(1, 2, 3))
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     story.later(999)
     assert 900 not in story.answers
     story.later(1)
     assert len(story.answers[900].remaining) == 25
-    story.say(ev.ShutdownAsked(901, 1, 101))
+    story.say(ev.ShutdownRequested(901, 1, 101))
     hear(story, 2)
     hear(story, 2)
     assert story.answers[901].remaining == ()
@@ -106,13 +108,13 @@ def test_shutdown_waits_so_long_and_no_longer_a7() -> None:
 
 def test_a_new_leader_that_dies_is_not_waited_for_a6() -> None:
     story = Reigning().begin(topic("t", *[(1, 2, 3)] * 30), on=nodes(1, 2, 3))
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     story.see(gone=(2,))
     assert set(leaders(story)) == {3}
 
 
 def test_a_drained_node_follows_and_leads_when_nobody_else_can_a7(story: Reigning) -> None:
-    story.say(ev.DrainedSeen(frozenset({1})))
+    story.say(ev.DrainedNodesRead(frozenset({1})))
     assert story.led("t-0") == (2, 1, (1, 2, 3), ())
     story.see(gone=(2,))
     assert leaders(story) == [3, 3, 3]
@@ -123,12 +125,12 @@ def test_a_drained_node_follows_and_leads_when_nobody_else_can_a7(story: Reignin
     assert story.led("t-0")[0] == 3, "as soon as another can"
     assert story.state("t-0").cause == "drained"
     assert leaders(story)[1:] == [1, 1]
-    story.say(ev.DrainedSeen(frozenset()))
+    story.say(ev.DrainedNodesRead(frozenset()))
     story.see(gone=(3,))
     assert leaders(story) == [1, 1, 1]
 
 
-BALANCING = Settings(offsets_replicas=99, imbalance_check_ms=60_000)
+BALANCING = ControllerSettings(offsets_replicas=99, imbalance_check_ms=60_000)
 
 
 def test_preferred_leaders_get_back_what_is_theirs_c10() -> None:
@@ -147,7 +149,7 @@ def test_preferred_leaders_get_back_what_is_theirs_c10() -> None:
 def test_a_little_imbalance_is_left_alone_c10() -> None:
     story = Reigning(BALANCING).begin(topic("t", *[(1, 2)] * 10), on=nodes(1, 2))
     book = story.controller.reign.book
-    story.poll(1, offline=(ev.Offline(story.topics["t"].topic_id, 3, "EIO"),))
+    story.poll(1, offline=(ev.OfflineReplica(story.topics["t"].topic_id, 3, "EIO"),))
     story.poll(1)
     story.ask(2, "t-3", (1, 2))
     story.later(60_000)
@@ -155,8 +157,8 @@ def test_a_little_imbalance_is_left_alone_c10() -> None:
     assert len(book.leads[1]) == 9
 
 
-@pytest.mark.parametrize("off", [Settings(offsets_replicas=99, auto_rebalance=False, imbalance_check_ms=1)])
-def test_balancing_can_be_off_c10(off: Settings) -> None:
+@pytest.mark.parametrize("off", [ControllerSettings(offsets_replicas=99, auto_rebalance=False, imbalance_check_ms=1)])
+def test_balancing_can_be_off_c10(off: ControllerSettings) -> None:
     story = Reigning(off).begin(topic("t", (1, 2)), on=nodes(1, 2))
     story.see(n1=node(1, 201))
     story.ask(2, "t-0", (1, 2))
@@ -169,7 +171,7 @@ def test_election_of_the_preferred_leader_by_order_a5(story: Reigning) -> None:
     assert leaders(story) == [2, 2, 3]
     story.ask(2, "t-0", (1, 2, 3))
     unknown = TopicPartition("t", 9)
-    story.say(ev.ElectLeaders(900, (place("t-0"), place("t-1"), place("t-2"), unknown)))
+    story.say(ev.ElectLeadersRequested(900, (place("t-0"), place("t-1"), place("t-2"), unknown)))
     assert story.answers[900].results == {
         place("t-0"): ErrorCode.NONE,
         place("t-1"): ErrorCode.ELECTION_NOT_NEEDED,
@@ -181,29 +183,29 @@ def test_election_of_the_preferred_leader_by_order_a5(story: Reigning) -> None:
 
 def test_a_preferred_leader_that_is_not_in_sync_a5(story: Reigning) -> None:
     story.see(n1=node(1, 201))
-    story.say(ev.ElectLeaders(900, (place("t-0"),)))
+    story.say(ev.ElectLeadersRequested(900, (place("t-0"),)))
     assert story.answers[900].results == {place("t-0"): ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
 def test_what_a_tool_left_in_zookeeper_is_taken_in_and_removed_a5(story: Reigning) -> None:
     story.see(n1=node(1, 201))
     story.ask(2, "t-0", (1, 2, 3))
-    story.say(ev.ElectLeaders(None, (place("t-0"),)))
+    story.say(ev.ElectLeadersRequested(None, (place("t-0"),)))
     assert leaders(story)[0] == 1
-    assert story.others.count(ef.Remove(ef.Marker.PREFERRED)) == 1
+    assert story.others.count(ef.RemoveMarker(ef.AdminMarker.PREFERRED)) == 1
 
 
 def test_unclean_by_an_operator_a5() -> None:
     story = Reigning().begin(topic("t", (1, 2)), on=nodes(1, 2, 3))
     story.see(gone=(2,))
-    story.say(ev.ElectLeaders(900, (place("t-0"),), ev.Election.UNCLEAN))
+    story.say(ev.ElectLeadersRequested(900, (place("t-0"),), ev.ElectionType.UNCLEAN))
     assert story.answers[900].results == {place("t-0"): ErrorCode.ELECTION_NOT_NEEDED}
     story.see(gone=(1,))
-    story.say(ev.ElectLeaders(901, (place("t-0"),), ev.Election.UNCLEAN))
+    story.say(ev.ElectLeadersRequested(901, (place("t-0"),), ev.ElectionType.UNCLEAN))
     assert story.answers[901].results == {place("t-0"): ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
     story.see(n2=node(2, 202, "new disk"))
-    assert leaders(story) == [NOBODY]
-    story.say(ev.ElectLeaders(902, (place("t-0"),), ev.Election.UNCLEAN))
+    assert leaders(story) == [NO_NODE_ID]
+    story.say(ev.ElectLeadersRequested(902, (place("t-0"),), ev.ElectionType.UNCLEAN))
     assert story.answers[902].results == {place("t-0"): ErrorCode.NONE}
     state = story.state("t-0")
     assert (state.leader, state.isr, state.unclean_epoch) == (2, (2,), state.leader_epoch)
@@ -214,13 +216,13 @@ def test_unclean_by_an_operator_a5() -> None:
 
 
 def test_a_node_that_refuses_is_dead_at_once_c9(story: Reigning) -> None:
-    assert ef.Probe(1, 101) in story.say(ev.Broken(1))
-    assert story.say(ev.Broken(1)) == []
-    story.say(ev.Refused(1, 101, (1_000, 1_100, 1_300)))
+    assert ef.ProbeNode(1, 101) in story.say(ev.ConnectionBroken(1))
+    assert story.say(ev.ConnectionBroken(1)) == []
+    story.say(ev.ConnectionsRefused(1, 101, (1_000, 1_100, 1_300)))
     assert story.led("t-0") == (2, 1, (2, 3), ())
     assert story.state("t-0").cause == "node 1 evicted"
     told = story.told(story.poll(1))
-    assert (told.error, told.nodes[0].status) == (ErrorCode.STALE_BROKER_EPOCH, NodeStatus.GONE)
+    assert (told.error, told.nodes[0].status) == (ErrorCode.STALE_BROKER_EPOCH, ClusterNodeStatus.GONE)
     story.see()
     assert story.led("t-0")[2] == (2, 3)
     story.see(n1=node(1, 201))
@@ -233,44 +235,44 @@ def test_a_node_that_refuses_is_dead_at_once_c9(story: Reigning) -> None:
     ids=["it listens", "twice", "not within 300 ms", "another life"],
 )
 def test_what_is_no_proof_of_death_c9(story: Reigning, epoch: int, times: tuple[int, ...]) -> None:
-    story.say(ev.Broken(1))
-    story.say(ev.Refused(1, epoch, times))
+    story.say(ev.ConnectionBroken(1))
+    story.say(ev.ConnectionsRefused(1, epoch, times))
     assert leaders(story) == [1, 2, 3]
-    assert ef.Probe(1, 101) in story.say(ev.Broken(1))
+    assert ef.ProbeNode(1, 101) in story.say(ev.ConnectionBroken(1))
 
 
 def test_eviction_can_be_off_c9() -> None:
-    story = Reigning(Settings(offsets_replicas=99, eviction=False)).begin(topic("t", (1, 2)), on=nodes(1, 2))
-    assert story.say(ev.Broken(1)) == []
-    story.say(ev.Refused(1, 101, (1, 2, 3)))
+    story = Reigning(ControllerSettings(offsets_replicas=99, eviction=False)).begin(topic("t", (1, 2)), on=nodes(1, 2))
+    assert story.say(ev.ConnectionBroken(1)) == []
+    story.say(ev.ConnectionsRefused(1, 101, (1, 2, 3)))
     assert leaders(story) == [1]
 
 
 def test_shards_move_too_a6() -> None:
     pair = (topic(OFFSETS, *[(1, 2)] * 30), topic("__rebalances", *[(1, 2)] * 30))
     story = Reigning(SMALL).begin(*pair, on=nodes(1, 2))
-    story.say(ev.ShutdownAsked(900, 1, 101))
+    story.say(ev.ShutdownRequested(900, 1, 101))
     assert leaders(story, OFFSETS).count(2) == 20
     assert leaders(story, OFFSETS) == leaders(story, "__rebalances")
     hear(story, 2)
     assert leaders(story, OFFSETS).count(2) == 30
-    assert story.told(story.poll(2)).sequence == Known(*story.version.known).sequence
+    assert story.told(story.poll(2)).sequence == ImageVersion(*story.version.known).sequence
 
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_what_was_on_its_way_to_a_node_that_goes_goes_on_to_another_a7(story: Reigning, stops: bool) -> None:
     story.hold = True
-    story.say(ev.DrainedSeen(frozenset({1})))
+    story.say(ev.DrainedNodesRead(frozenset({1})))
     assert len(story.held) == 1, "t-0 is on its way to node 2"
     request = story.request()
-    story.say(ev.ShutdownAsked(request, 2, 102) if stops else ev.DrainedSeen(frozenset({1, 2})))
+    story.say(ev.ShutdownRequested(request, 2, 102) if stops else ev.DrainedNodesRead(frozenset({1, 2})))
     story.hold = False
     story.release()
     hear(story, 1, 2, 3)
     hear(story, 1, 2, 3)
     assert leaders(story) == [3, 3, 3]
     if stops:
-        assert story.answers[request] == ef.ShutdownAnswered(ErrorCode.NONE)
+        assert story.answers[request] == ef.ShutdownResult(ErrorCode.NONE)
 
 
 def test_who_is_drained_leads_nothing_under_the_next_controller_a7(story: Reigning) -> None:
@@ -278,24 +280,24 @@ def test_who_is_drained_leads_nothing_under_the_next_controller_a7(story: Reigni
     after = Reigning()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.nodes = nodes(1, 2, 3)
-    after.say(ev.Elected(9, 2, 2, after.version))
-    after.say(ev.DrainedSeen(frozenset({1})))
-    after.say(ev.NodesSeen(after.nodes))
-    after.say(ev.TopicsSeen(tuple(after.topics.values()), complete=True))
+    after.say(ev.ControllerElected(9, 2, 2, after.version))
+    after.say(ev.DrainedNodesRead(frozenset({1})))
+    after.say(ev.NodesRead(after.nodes))
+    after.say(ev.TopicsRead(tuple(after.topics.values()), complete=True))
     after.say(ev.StatesRead(dict(after.states), after.version))
     after.hear()
     assert 1 not in leaders(after)
 
 
 def test_what_a_drained_node_leads_already_goes_when_the_next_controller_begins_a7(story: Reigning) -> None:
-    image = Image()
+    image = ClusterImage()
     image.apply(story.told(story.poll(1)))
     after = Reigning()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.nodes = nodes(1, 2, 3)
-    after.say(ev.Elected(9, 2, 2, after.version, image))
-    after.say(ev.DrainedSeen(frozenset({1})))
-    after.say(ev.NodesSeen(after.nodes))
-    after.say(ev.TopicsSeen(tuple(after.topics.values()), complete=True))
+    after.say(ev.ControllerElected(9, 2, 2, after.version, image))
+    after.say(ev.DrainedNodesRead(frozenset({1})))
+    after.say(ev.NodesRead(after.nodes))
+    after.say(ev.TopicsRead(tuple(after.topics.values()), complete=True))
     after.hear()
     assert 1 not in leaders(after)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_EPOCH, State
-from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
+from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
 from muster.coordinator.errors import ErrorCode
 from tests.support.led import EPOCH, LAG_MS, SHARD, UNIT, Cluster
 
@@ -12,13 +12,13 @@ def granted(isr: tuple[int, ...], partition_epoch: int = 5) -> IsrAnswer:
     return IsrAnswer(ErrorCode.NONE, EPOCH, partition_epoch, isr)
 
 
-def asking(cluster: Cluster, now_ms: int = 0) -> AlterIsr:
+def asking(cluster: Cluster, now_ms: int = 0) -> IsrProposal:
     question = cluster.leader.wants(now_ms)
     assert question is not None
     return question
 
 
-def joining() -> tuple[Cluster, AlterIsr]:
+def joining() -> tuple[Cluster, IsrProposal]:
     """Node 3 has caught up, and was asked for."""
     cluster = Cluster(isr=(1, 2))
     cluster.fetch(2, 0)
@@ -28,7 +28,7 @@ def joining() -> tuple[Cluster, AlterIsr]:
 
 def test_l5_a_follower_that_has_caught_up_is_asked_for_with_the_epoch_of_its_fetches() -> None:
     cluster, question = joining()
-    assert question == AlterIsr(UNIT, EPOCH, 4, ((1, 11), (2, 12), (3, 13)))
+    assert question == IsrProposal(UNIT, EPOCH, 4, ((1, 11), (2, 12), (3, 13)))
     assert (cluster.leader.isr, cluster.leader.in_sync.largest) == ((1, 2), (1, 2, 3))
 
 
@@ -234,7 +234,7 @@ def test_a_replica_that_is_assigned_no_more_is_not_asked_for() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.fetch(3, 0)
     replicas = (cluster.peers[1], cluster.peers[2])
-    cluster.leader.learn(State(1, EPOCH, (1, 2), partition_epoch=4), replicas, 2, 0)
+    cluster.leader.learn(PartitionState(1, EPOCH, (1, 2), partition_epoch=4), replicas, 2, 0)
     assert cluster.leader.wants(0) is None
 
 

@@ -95,7 +95,7 @@ def test_who_shuts_down_does_not_join_and_hinders_nobody_c8() -> None:
     could join, and so nobody could take its place."""
     story = Reigning().begin(topic("t", (1, 2, 3)), on=nodes(1, 2, 3))
     story.see(gone=(3,))
-    story.say(ev.ShutdownAsked(900, 2, 102))
+    story.say(ev.ShutdownRequested(900, 2, 102))
     assert story.led("t-0")[2] == (1, 2)
     story.see(n3=node(3, 203))
     assert story.result(story.ask(1, "t-0", (1, 2, 3))).error is ErrorCode.NONE
@@ -127,7 +127,7 @@ def test_several_items_are_answered_as_one_and_each_for_itself_c8(story: Reignin
         members = tuple(ev.IsrMember(each, story.nodes[each].epoch) for each in (1, 2, 3))
         items.append(ev.IsrItem(story.topics["t"].topic_id, number, state.leader_epoch, state.partition_epoch, members))
     items[1] = items[1]._replace(leader_epoch=9)
-    story.say(ev.AlterIsr(500, 1, 101, tuple(items)))
+    story.say(ev.AlterPartitionRequested(500, 1, 101, tuple(items)))
     answer = story.answers[500]
     assert [(each.partition, each.error) for each in answer.results] == [
         (1, ErrorCode.NONE),
@@ -168,7 +168,7 @@ def test_nobody_is_told_of_a_state_before_it_is_written_c1(story: Reigning) -> N
 
 
 def test_too_many_that_wait_are_refused(story: Reigning, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asks, "MOST_WAITING", 1)
+    monkeypatch.setattr(asks, "MAX_WAITING", 1)
     story.hold = True
     first = story.ask(1, "t-0", (1, 2, 3))
     assert story.answers[story.ask(1, "t-1", (1, 2, 3))].error is ErrorCode.REQUEST_TIMED_OUT
@@ -180,15 +180,15 @@ def test_asking_does_not_keep_elections_waiting() -> None:
     """A leader that asks for a hundred units leaves half of a write to those who have none."""
     story = Reigning().begin(topic("t", *[(1, 2, 3)] * 120, *[(4, 2)] * 60), on=nodes(1, 2, 3, 4))
     story.hold = True
-    story.say(ev.AlterIsr(500, 2, 102, ()))
+    story.say(ev.AlterPartitionRequested(500, 2, 102, ()))
     members = tuple(ev.IsrMember(each, story.nodes[each].epoch) for each in (1, 2))
     items = [ev.IsrItem(story.topics["t"].topic_id, number, 0, 0, members) for number in range(120)]
     story.ask(1, "t-0", (1, 2))
-    story.say(ev.AlterIsr(501, 1, 101, tuple(items)))
+    story.say(ev.AlterPartitionRequested(501, 1, 101, tuple(items)))
     story.see(gone=(4,))
     story.release()
     [write] = story.held
-    puts = [each for each in write.operations if isinstance(each, ef.PutState)]
+    puts = [each for each in write.operations if isinstance(each, ef.PutPartitionState)]
     assert [len([each for each in puts if each.state.leader == leader]) for leader in (1, 2)] == [50, 50]
     while story.held:
         story.release()

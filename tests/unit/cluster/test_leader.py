@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.cluster.leader import ALL, Diverged, Refused
+from muster.coordinator.cluster.leader import ALL, FetchDivergence, FetchRefusal
 from muster.coordinator.cluster.lease import Peer
 from muster.coordinator.errors import ErrorCode
 from tests.support.led import EPOCH, LAG_MS, SHARD, Cluster
@@ -159,7 +159,7 @@ def test_l4_a_fetch_of_a_node_epoch_that_is_not_the_registered_one_does_not_coun
 def test_l4_where_the_logs_part_nothing_counts() -> None:
     cluster = Cluster(isr=(1, 2), end=10)
     cluster.epochs = [(5, 4), (EPOCH, 10)]
-    assert cluster.fetch(2, 8, last_epoch=6) == Diverged(5, 4)
+    assert cluster.fetch(2, 8, last_epoch=6) == FetchDivergence(5, 4)
     assert cluster.leader.high_watermark == 0
 
 
@@ -169,37 +169,37 @@ def test_l4_where_the_logs_part_nothing_counts() -> None:
 def test_l6_not_leading_goes_before_all() -> None:
     cluster = Cluster()
     cluster.leader.shown(EPOCH + 1)
-    assert cluster.fetch(2, 0, epoch=EPOCH + 2) == Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert cluster.fetch(2, 0, epoch=EPOCH + 2) == FetchRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 @pytest.mark.parametrize(
     ("epoch", "code"), [(EPOCH - 1, ErrorCode.FENCED_LEADER_EPOCH), (EPOCH + 1, ErrorCode.UNKNOWN_LEADER_EPOCH)]
 )
 def test_l6_another_leader_epoch(epoch: int, code: ErrorCode) -> None:
-    assert Cluster().fetch(2, 99, epoch=epoch, node_epoch=1) == Refused(code)
+    assert Cluster().fetch(2, 99, epoch=epoch, node_epoch=1) == FetchRefusal(code)
 
 
 def test_l6_a_node_that_has_no_replica_hears_75() -> None:
     cluster = Cluster()
     cluster.peers[4] = Peer(4, 14)
-    assert cluster.fetch(4, 99, node_epoch=1) == Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert cluster.fetch(4, 99, node_epoch=1) == FetchRefusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
 
 def test_l6_a_former_life_hears_6() -> None:
-    assert Cluster().fetch(2, 99, node_epoch=11) == Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert Cluster().fetch(2, 99, node_epoch=11) == FetchRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 @pytest.mark.parametrize("offset", [4, 11])
 def test_l6_an_offset_before_the_start_or_past_the_end(offset: int) -> None:
-    assert Cluster(start=5, end=10).fetch(2, offset) == Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert Cluster(start=5, end=10).fetch(2, offset) == FetchRefusal(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
 def test_l6_a_log_that_is_longer_than_ours_hears_where_it_parts_from_it() -> None:
     """Kafka's order: the pair says more than that the offset is out of range."""
     cluster = Cluster(end=10)
     cluster.epochs = [(5, 10)]
-    assert cluster.fetch(2, 12, last_epoch=6) == Diverged(5, 10)
-    assert cluster.fetch(2, 12, last_epoch=5) == Diverged(5, 10)
+    assert cluster.fetch(2, 12, last_epoch=6) == FetchDivergence(5, 10)
+    assert cluster.fetch(2, 12, last_epoch=5) == FetchDivergence(5, 10)
 
 
 def test_l6_of_the_present_epoch_the_end_is_asked_for_anew() -> None:
@@ -208,7 +208,7 @@ def test_l6_of_the_present_epoch_the_end_is_asked_for_anew() -> None:
     assert cluster.fetch(2, 3, last_epoch=EPOCH) is None
     cluster.write(9)
     assert cluster.fetch(2, 9, last_epoch=EPOCH) is None
-    assert cluster.fetch(2, 10, last_epoch=EPOCH) == Diverged(EPOCH, 9)
+    assert cluster.fetch(2, 10, last_epoch=EPOCH) == FetchDivergence(EPOCH, 9)
 
 
 def test_l6_what_both_agree_on_is_not_looked_up_again() -> None:
@@ -251,7 +251,7 @@ def test_l9_who_is_shown_a_later_epoch_leads_no_more() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.write(5)
     cluster.fetch(2, 0)
-    assert cluster.fetch(2, 5, epoch=EPOCH + 1) == Refused(ErrorCode.UNKNOWN_LEADER_EPOCH)
+    assert cluster.fetch(2, 5, epoch=EPOCH + 1) == FetchRefusal(ErrorCode.UNKNOWN_LEADER_EPOCH)
     assert cluster.leader.over
     assert cluster.leader.may_append(1) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not cluster.leader.kept(0, 5, 0)
@@ -261,7 +261,7 @@ def test_l9_who_is_shown_a_later_epoch_leads_no_more() -> None:
 def test_l9_it_remembers_the_highest_epoch_that_it_was_shown() -> None:
     cluster = Cluster()
     cluster.leader.shown(EPOCH + 1)
-    assert cluster.fetch(2, 0, epoch=EPOCH + 5) == Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert cluster.fetch(2, 0, epoch=EPOCH + 5) == FetchRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     cluster.leader.shown(EPOCH + 3)
     assert cluster.leader.seen_epoch == EPOCH + 5
 
@@ -288,7 +288,7 @@ def test_a3b_records_are_gone_when_the_logs_of_all_in_sync_begin_behind_them() -
 def test_a3b_who_is_behind_the_beginning_hears_that_he_is_out_of_range() -> None:
     cluster = Cluster(isr=(1, 2), end=9, high_watermark=9)
     cluster.leader.begins(0, 6)
-    assert cluster.fetch(3, 5) == Refused(ErrorCode.OFFSET_OUT_OF_RANGE)
+    assert cluster.fetch(3, 5) == FetchRefusal(ErrorCode.OFFSET_OUT_OF_RANGE)
     assert cluster.fetch(3, 6) is None
 
 

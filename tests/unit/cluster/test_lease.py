@@ -1,7 +1,19 @@
 """The lease: what a leader rests on, what a new one waits for, what becomes of timers meanwhile (CL-G4 to CL-G6)."""
 
 from muster.coordinator.cluster.in_sync import IsrAnswer
-from muster.coordinator.cluster.lease import FOREVER, HOLD, LOAD, NEVER, RUN, UNLOAD, Gap, Look, Promise, Source, Timers
+from muster.coordinator.cluster.lease import (
+    FOREVER,
+    HOLD,
+    LOAD,
+    NEVER,
+    RUN,
+    UNLOAD,
+    FetchSource,
+    LeaseGap,
+    ShardTimers,
+    SilencePromise,
+    TimerVerdict,
+)
 from muster.coordinator.cluster.lease import lease_of as lease_of_session
 from muster.coordinator.errors import ErrorCode
 from tests.support.led import EPOCH, SHARD, Cluster
@@ -128,7 +140,7 @@ def test_the_lease_is_shorter_than_what_is_waited_for_whatever_the_clocks_do() -
 
 
 def test_g5_a_new_leader_waits_a_session_from_what_it_last_received() -> None:
-    promise, source = Promise(started_ms=-50_000), Source(1)
+    promise, source = SilencePromise(started_ms=-50_000), FetchSource(1)
     promise.follow(source)
     source.received_ms = 1_000
     promise.follow(None)
@@ -138,7 +150,7 @@ def test_g5_a_new_leader_waits_a_session_from_what_it_last_received() -> None:
 
 
 def test_g5_a_leader_with_a_longer_session_is_waited_for_as_long_as_it_leads_by_it() -> None:
-    promise, longer, other = Promise(started_ms=-50_000), Source(1), Source(2)
+    promise, longer, other = SilencePromise(started_ms=-50_000), FetchSource(1), FetchSource(2)
     longer.session_ms = 2 * SESSION
     promise.follow(longer)
     longer.received_ms = 1_000
@@ -153,19 +165,19 @@ def test_g5_a_leader_with_a_longer_session_is_waited_for_as_long_as_it_leads_by_
 
 
 def test_g5_or_from_its_own_start() -> None:
-    promise = Promise(started_ms=5_000)
+    promise = SilencePromise(started_ms=5_000)
     assert promise.answers_from(SESSION) == 11_000
     assert promise.waits_for(SESSION, 5_000) == []
 
 
 def test_g5_one_that_led_before_goes_on() -> None:
-    promise = Promise(started_ms=0)
+    promise = SilencePromise(started_ms=0)
     promise.follow(None)
     assert promise.answers_from(SESSION) == 6_000
 
 
 def test_g5_who_has_let_go_is_not_waited_for() -> None:
-    promise, source = Promise(started_ms=-50_000), Source(1)
+    promise, source = SilencePromise(started_ms=-50_000), FetchSource(1)
     promise.follow(source)
     source.received_ms = 1_000
     promise.follow(None)
@@ -174,7 +186,7 @@ def test_g5_who_has_let_go_is_not_waited_for() -> None:
 
 
 def test_g5_the_leader_before_the_last_is_waited_for_as_well() -> None:
-    promise, one, two = Promise(started_ms=-50_000), Source(1), Source(2)
+    promise, one, two = SilencePromise(started_ms=-50_000), FetchSource(1), FetchSource(2)
     promise.follow(one)
     one.received_ms = 1_000
     promise.follow(two)
@@ -186,7 +198,7 @@ def test_g5_the_leader_before_the_last_is_waited_for_as_well() -> None:
 
 
 def test_g5_what_comes_after_the_unit_left_the_fetches_is_not_counted() -> None:
-    promise, one = Promise(started_ms=-50_000), Source(1)
+    promise, one = SilencePromise(started_ms=-50_000), FetchSource(1)
     promise.follow(one)
     one.received_ms = 1_000
     promise.follow(None)
@@ -195,21 +207,21 @@ def test_g5_what_comes_after_the_unit_left_the_fetches_is_not_counted() -> None:
 
 
 def test_g6_timers_run_while_the_lease_holds_and_stand_without_it() -> None:
-    timers = Timers()
+    timers = ShardTimers()
     assert timers.look(1_000, 500) == RUN
     assert timers.look(1_000, 1_000) == HOLD
 
 
 def test_g6_after_a_short_gap_they_move_by_it_counted_from_the_end_of_the_lease() -> None:
-    timers = Timers()
+    timers = ShardTimers()
     timers.look(1_000, 500)
     assert timers.look(1_000, 2_000) == HOLD
-    assert timers.look(9_000, 2_900) == Look(Gap.MOVE, 1_900)
+    assert timers.look(9_000, 2_900) == TimerVerdict(LeaseGap.MOVE, 1_900)
     assert timers.look(9_000, 2_901) == RUN
 
 
 def test_g6_after_a_long_one_the_shard_goes_and_is_loaded_anew() -> None:
-    timers = Timers()
+    timers = ShardTimers()
     timers.look(1_000, 500)
     assert timers.look(1_000, 3_000) == UNLOAD
     assert timers.look(1_000, 3_100) == HOLD
@@ -218,7 +230,7 @@ def test_g6_after_a_long_one_the_shard_goes_and_is_loaded_anew() -> None:
 
 
 def test_g6_a_long_gap_that_nobody_looked_into_is_one_all_the_same() -> None:
-    timers = Timers()
+    timers = ShardTimers()
     timers.look(1_000, 500)
     assert timers.look(1_000, 1_000) == HOLD
     assert timers.look(20_000, 15_000) == UNLOAD

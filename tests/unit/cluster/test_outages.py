@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.cluster.facts import NO_NODE_ID
 from muster.coordinator.cluster.image import PartitionView, TopicView
 from muster.coordinator.cluster.replicas.outages import LOOK_AGAIN_MS
 from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
@@ -52,7 +52,7 @@ def test_a_leader_whose_log_broke_waits_until_the_controller_has_heard() -> None
     looks(leader, (0, LOOK_AGAIN_MS))
     assert list(leader.replicas.offline) == [PLACE]
     assert not leader.replicas.leaders
-    leader.hears(orders(NOBODY, 2, (HERE,)))
+    leader.hears(orders(NO_NODE_ID, 2, (HERE,)))
     looks(leader, (2 * LOOK_AGAIN_MS,))
     assert leader.replicas.offline == {}
     leader.hears(orders(HERE, 3, (HERE,)))
@@ -138,14 +138,14 @@ def test_a_leader_without_room_is_back_when_there_is_some_or_when_nobody_else_le
     leader.hears(orders(THERE, 2, (THERE,)))
     looks(leader, (0, LOOK_AGAIN_MS, 2 * LOOK_AGAIN_MS))
     assert leader.replicas.offline[PLACE][1] == "no room"
-    leader.hears(orders(NOBODY, 3, (THERE,)))
+    leader.hears(orders(NO_NODE_ID, 3, (THERE,)))
     looks(leader, (3 * LOOK_AGAIN_MS,))
     assert leader.replicas.offline == {}, "it may be read from here at least"
 
     leader.hears(orders(HERE, 4))
     leader.disk.room = 0
     assert leader.replicas.unwritable(PLACE, "ENOSPC")
-    leader.hears(orders(NOBODY, 5, (THERE,)))
+    leader.hears(orders(NO_NODE_ID, 5, (THERE,)))
     looks(leader, (4 * LOOK_AGAIN_MS, 5 * LOOK_AGAIN_MS))
     assert list(leader.replicas.offline) == [PLACE], "it could not even write its epoch down"
     leader.disk.room = ROOM_TO_WRITE

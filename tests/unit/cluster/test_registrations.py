@@ -1,17 +1,17 @@
 """What the controller makes of registrations that it sees, and of who shut down for the one before it (CL-C3, CL-C7,
 CL-A7)."""
 
-from muster.coordinator.cluster.controller.nodes import Nodes
-from muster.coordinator.cluster.facts import Node
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView
+from muster.coordinator.cluster.controller.nodes import NodeRegistry
+from muster.coordinator.cluster.facts import ClusterNode
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ClusterState, NodeView
 
 
-def node(number: int, epoch: int) -> Node:
-    return Node(number, epoch, f"directory-{number}")
+def node(number: int, epoch: int) -> ClusterNode:
+    return ClusterNode(number, epoch, f"directory-{number}")
 
 
 def test_a_registration_that_was_out_of_sight_counts_again_and_an_older_one_does_not() -> None:
-    nodes = Nodes()
+    nodes = NodeRegistry()
     nodes.begin({1: node(1, 5)}, None)
     assert nodes.seen({}).gone == {1: "node 1's session expired"}
     assert nodes.seen({1: node(1, 4)}).coming == []
@@ -20,10 +20,14 @@ def test_a_registration_that_was_out_of_sight_counts_again_and_an_older_one_does
 
 
 def test_who_shut_down_for_the_controller_before_goes_on_to_shut_down() -> None:
-    image = Image()
-    views = (NodeView(1, 5, NodeStatus.SHUTTING_DOWN), NodeView(2, 6), NodeView(3, 6, NodeStatus.SHUTTING_DOWN))
+    image = ClusterImage()
+    views = (
+        NodeView(1, 5, ClusterNodeStatus.SHUTTING_DOWN),
+        NodeView(2, 6),
+        NodeView(3, 6, ClusterNodeStatus.SHUTTING_DOWN),
+    )
     image.apply(ClusterState(epoch=1, sequence=1, full=True, nodes=views))
-    nodes = Nodes()
+    nodes = NodeRegistry()
     nodes.begin({1: node(1, 5), 2: node(2, 6), 3: node(3, 7)}, image)
     assert (nodes.stops, nodes.leaving) == ({1}, {1})
     assert set(nodes.unsure) == {3}, "another life of it, of which nothing is known"

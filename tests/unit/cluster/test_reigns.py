@@ -5,9 +5,9 @@ import pytest
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
 from muster.coordinator.cluster.controller import telling
-from muster.coordinator.cluster.controller.tasks.units import MOST_LOOKS
-from muster.coordinator.cluster.facts import OFFSETS, State
-from muster.coordinator.cluster.image import NOTHING, Image, Known, NodeStatus
+from muster.coordinator.cluster.controller.tasks.units import MAX_REVIEWS
+from muster.coordinator.cluster.facts import OFFSETS, PartitionState
+from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterNodeStatus, ImageVersion
 from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import Reigning, as_read, node, nodes, place, topic
 
@@ -17,14 +17,14 @@ def story() -> Reigning:
     return Reigning().begin(topic("t", (1, 2, 3)), on=nodes(1, 2, 3))
 
 
-def image_of(story: Reigning, node_id: int = 2) -> Image:
+def image_of(story: Reigning, node_id: int = 2) -> ClusterImage:
     """What a node knows that has been told all."""
-    image = Image()
+    image = ClusterImage()
     image.apply(story.told(story.poll(node_id)))
     return image
 
 
-def successor(story: Reigning, image: Image | None = None, on: tuple[int, ...] = (1, 2, 3)) -> Reigning:
+def successor(story: Reigning, image: ClusterImage | None = None, on: tuple[int, ...] = (1, 2, 3)) -> Reigning:
     """Another controller, over the same ZooKeeper."""
     after = Reigning()
     after.epoch = story.epoch + 1
@@ -38,7 +38,9 @@ def test_a_write_checks_all_it_rests_on_z5(story: Reigning) -> None:
     write = story.writes[-1]
     assert (write.epoch, write.epoch_version, write.cluster_version) == (1, 1, version.version)
     assert write.sequence > version.known.sequence
-    assert [(str(each.place), each.at) for each in write.operations if isinstance(each, ef.PutState)] == [("t-0", 0)]
+    assert [(str(each.place), each.at) for each in write.operations if isinstance(each, ef.PutPartitionState)] == [
+        ("t-0", 0)
+    ]
     assert story.states[place("t-0")].controller_epoch == 1
 
 
@@ -48,7 +50,7 @@ def test_one_write_at_a_time_and_what_arrives_is_decided_with_the_next(story: Re
     story.see(gone=(2,))
     assert len(story.held) == 1
     story.release()
-    assert [each.state.leader for each in story.held[0].operations if isinstance(each, ef.PutState)] == [3]
+    assert [each.state.leader for each in story.held[0].operations if isinstance(each, ef.PutPartitionState)] == [3]
 
 
 def test_another_controller_ends_the_reign_z5(story: Reigning) -> None:
@@ -56,7 +58,7 @@ def test_another_controller_ends_the_reign_z5(story: Reigning) -> None:
     asked = story.ask(1, "t-0", (1, 2))
     polled = story.poll(2, story.controller.reign.book.teller.known)
     story.epoch = 2
-    assert ef.Resign() in story.release()
+    assert ef.ResignController() in story.release()
     assert story.answers[asked].error is ErrorCode.NOT_CONTROLLER
     assert story.told(polled).error is ErrorCode.NOT_CONTROLLER
     assert story.told(story.poll(2)).error is ErrorCode.NOT_CONTROLLER
@@ -68,10 +70,10 @@ def test_a_state_that_is_not_as_it_was_is_read_anew_z5(story: Reigning) -> None:
     story.see(gone=(1,))
     mine = story.states[place("t-0")]
     story.states[place("t-0")] = other = as_read(mine, mine.partition_epoch + 1)
-    assert ef.ReadStates() in story.release()
+    assert ef.ReadPartitionStates() in story.release()
     story.hold = False
     assert story.state("t-0") == other
-    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+    story.say(ev.TopicsRead(tuple(story.topics.values()), complete=True))
     story.say(ev.StatesRead(dict(story.states), story.version))
     assert story.led("t-0") == (2, 1, (2, 3), ())
 
@@ -85,7 +87,7 @@ def test_an_answer_that_got_lost_z6(story: Reigning, done: bool) -> None:
     story.held.clear()
     if done:
         story.perform(write)
-    assert story.say(ev.WriteFailed(write.sequence, ev.Failure.LOST)) == [ef.ReadVersion()]
+    assert story.say(ev.WriteFailed(write.sequence, ev.WriteFailure.LOST)) == [ef.ReadClusterVersion()]
     assert waits not in story.answers
     story.hold = False
     story.say(ev.VersionRead(story.version))
@@ -102,7 +104,7 @@ def test_a_write_that_may_be_done_yet_is_ruled_out_before_anything_else_is_said_
     asked = story.ask(1, "t-0", (1, 2))
     [lost] = story.held
     story.held.clear()
-    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.WriteFailed(lost.sequence, ev.WriteFailure.LOST))
     story.see(n2=node(2, 202))
     story.say(ev.VersionRead(story.version))
     [fence] = story.held
@@ -110,7 +112,7 @@ def test_a_write_that_may_be_done_yet_is_ruled_out_before_anything_else_is_said_
     assert fence.sequence > lost.sequence
     assert asked not in story.answers
     story.release()
-    assert story.refusal(lost) is ev.Failure.VERSION
+    assert story.refusal(lost) is ev.WriteFailure.VERSION
     while story.held:
         story.release()
     assert story.result(asked).error is not ErrorCode.NONE
@@ -121,12 +123,12 @@ def test_a_write_that_is_done_later_after_all_z6(story: Reigning) -> None:
     story.see(gone=(1,))
     [lost] = story.held
     story.held.clear()
-    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.WriteFailed(lost.sequence, ev.WriteFailure.LOST))
     story.say(ev.VersionRead(story.version))
     story.perform(lost)
-    assert ef.ReadStates() in story.release()
+    assert ef.ReadPartitionStates() in story.release()
     story.hold = False
-    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+    story.say(ev.TopicsRead(tuple(story.topics.values()), complete=True))
     story.say(ev.StatesRead(dict(story.states), story.version))
     assert story.led("t-0") == (2, 1, (2, 3), ())
     assert story.told(story.poll(2)).topics[0].partitions[0].leader == 2
@@ -140,12 +142,12 @@ def test_a_sequence_is_not_told_before_its_states_z7(story: Reigning) -> None:
     story.ask(1, "t-0", (1, 2))
     [lost] = story.held
     story.held.clear()
-    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.WriteFailed(lost.sequence, ev.WriteFailure.LOST))
     story.say(ev.VersionRead(story.version))
     story.perform(lost)
     story.release()
     waits = story.poll(2, image.known)
-    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+    story.say(ev.TopicsRead(tuple(story.topics.values()), complete=True))
     story.say(ev.StatesRead(dict(story.states), story.version))
     assert waits not in story.answers
     story.release()
@@ -157,8 +159,8 @@ def test_a_sequence_is_not_told_before_its_states_z7(story: Reigning) -> None:
 
 def test_an_older_answer_about_a_write_is_nothing(story: Reigning) -> None:
     before = story.state("t-0")
-    assert story.say(ev.Written(7_000)) == []
-    assert story.say(ev.WriteFailed(7_000, ev.Failure.LOST)) == []
+    assert story.say(ev.MultiWritten(7_000)) == []
+    assert story.say(ev.WriteFailed(7_000, ev.WriteFailure.LOST)) == []
     assert story.say(ev.VersionRead(story.version)) == []
     assert story.state("t-0") == before
 
@@ -166,7 +168,7 @@ def test_an_older_answer_about_a_write_is_nothing(story: Reigning) -> None:
 def test_a_new_controller_that_knows_all_reads_no_states_z7(story: Reigning) -> None:
     image = image_of(story)
     after = successor(story, image)
-    assert not [each for each in after.others if isinstance(each, ef.ReadStates)]
+    assert not [each for each in after.others if isinstance(each, ef.ReadPartitionStates)]
     assert after.writes == []
     after.see(gone=(1,))
     assert after.led("t-0") == (2, 1, (2, 3), ())
@@ -185,10 +187,10 @@ def test_a_new_controller_that_misses_a_write_or_a_directory_reads_all_z7(story:
     told = bare.topics["t"].partitions
     assert isinstance(told, dict)
     told[0] = told[0]._replace(directories=None)
-    assert [each for each in successor(story, bare).others if isinstance(each, ef.ReadStates)]
+    assert [each for each in successor(story, bare).others if isinstance(each, ef.ReadPartitionStates)]
     story.ask(1, "t-0", (1, 2))
     after = successor(story, image)
-    assert [each for each in after.others if isinstance(each, ef.ReadStates)]
+    assert [each for each in after.others if isinstance(each, ef.ReadPartitionStates)]
     after.see(gone=(1,))
     assert after.led("t-0") == (2, 1, (2,), (1,))
 
@@ -236,9 +238,9 @@ def test_who_may_have_bounced_is_told_of_as_live_when_that_is_written_c7(story: 
 def test_requests_wait_for_all_to_be_read() -> None:
     story = Reigning()
     story.nodes = nodes(1, 2)
-    story.say(ev.Elected(9, 1, 1, story.version))
-    polled = story.poll(1, Known(0, 5))
-    story.say(ev.ShutdownAsked(70, 1, 101))
+    story.say(ev.ControllerElected(9, 1, 1, story.version))
+    polled = story.poll(1, ImageVersion(0, 5))
+    story.say(ev.ShutdownRequested(70, 1, 101))
     story.later(500)
     assert (story.told(polled).error, story.told(polled).full) == (ErrorCode.NONE, False)
     assert 70 not in story.answers
@@ -251,15 +253,15 @@ def test_between_reigns_this_is_not_the_controller() -> None:
     story = Reigning()
     story.nodes = nodes(1)
     assert story.told(story.poll(1)).error is ErrorCode.NOT_CONTROLLER
-    story.say(ev.ShutdownAsked(70, 1, 101))
+    story.say(ev.ShutdownRequested(70, 1, 101))
     assert story.answers[70].error is ErrorCode.NOT_CONTROLLER
-    assert story.say(ev.NodesSeen({})) == []
+    assert story.say(ev.NodesRead({})) == []
 
 
 def test_what_is_new_is_told_once_to_each_n1(story: Reigning) -> None:
     first = story.told(story.poll(1))
     assert first.full
-    known = Known(first.epoch, first.sequence)
+    known = ImageVersion(first.epoch, first.sequence)
     waits = story.poll(1, known)
     assert waits not in story.answers
     story.ask(1, "t-0", (1, 2))
@@ -271,46 +273,46 @@ def test_what_is_new_is_told_once_to_each_n1(story: Reigning) -> None:
 
 
 def test_a_poll_is_answered_when_it_has_waited_n1(story: Reigning) -> None:
-    known = Known(1, story.told(story.poll(1)).sequence)
+    known = ImageVersion(1, story.told(story.poll(1)).sequence)
     waits = story.poll(1, known)
     story.later(499)
     assert waits not in story.answers
     story.later(1)
     answer = story.told(waits)
     assert (answer.error, answer.epoch, answer.sequence, answer.topics) == (ErrorCode.NONE, *known, ())
-    assert Image(known=known).apply(answer) is None
+    assert ClusterImage(known=known).apply(answer) is None
 
 
 def test_who_asks_twice_has_one_poll_waiting(story: Reigning) -> None:
-    known = Known(1, story.told(story.poll(1)).sequence)
+    known = ImageVersion(1, story.told(story.poll(1)).sequence)
     first, second = story.poll(1, known), story.poll(1, known)
     assert story.told(first).topics == ()
     assert second not in story.answers
 
 
-@pytest.mark.parametrize("known", [Known(0, 1), NOTHING, Known(1, 10_000)])
-def test_who_knows_another_epoch_is_told_all_n1(story: Reigning, known: Known) -> None:
+@pytest.mark.parametrize("known", [ImageVersion(0, 1), NO_VERSION, ImageVersion(1, 10_000)])
+def test_who_knows_another_epoch_is_told_all_n1(story: Reigning, known: ImageVersion) -> None:
     assert story.told(story.poll(1, known)).full
 
 
 def test_who_knows_too_little_is_told_all_n1(story: Reigning, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = Known(1, story.told(story.poll(1)).sequence)
+    known = ImageVersion(1, story.told(story.poll(1)).sequence)
     story.see_topic(topic("u", *[(1,)] * 30))
     assert not story.told(story.poll(1, known)).full
-    monkeypatch.setattr(telling, "MOST_CHANGES", 20)
+    monkeypatch.setattr(telling, "MAX_CHANGES", 20)
     story.ask(1, "t-0", (1, 2))
     assert story.told(story.poll(2, known)).full
 
 
 def test_a_node_that_dies_is_told_of_n1(story: Reigning) -> None:
-    known = Known(1, story.told(story.poll(1)).sequence)
+    known = ImageVersion(1, story.told(story.poll(1)).sequence)
     waits = story.poll(2, known)
     story.see(gone=(1,))
-    assert [(each.id, each.status) for each in story.told(waits).nodes] == [(1, NodeStatus.GONE)]
+    assert [(each.id, each.status) for each in story.told(waits).nodes] == [(1, ClusterNodeStatus.GONE)]
 
 
 def test_an_image_that_is_fed_all_deltas_is_the_one_that_is_told_at_once_n1(story: Reigning) -> None:
-    image = Image()
+    image = ClusterImage()
     for step in range(6):
         if step == 1:
             story.see_topic(topic("u", (2, 3), (3, 1), retention_ms="5"))
@@ -319,7 +321,7 @@ def test_an_image_that_is_fed_all_deltas_is_the_one_that_is_told_at_once_n1(stor
         if step == 3:
             story.see(n3=node(3, 303))
         if step == 4:
-            story.say(ev.DeleteTopics(("t",)))
+            story.say(ev.TopicDeletionsRead(("t",)))
         if step == 5:
             story.ask(2, "u-0", (2, 3))
         image.apply(story.told(story.poll(1, image.known)))
@@ -335,8 +337,8 @@ def test_an_old_reading_of_registrations_changes_nothing(story: Reigning) -> Non
 
 
 def test_more_is_looked_at_than_one_step_may(story: Reigning) -> None:
-    story.see_topic(topic("u", *[(1,)] * (MOST_LOOKS + 10)))
-    assert len([each for each in story.states if each.topic == "u"]) == MOST_LOOKS + 10
+    story.see_topic(topic("u", *[(1,)] * (MAX_REVIEWS + 10)))
+    assert len([each for each in story.states if each.topic == "u"]) == MAX_REVIEWS + 10
 
 
 def test_a_shard_of_which_a_half_is_missing_waits() -> None:
@@ -344,10 +346,10 @@ def test_a_shard_of_which_a_half_is_missing_waits() -> None:
     assert story.states == {}
     story.see_topic(topic("__rebalances", (1, 2)))
     assert len(story.states) == 2
-    assert all(isinstance(each, State) for each in story.states.values())
+    assert all(isinstance(each, PartitionState) for each in story.states.values())
 
 
-def with_an_eligible_one() -> tuple[Reigning, Image]:
+def with_an_eligible_one() -> tuple[Reigning, ClusterImage]:
     """Node 1 leads, 2 is eligible, by a minimum of 2."""
     story = Reigning().begin(topic("t", (1, 2)), on=nodes(1, 2))
     story.ask(1, "t-0", (1,))
@@ -397,8 +399,8 @@ def test_one_lost_answer_is_looked_up_once_z6(story: Reigning) -> None:
     story.hold = True
     story.see(gone=(1,))
     [lost] = story.held
-    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
-    story.say(ev.WriteFailed(lost.sequence, ev.Failure.LOST))
+    story.say(ev.WriteFailed(lost.sequence, ev.WriteFailure.LOST))
+    story.say(ev.WriteFailed(lost.sequence, ev.WriteFailure.LOST))
     story.say(ev.VersionRead(story.version))
     assert len(story.held) == 2
     story.say(ev.VersionRead(story.version))

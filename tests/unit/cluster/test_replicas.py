@@ -3,10 +3,17 @@
 from collections.abc import Iterable
 
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.copying import Undone
+from muster.coordinator.cluster.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    ClusterState,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
+from muster.coordinator.cluster.replicas.copying import TruncatedRecords
 from muster.coordinator.cluster.replicas.messages import NO_SUCH_SESSION, FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.disk import Disk, SimLog
 
@@ -20,8 +27,8 @@ class Pair:
 
     def __init__(self, me: int) -> None:
         self.disk = Disk(f"d{me}")
-        self.image = Image()
-        self.replicas = Replicas(me, self.disk, ReplicaSettings(lag_time_ms=1_000), 0)
+        self.image = ClusterImage()
+        self.replicas = NodeReplicas(me, self.disk, ReplicaSettings(lag_time_ms=1_000), 0)
         self.replicas.registered(10 * me)
         self.sequence = 0
 
@@ -52,7 +59,7 @@ class Pair:
         return answers
 
 
-def node(node_id: int, epoch: int | None = None, status: NodeStatus = NodeStatus.LIVE) -> NodeView:
+def node(node_id: int, epoch: int | None = None, status: ClusterNodeStatus = ClusterNodeStatus.LIVE) -> NodeView:
     return NodeView(node_id, 10 * node_id if epoch is None else epoch, status)
 
 
@@ -128,7 +135,7 @@ def test_who_registers_anew_names_everything_again() -> None:
 def test_a_fetch_that_comes_before_the_image_knows_its_registration_counts_once_it_does() -> None:
     """What nothing changes about is not said again; so it must not be forgotten that it was said."""
     leader, follower = two()
-    leader.hears(nodes=(node(THERE, status=NodeStatus.GONE),))
+    leader.hears(nodes=(node(THERE, status=ClusterNodeStatus.GONE),))
     follower.replicas.registered(77)
     copy_once(leader, follower)
     seen = leader.replicas.led[PLACE].leader.halves[0].seen[THERE]
@@ -251,7 +258,7 @@ def test_what_an_unclean_election_cost_a_copy_is_told_once() -> None:
     leader.hears(orders(HERE, 3))
     leader.writes(2)
     comes_back_as_a_follower(leader, follower, epoch=4, unclean_epoch=4)
-    assert leader.replicas.undone == [Undone(PLACE, 3, 5, (3,), 4)]
+    assert leader.replicas.undone == [TruncatedRecords(PLACE, 3, 5, (3,), 4)]
 
 
 def comes_back_as_a_follower(former: Pair, leader: Pair, *, epoch: int, unclean_epoch: int) -> None:

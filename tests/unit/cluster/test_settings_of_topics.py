@@ -2,12 +2,12 @@
 
 import pytest
 
-from muster.coordinator.cluster.controller.settings import Settings as ControllerSettings
+from muster.coordinator.cluster.controller.settings import ControllerSettings
 from muster.coordinator.cluster.facts import MIN_ISR, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
-from muster.coordinator.replication.admin.node_configs import LEADER, changed
-from muster.coordinator.server.clustered.described import Standing
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.admin.node_configs import LEADER_RATE, apply_config_changes
+from muster.coordinator.server.clustered.described import ClusterStanding
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig
 from tests.sim.cluster.disk import Disk
@@ -16,8 +16,8 @@ ME, OTHER = 1, 2
 PLACE = TopicPartition("orders", 0)
 
 
-def image_with(text: str) -> tuple[Image, Replicas]:
-    image, replicas = Image(), Replicas(ME, Disk("d"), ReplicaSettings(min_isr=2), 0)
+def image_with(text: str) -> tuple[ClusterImage, NodeReplicas]:
+    image, replicas = ClusterImage(), NodeReplicas(ME, Disk("d"), ReplicaSettings(min_isr=2), 0)
     replicas.registered(10)
     view = PartitionView(ME, 3, 3, (ME, OTHER), (), (ME, OTHER))
     topic = TopicView(b"i" * 16, "orders", {MIN_ISR: text}, {0: view})
@@ -46,7 +46,7 @@ def test_min_insync_replicas_is_one_number_for_all_of_a_node_whatever_is_written
     image, replicas = image_with(text)
     assert replicas.leaders[PLACE].in_sync.min_size == wanted
     assert min(ControllerSettings(min_isr=2).min_isr_of({MIN_ISR: text}), 2) == wanted
-    [row] = Standing.of(image, min_isr=2).partitions
+    [row] = ClusterStanding.of(image, min_isr=2).partitions
     assert row.min_isr == wanted
 
 
@@ -56,5 +56,5 @@ def test_the_doors_take_such_words(text: str) -> None:
 
 
 def test_a_rate_without_end_is_refused_as_any_other_that_is_none() -> None:
-    with pytest.raises(InvalidConfig, match=f"'{LEADER}' is '1"):
-        changed({}, {LEADER: "1" * 5_000})
+    with pytest.raises(InvalidConfig, match=f"'{LEADER_RATE}' is '1"):
+        apply_config_changes({}, {LEADER_RATE: "1" * 5_000})

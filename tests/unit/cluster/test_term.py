@@ -2,18 +2,27 @@
 
 import pytest
 
-from muster.coordinator.cluster.lease import HOLD, LOAD, RUN, UNLOAD, Gap, Look, Promise, Source
-from muster.coordinator.cluster.term import Term
+from muster.coordinator.cluster.lease import (
+    HOLD,
+    LOAD,
+    RUN,
+    UNLOAD,
+    FetchSource,
+    LeaseGap,
+    SilencePromise,
+    TimerVerdict,
+)
+from muster.coordinator.cluster.term import CoordinatorTerm
 from tests.support.led import EPOCH, SHARD, Cluster
 
 SESSION = 6_000
 LEASE = 5_880
 
 
-def shard(promise: Promise | None = None, *, end: int = 0, now_ms: int = 0) -> tuple[Cluster, Term]:
+def shard(promise: SilencePromise | None = None, *, end: int = 0, now_ms: int = 0) -> tuple[Cluster, CoordinatorTerm]:
     """In a later epoch than the first. Without a promise: nobody can believe to lead."""
     cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2, end=end)
-    return cluster, Term(cluster.leader, promise or Promise(-SESSION), SESSION, now_ms)
+    return cluster, CoordinatorTerm(cluster.leader, promise or SilencePromise(-SESSION), SESSION, now_ms)
 
 
 def fetch(cluster: Cluster, offset: int, now_ms: int, ledger: int = 0) -> None:
@@ -23,9 +32,9 @@ def fetch(cluster: Cluster, offset: int, now_ms: int, ledger: int = 0) -> None:
         cluster.fetch(2, ledger, at_ms, half=1)
 
 
-def heard(at_ms: int, node: int = 3) -> Promise:
+def heard(at_ms: int, node: int = 3) -> SilencePromise:
     """Of a follower that received its leader's last answer then."""
-    promise, source = Promise(-SESSION), Source(node)
+    promise, source = SilencePromise(-SESSION), FetchSource(node)
     promise.follow(source)
     source.received_ms = at_ms
     promise.follow(None)
@@ -108,7 +117,7 @@ def test_g5_a_new_leader_waits_for_a_session_after_the_last_answer_it_received()
 
 
 def test_g5_its_own_start_counts_as_an_answer() -> None:
-    cluster, term = shard(Promise(1_000), now_ms=1_200)
+    cluster, term = shard(SilencePromise(1_000), now_ms=1_200)
     fetch(cluster, 0, 6_999)
     assert not term.may_answer(6_999)
     assert term.may_answer(7_000)
@@ -168,7 +177,7 @@ def test_g5_who_led_longer_ago_does_not_go_on() -> None:
 def test_g5_where_nobody_led_before_nobody_is_waited_for() -> None:
     cluster = Cluster(isr=(1, 2), unit=SHARD, halves=2)
     cluster.leader.epoch = 0
-    term = Term(cluster.leader, Promise(0), SESSION, 0)
+    term = CoordinatorTerm(cluster.leader, SilencePromise(0), SESSION, 0)
     for half in (0, 1):
         for at_ms in (100, 200):
             cluster.fetch(2, 0, at_ms, half=half, epoch=0)
@@ -181,14 +190,14 @@ def test_g6_before_the_first_lease_no_timer_fires_and_deadlines_move_by_all_of_i
         fetch(cluster, 0, now_ms)
         assert term.look(now_ms) == HOLD
     fetch(cluster, 0, 7_000)
-    assert term.look(7_000) == Look(Gap.MOVE, 5_800)
+    assert term.look(7_000) == TimerVerdict(LeaseGap.MOVE, 5_800)
     assert term.look(7_001) == RUN
 
 
-def opened() -> tuple[Cluster, Term]:
+def opened() -> tuple[Cluster, CoordinatorTerm]:
     cluster, term = shard()
     fetch(cluster, 0, 100)
-    assert term.look(100).gap is Gap.MOVE
+    assert term.look(100).gap is LeaseGap.MOVE
     return cluster, term
 
 
@@ -198,7 +207,7 @@ def test_g6_timers_wait_for_the_lease_and_move_by_a_short_gap() -> None:
     assert term.look(over - 1) == RUN
     assert term.look(over + 500) == HOLD
     fetch(cluster, 0, over + 1_000)
-    assert term.look(over + 1_000) == Look(Gap.MOVE, 1_000)
+    assert term.look(over + 1_000) == TimerVerdict(LeaseGap.MOVE, 1_000)
     assert term.look(over + 1_001) == RUN
 
 
@@ -207,7 +216,7 @@ def test_g6_a_gap_that_nobody_looked_at_counts_as_one() -> None:
     cluster, term = opened()
     over = 100 + LEASE
     fetch(cluster, 0, over + 1_000)
-    assert term.look(over + 1_000) == Look(Gap.MOVE, 1_000)
+    assert term.look(over + 1_000) == TimerVerdict(LeaseGap.MOVE, 1_000)
     again = over + 1_000 + LEASE
     fetch(cluster, 0, again + 9_000)
     assert term.look(again + 9_000) == UNLOAD
@@ -234,7 +243,7 @@ def test_l9_a_leader_that_is_over_says_nothing() -> None:
 # Terms that break a rule each.
 
 
-class Impatient(Term):
+class Impatient(CoordinatorTerm):
     """CL-G5: does not wait for those who may believe to lead."""
 
     def lease_until(self, now_ms: int) -> int:
@@ -242,7 +251,7 @@ class Impatient(Term):
         return super().lease_until(now_ms)
 
 
-class Hospitable(Term):
+class Hospitable(CoordinatorTerm):
     """CL-G5: lets others in while a former leader may still answer."""
 
     def lease_until(self, now_ms: int) -> int:
@@ -251,7 +260,7 @@ class Hospitable(Term):
         return until
 
 
-class Bold(Term):
+class Bold(CoordinatorTerm):
     """CL-G4: rests on its lease with fewer than min in sync."""
 
     def lease_until(self, now_ms: int) -> int:
@@ -263,7 +272,7 @@ class Bold(Term):
             in_sync.min_size = least
 
 
-class Rash(Term):
+class Rash(CoordinatorTerm):
     """CL-G4: counts the lease from when the latest fetch came."""
 
     def lease_until(self, now_ms: int) -> int:
@@ -272,14 +281,14 @@ class Rash(Term):
         return max(until, min(heard, default=0) + self._lease_ms)
 
 
-class Ringing(Term):
+class Ringing(CoordinatorTerm):
     """CL-G6: its timers fire whether the lease holds or not."""
 
-    def look(self, now_ms: int) -> Look:
+    def look(self, now_ms: int) -> TimerVerdict:
         return RUN
 
 
-class Halved(Term):
+class Halved(CoordinatorTerm):
     """CL-G3: looks at the half that names the unit alone."""
 
     def committed(self) -> int | None:
@@ -291,10 +300,10 @@ class Halved(Term):
             halves[1].high_watermark = kept
 
 
-class Settled(Term):
+class Settled(CoordinatorTerm):
     """CL-G6: a long gap is a short one."""
 
-    def look(self, now_ms: int) -> Look:
+    def look(self, now_ms: int) -> TimerVerdict:
         look = super().look(now_ms)
         return HOLD if look is UNLOAD else look
 
@@ -311,9 +320,9 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("mutant", BROKEN)
-def test_each_rule_can_be_broken(mutant: type[Term], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rule_can_be_broken(mutant: type[CoordinatorTerm], monkeypatch: pytest.MonkeyPatch) -> None:
     story = BROKEN[mutant]
     story()
-    monkeypatch.setitem(globals(), "Term", mutant)
+    monkeypatch.setitem(globals(), "CoordinatorTerm", mutant)
     with pytest.raises(AssertionError):
         story()

@@ -4,13 +4,18 @@ import pytest
 
 from muster.coordinator.cluster.image import PartitionView, TopicView
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.throttle import FOLLOWERS, LEADERS, Bucket, is_listed
+from muster.coordinator.cluster.replicas.throttle import (
+    FOLLOWER_THROTTLED_REPLICAS,
+    LEADER_THROTTLED_REPLICAS,
+    ThrottleBucket,
+    is_throttled_replica,
+)
 from muster.coordinator.errors import ErrorCode
 from tests.unit.cluster.test_replicas import HERE, ID, PLACE, THERE, Pair, node
 
 
 def test_a_bucket_gives_a_second_at_once_and_then_as_it_fills() -> None:
-    bucket = Bucket()
+    bucket = ThrottleBucket()
     assert (bucket.is_limited, bucket.may(0), bucket.ready_ms(0)) == (False, True, 0)
     bucket.limit(100, 0)
     assert bucket.ready_ms(0) == 0
@@ -22,7 +27,7 @@ def test_a_bucket_gives_a_second_at_once_and_then_as_it_fills() -> None:
 
 
 def test_a_new_rate_takes_over_what_is_owed_but_for_more_than_a_second() -> None:
-    bucket = Bucket()
+    bucket = ThrottleBucket()
     bucket.limit(1_000_000, 0)
     bucket.take(3_000_000, 0)
     bucket.limit(10, 0)
@@ -38,14 +43,17 @@ def test_a_new_rate_takes_over_what_is_owed_but_for_more_than_a_second() -> None
     [("*", True), ("", False), ("0:2", True), ("0:1,1:2", False), ("1:1, 0:2", True), ("a:b", False)],
 )
 def test_a_topic_lists_which_of_its_replicas_are_held_to_the_rate(text: str, listed: bool) -> None:
-    assert is_listed(text, PLACE, 2) is listed
+    assert is_throttled_replica(text, PLACE, 2) is listed
 
 
 def throttled(epoch: int, isr: tuple[int, ...] = (HERE,), **listed: str) -> TopicView:
     view = PartitionView(HERE, 1, epoch, isr, (), (HERE, THERE))
     configs = {
         "min.insync.replicas": "1",
-        **{LEADERS if key == "leaders" else FOLLOWERS: listed[key] for key in listed},
+        **{
+            LEADER_THROTTLED_REPLICAS if key == "leaders" else FOLLOWER_THROTTLED_REPLICAS: listed[key]
+            for key in listed
+        },
     }
     return TopicView(ID, "orders", configs, {0: view})
 

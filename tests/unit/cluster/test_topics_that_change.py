@@ -5,9 +5,9 @@ import pytest
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
 from muster.coordinator.cluster.controller import telling
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, Assignment, Topic
-from muster.coordinator.cluster.image import Image, TopicView
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment
+from muster.coordinator.cluster.image import ClusterImage, TopicView
 from muster.coordinator.errors import ErrorCode
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
@@ -17,12 +17,12 @@ def made(story: Reigning) -> dict[str, tuple[tuple[int, ...], ...]]:
         each.name: tuple(assignment.replicas for assignment in each.partitions)
         for write in story.writes
         for each in write.operations
-        if isinstance(each, ef.MakeTopic)
+        if isinstance(each, ef.CreateInternalTopic)
     }
 
 
 def test_internal_topics_are_made_when_there_are_nodes_enough_c12() -> None:
-    story = Reigning(Settings(offsets_partitions=4)).begin(on=nodes(1, 2))
+    story = Reigning(ControllerSettings(offsets_partitions=4)).begin(on=nodes(1, 2))
     assert made(story) == {}
     story.see(n3=node(3))
     found = made(story)
@@ -36,18 +36,18 @@ def test_internal_topics_are_made_when_there_are_nodes_enough_c12() -> None:
 
 
 def test_the_count_in_zookeeper_holds_c12() -> None:
-    story = Reigning(Settings(offsets_partitions=4)).begin(topic(OFFSETS, (3, 1), (2, 3)), on=nodes(1, 2, 3))
+    story = Reigning(ControllerSettings(offsets_partitions=4)).begin(topic(OFFSETS, (3, 1), (2, 3)), on=nodes(1, 2, 3))
     assert made(story)[LEDGER] == ((3, 1), (2, 3))
 
 
 def test_internal_topics_that_could_not_be_made_are_made_later_c12() -> None:
-    story = Reigning(Settings(offsets_partitions=1))
+    story = Reigning(ControllerSettings(offsets_partitions=1))
     story.hold = True
     story.begin(on=nodes(1, 2, 3))
     [write] = story.held
     story.held.clear()
-    story.say(ev.WriteFailed(write.sequence, ev.Failure.VERSION))
-    story.say(ev.TopicsSeen((topic(OFFSETS, (1, 2, 3)),), complete=True))
+    story.say(ev.WriteFailed(write.sequence, ev.WriteFailure.VERSION))
+    story.say(ev.TopicsRead((topic(OFFSETS, (1, 2, 3)),), complete=True))
     story.say(ev.StatesRead({}, story.version))
     story.hold = False
     story.release()
@@ -73,14 +73,18 @@ def test_a_unit_without_a_live_replica_waits_for_one_c11() -> None:
 
 
 def test_a_deleted_topic_is_told_and_its_znodes_go_a3(story: Reigning) -> None:
-    image = Image()
+    image = ClusterImage()
     image.apply(story.told(story.poll(1)))
     story.writes.clear()
-    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicDeletionsRead(("t",)))
     assert story.topics == {}
     assert story.states == {}
     [write] = story.writes
-    assert [type(each) for each in write.operations] == [ef.DropState, ef.DropState, ef.DropTopic]
+    assert [type(each) for each in write.operations] == [
+        ef.DeletePartitionState,
+        ef.DeletePartitionState,
+        ef.DeleteTopicZnode,
+    ]
     changes = image.apply(story.told(story.poll(1, image.known)))
     assert changes is not None
     assert changes.deleted == {b"t".ljust(16, b"-"): "t"}
@@ -89,7 +93,7 @@ def test_a_deleted_topic_is_told_and_its_znodes_go_a3(story: Reigning) -> None:
 def test_a_big_topic_goes_in_slices_a3() -> None:
     story = Reigning().begin(topic("t", *[(1, 2)] * 230), on=nodes(1, 2))
     story.writes.clear()
-    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicDeletionsRead(("t",)))
     assert [len(write.operations) for write in story.writes] == [100, 100, 31]
     assert story.states == {}
     assert story.topics == {}
@@ -97,7 +101,7 @@ def test_a_big_topic_goes_in_slices_a3() -> None:
 
 def test_a_node_that_was_away_hears_of_it_by_the_topic_s_id_a3(story: Reigning) -> None:
     story.see(gone=(3,))
-    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicDeletionsRead(("t",)))
     again = topic("t", (1, 2, 3), topic_id=b"other".ljust(16, b"-"))
     story.see_topic(again)
     story.see(n3=node(3, 203))
@@ -107,8 +111,8 @@ def test_a_node_that_was_away_hears_of_it_by_the_topic_s_id_a3(story: Reigning) 
 
 
 def test_a_deletion_outlives_the_controller_that_did_it_a3(story: Reigning) -> None:
-    story.say(ev.DeleteTopics(("t",)))
-    image = Image()
+    story.say(ev.TopicDeletionsRead(("t",)))
+    image = ClusterImage()
     image.apply(story.told(story.poll(1)))
     after = Reigning()
     after.epoch, after.version = 2, story.version
@@ -118,29 +122,29 @@ def test_a_deletion_outlives_the_controller_that_did_it_a3(story: Reigning) -> N
 
 def test_a_topic_that_was_read_before_its_deletion_is_not_there_a3(story: Reigning) -> None:
     old = story.topics["t"]
-    story.say(ev.DeleteTopics(("t",)))
-    story.say(ev.TopicsSeen((old,)))
+    story.say(ev.TopicDeletionsRead(("t",)))
+    story.say(ev.TopicsRead((old,)))
     assert story.states == {}
 
 
 def test_what_cannot_be_deleted_is_said_and_its_marker_goes_a3() -> None:
     story = Reigning().begin(topic(OFFSETS, (1,)), topic(LEDGER, (1,)), on=nodes(1))
-    story.say(ev.DeleteTopics((OFFSETS, "nothing")))
+    story.say(ev.TopicDeletionsRead((OFFSETS, "nothing")))
     assert len(story.states) == 2
     assert story.others[-4:] == [
-        ef.Warn(f"topic {OFFSETS} is to be deleted: it is internal"),
-        ef.Remove(ef.Marker.DELETE, OFFSETS),
-        ef.Warn("topic nothing is to be deleted: there is none"),
-        ef.Remove(ef.Marker.DELETE, "nothing"),
+        ef.WarnOperator(f"topic {OFFSETS} is to be deleted: it is internal"),
+        ef.RemoveMarker(ef.AdminMarker.DELETE, OFFSETS),
+        ef.WarnOperator("topic nothing is to be deleted: there is none"),
+        ef.RemoveMarker(ef.AdminMarker.DELETE, "nothing"),
     ]
 
 
 def test_a_deletion_whose_write_failed_goes_on_a3(story: Reigning) -> None:
     story.hold = True
-    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicDeletionsRead(("t",)))
     [write] = story.held
     story.held.clear()
-    story.say(ev.WriteFailed(write.sequence, ev.Failure.LOST))
+    story.say(ev.WriteFailed(write.sequence, ev.WriteFailure.LOST))
     story.hold = False
     story.say(ev.VersionRead(story.version))
     assert story.states == {}
@@ -156,15 +160,15 @@ def test_a_deletion_that_came_while_its_states_were_written_goes_by_what_they_ar
     seed 30037)."""
     story.hold = True
     if moves:
-        story.say(ev.Reassign(900, {place("t-0"): (4, 2, 3)}))
+        story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2, 3)}))
     else:
         story.ask(1, "t-0", (1, 2))
-    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicDeletionsRead(("t",)))
     story.release()
     for _ in range(3):
         failed = story.release() if story.held else []
-        if ef.ReadStates() in failed:
-            story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
+        if ef.ReadPartitionStates() in failed:
+            story.say(ev.TopicsRead(tuple(story.topics.values()), complete=True))
             story.say(ev.StatesRead(dict(story.states), story.version))
     assert story.states == {}
     assert story.topics == {}
@@ -172,12 +176,12 @@ def test_a_deletion_that_came_while_its_states_were_written_goes_by_what_they_ar
 
 def test_a_deletion_that_somebody_else_has_finished_is_over_a3(story: Reigning) -> None:
     story.hold = True
-    story.say(ev.DeleteTopics(("t",)))
+    story.say(ev.TopicDeletionsRead(("t",)))
     again = topic("t", (1, 2, 3), topic_id=b"other".ljust(16, b"-"))
     story.topics, story.states = {"t": again}, {}
-    assert ef.ReadStates() in story.release()
+    assert ef.ReadPartitionStates() in story.release()
     story.hold = False
-    story.say(ev.TopicsSeen((again,), complete=True))
+    story.say(ev.TopicsRead((again,), complete=True))
     story.say(ev.StatesRead({}, story.version))
     assert story.topics == {"t": again}
     assert story.led("t-0")[:2] == (1, 0)
@@ -189,19 +193,19 @@ def test_one_that_is_asked_for_while_all_is_read_is_done_a3(story: Reigning) -> 
     [write] = story.held
     story.held.clear()
     story.hold = False
-    assert ef.ReadStates() in story.say(ev.WriteFailed(write.sequence, ev.Failure.VERSION))
-    story.say(ev.TopicsSeen(tuple(story.topics.values()), complete=True))
-    story.say(ev.DeleteTopics(("t",)))
+    assert ef.ReadPartitionStates() in story.say(ev.WriteFailed(write.sequence, ev.WriteFailure.VERSION))
+    story.say(ev.TopicsRead(tuple(story.topics.values()), complete=True))
+    story.say(ev.TopicDeletionsRead(("t",)))
     story.say(ev.StatesRead(dict(story.states), story.version))
     assert story.states == {}
     assert story.topics == {}
 
 
 def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Reigning) -> None:
-    image = Image()
+    image = ClusterImage()
     image.apply(story.told(story.poll(1)))
     story.topics.clear()
-    story.say(ev.TopicsSeen((), complete=True))
+    story.say(ev.TopicsRead((), complete=True))
     answer = story.told(story.poll(1, image.known))
     assert answer.full
     changes = image.apply(answer)
@@ -212,72 +216,72 @@ def test_a_topic_that_vanished_is_called_deleted_by_nobody_f11(story: Reigning) 
 def test_settings_are_told(story: Reigning) -> None:
     known = story.told(story.poll(1))
     story.see_topic(topic("t", (1, 2, 3), (2, 3, 1), retention_ms="5"))
-    image = Image()
+    image = ClusterImage()
     image.apply(known)
     changes = image.apply(story.told(story.poll(1, image.known)))
     assert changes is not None
     assert (changes.configs, changes.partitions) == (["t"], [])
 
 
-def assignment(story: Reigning, number: int = 0) -> Assignment:
+def assignment(story: Reigning, number: int = 0) -> ReplicaAssignment:
     return story.topics["t"].partitions[number]
 
 
 def test_other_replicas_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): (4, 5, 1)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 5, 1)}))
     assert story.answers[900].results == {place("t-0"): ErrorCode.NONE}
-    assert assignment(story) == Assignment((4, 5, 1, 2, 3), (4, 5), (2, 3))
+    assert assignment(story) == ReplicaAssignment((4, 5, 1, 2, 3), (4, 5), (2, 3))
     assert story.led("t-0") == (1, 0, (1, 2, 3), ())
     story.ask(1, "t-0", (1, 2, 3, 4))
     assert assignment(story).adding == (4, 5)
     story.ask(1, "t-0", (1, 2, 3, 4, 5))
-    assert assignment(story) == Assignment((4, 5, 1))
+    assert assignment(story) == ReplicaAssignment((4, 5, 1))
     assert story.led("t-0") == (1, 1, (4, 5, 1), ())
     assert story.state("t-0").directories.keys() == {1, 4, 5}
 
 
 def test_the_leader_goes_into_the_target_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): (4, 5)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 5)}))
     story.ask(1, "t-0", (1, 2, 3, 4, 5))
     assert story.led("t-0") == (4, 1, (4, 5), ())
     assert story.state("t-0").cause == "reassigned"
-    assert assignment(story) == Assignment((4, 5))
+    assert assignment(story) == ReplicaAssignment((4, 5))
 
 
 def test_state_and_assignment_change_in_one_write_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): (4, 5)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 5)}))
     story.ask(1, "t-0", (1, 2, 3, 4, 5))
-    assert [type(each) for each in story.writes[-1].operations] == [ef.PutTopic, ef.PutState]
+    assert [type(each) for each in story.writes[-1].operations] == [ef.PutTopicZnode, ef.PutPartitionState]
 
 
 def test_cancelled_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     story.ask(1, "t-0", (1, 2, 3, 4)[:3])
     assert assignment(story).adding == (4,)
-    story.say(ev.Reassign(901, {place("t-0"): None, place("t-1"): None}))
+    story.say(ev.ReassignmentRequested(901, {place("t-0"): None, place("t-1"): None}))
     assert story.answers[901].results == {
         place("t-0"): ErrorCode.NONE,
         place("t-1"): ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     }
-    assert assignment(story) == Assignment((2, 1, 3))
+    assert assignment(story) == ReplicaAssignment((2, 1, 3))
     assert story.led("t-0")[:2] == (1, 1)
 
 
 def test_a_new_one_takes_the_place_of_one_that_runs_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
-    story.say(ev.Reassign(901, {place("t-0"): (5, 2)}))
-    assert assignment(story) == Assignment((5, 2, 4, 1, 3), (5,), (4, 1, 3))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
+    story.say(ev.ReassignmentRequested(901, {place("t-0"): (5, 2)}))
+    assert assignment(story) == ReplicaAssignment((5, 2, 4, 1, 3), (5,), (4, 1, 3))
     story.ask(1, "t-0", (1, 2, 3, 5))
     assert story.led("t-0") == (5, 1, (5, 2), ())
 
 
 def test_cancelled_while_those_who_come_have_the_copies_a8(story: Reigning) -> None:
     """Seed 21298 of the walk: what was cancelled left one in sync, who lost its disk; the other had been sent away."""
-    story.say(ev.Reassign(900, {place("t-0"): (3, 4, 5)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (3, 4, 5)}))
     story.see(gone=(1,))
     story.see(gone=(2,))
     story.ask(3, "t-0", (3, 4))
-    story.say(ev.Reassign(901, {place("t-0"): None}))
+    story.say(ev.ReassignmentRequested(901, {place("t-0"): None}))
     assert story.led("t-0")[2:] == ((3, 4), ())
     assert assignment(story).removing == (4, 5)
     story.see(n1=node(1, 201))
@@ -287,12 +291,12 @@ def test_cancelled_while_those_who_come_have_the_copies_a8(story: Reigning) -> N
 
 
 def test_it_goes_on_under_another_controller_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     after = Reigning()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.begin(on=story.nodes)
     after.ask(1, "t-0", (1, 2, 3, 4))
-    assert assignment(after) == Assignment((4, 2))
+    assert assignment(after) == ReplicaAssignment((4, 2))
     assert after.led("t-0")[0] == 4
 
 
@@ -301,7 +305,7 @@ def test_a_shard_s_goes_on_under_a_controller_that_has_seen_no_node_before_a8() 
     its shard was being moved it was elected with each look at it, a hundred times a second, and no other could join."""
     pair = (topic(OFFSETS, (1, 2)), topic(LEDGER, (1, 2)))
     story = Reigning().begin(*pair, on=nodes(1, 2, 3))
-    story.say(ev.Reassign(900, {place(f"{OFFSETS}-0"): (3, 2)}))
+    story.say(ev.ReassignmentRequested(900, {place(f"{OFFSETS}-0"): (3, 2)}))
     after = Reigning()
     after.epoch, after.version, after.topics, after.states = 2, story.version, story.topics, story.states
     after.begin(on=story.nodes)
@@ -312,46 +316,46 @@ def test_a_shard_s_goes_on_under_a_controller_that_has_seen_no_node_before_a8() 
 
 @pytest.mark.parametrize("target", [(), (1, 1), (1, 9)], ids=["nobody", "twice", "not there"])
 def test_replicas_that_cannot_be_a8(story: Reigning, target: tuple[int, ...]) -> None:
-    story.say(ev.Reassign(900, {place("t-0"): target}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): target}))
     assert story.answers[900].results == {place("t-0"): ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 
 
 def test_more_replicas_and_fewer_a8() -> None:
     story = Reigning().begin(topic("t", (1,)), on=nodes(1, 2, 3))
-    story.say(ev.Reassign(900, {place("t-0"): (1, 2, 3)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (1, 2, 3)}))
     story.ask(1, "t-0", (1, 2, 3))
-    assert assignment(story) == Assignment((1, 2, 3))
-    story.say(ev.Reassign(901, {place("t-0"): (2,)}))
+    assert assignment(story) == ReplicaAssignment((1, 2, 3))
+    story.say(ev.ReassignmentRequested(901, {place("t-0"): (2,)}))
     assert story.led("t-0")[0] == 2
     assert story.led("t-0")[2:] == ((2,), ())
-    assert assignment(story) == Assignment((2,))
+    assert assignment(story) == ReplicaAssignment((2,))
 
 
 def test_what_a_tool_left_in_zookeeper_is_taken_in_and_removed_a8(story: Reigning) -> None:
-    story.say(ev.Reassign(None, {place("t-0"): (4, 2), place("u-0"): (1,)}))
-    assert story.others.count(ef.Remove(ef.Marker.REASSIGN)) == 1
+    story.say(ev.ReassignmentRequested(None, {place("t-0"): (4, 2), place("u-0"): (1,)}))
+    assert story.others.count(ef.RemoveMarker(ef.AdminMarker.REASSIGN)) == 1
     assert assignment(story).adding == (4,)
-    assert any(isinstance(each, ef.Warn) and "u-0" in each.text for each in story.others)
+    assert any(isinstance(each, ef.WarnOperator) and "u-0" in each.text for each in story.others)
 
 
 def test_a_shard_s_two_topics_change_together_a8() -> None:
     pair = (topic(OFFSETS, (1, 2)), topic(LEDGER, (1, 2)))
     story = Reigning().begin(*pair, on=nodes(1, 2, 3))
-    story.say(ev.Reassign(900, {place(f"{OFFSETS}-0"): (3, 2)}))
+    story.say(ev.ReassignmentRequested(900, {place(f"{OFFSETS}-0"): (3, 2)}))
     story.ask(1, f"{OFFSETS}-0", (1, 2, 3))
-    assert [each.partitions for each in story.topics.values()] == [(Assignment((3, 2)),)] * 2
+    assert [each.partitions for each in story.topics.values()] == [(ReplicaAssignment((3, 2)),)] * 2
     assert story.led(f"{OFFSETS}-0") == story.led(f"{LEDGER}-0") == (3, 1, (3, 2), ())
-    assert all(isinstance(each, Topic) and each.version == 2 for each in story.topics.values())
+    assert all(isinstance(each, ClusterTopic) and each.version == 2 for each in story.topics.values())
 
 
 def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: Reigning) -> None:
     """Somebody else writes the topic's znode while a reassignment does: one of the two loses, and looks again."""
     story.hold = True
-    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     story.topics["t"] = grown = topic("t", (1, 2, 3), (2, 3, 1), (5, 4), version=1)
-    assert ef.ReadStates() in story.release()
+    assert ef.ReadPartitionStates() in story.release()
     story.hold = False
-    story.say(ev.TopicsSeen((grown,), complete=True))
+    story.say(ev.TopicsRead((grown,), complete=True))
     story.say(ev.StatesRead(dict(story.states), story.version))
     assert [each.replicas for each in story.topics["t"].partitions] == [(4, 2, 1, 3), (2, 3, 1), (5, 4)]
     assert story.led("t-2") == (5, 0, (5, 4), ())
@@ -360,27 +364,27 @@ def test_partitions_that_are_added_meanwhile_are_not_lost_a8(story: Reigning) ->
 
 def test_a_new_one_that_comes_when_the_one_that_runs_is_about_to_end_is_not_lost_a8(story: Reigning) -> None:
     """Both were decided in one write: the end of the first took the place of the second, which was told as begun."""
-    story.say(ev.Reassign(900, {place("t-0"): (4, 2)}))
+    story.say(ev.ReassignmentRequested(900, {place("t-0"): (4, 2)}))
     story.hold = True
     story.ask(1, "t-0", (1, 2, 3, 4))
-    story.say(ev.Reassign(901, {place("t-0"): (5, 2)}))
+    story.say(ev.ReassignmentRequested(901, {place("t-0"): (5, 2)}))
     story.hold = False
     story.release()
     assert story.answers[901].results == {place("t-0"): ErrorCode.NONE}
     assert assignment(story).adding == (5,)
     story.ask(1, "t-0", (1, 2, 3, 4, 5))
-    assert assignment(story) == Assignment((5, 2))
+    assert assignment(story) == ReplicaAssignment((5, 2))
 
 
 def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch: pytest.MonkeyPatch) -> None:
     """The eldest were forgotten before anybody had asked: they stayed in every image, and their records on disk."""
-    monkeypatch.setattr(telling, "MOST_DELETED", 2)
+    monkeypatch.setattr(telling, "MAX_DELETED_TOPICS", 2)
     names = [f"t{number}" for number in range(5)]
     story = Reigning().begin(*(topic(name, (1, 2)) for name in (*names, "u", "v")), on=nodes(1, 2, 3))
-    images = {each: Image() for each in (1, 2, 3)}
+    images = {each: ClusterImage() for each in (1, 2, 3)}
     for each, image in images.items():
         assert image.apply(story.told(story.poll(each))) is not None
-    story.say(ev.DeleteTopics(tuple(names)))
+    story.say(ev.TopicDeletionsRead(tuple(names)))
     for each in (1, 2):
         changes = images[each].apply(story.told(story.poll(each, images[each].known)))
         assert changes is not None
@@ -392,10 +396,10 @@ def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch:
     assert changes is not None
     assert set(changes.deleted.values()) == set(names)
     story.poll(3, images[3].known)
-    story.say(ev.DeleteTopics(("u",)))
+    story.say(ev.TopicDeletionsRead(("u",)))
     assert list(deleted.values()) == ["t4", "u"]
     # Who was away meanwhile is told all there is, and what is not in it is not there.
-    late = Image()
+    late = ClusterImage()
     late.apply(story.told(story.poll(2)))
     assert set(late.topics) == {"v"}
     for image in (images[1], images[2]):

@@ -6,8 +6,8 @@ import pytest
 from muster.coordinator.cluster.controller import effects as ef
 from muster.coordinator.cluster.controller import events as ev
 from muster.coordinator.cluster.controller import writes
-from muster.coordinator.cluster.controller.writes import bytes_of_state, bytes_of_topic
-from muster.coordinator.cluster.facts import Assignment, State, Topic, TopicPartition
+from muster.coordinator.cluster.controller.writes import state_size, topic_size
+from muster.coordinator.cluster.facts import ClusterTopic, PartitionState, ReplicaAssignment, TopicPartition
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
 from tests.support.reigning import Reigning, nodes, topic
@@ -15,46 +15,46 @@ from tests.support.reigning import Reigning, nodes, topic
 PARTITIONS = 40
 
 
-def encoded(write: ef.Write) -> int:
+def encoded(write: ef.WriteMulti) -> int:
     """Bytes of what it writes, and of where."""
     total = 0
     for each in write.operations:
         match each:
-            case ef.PutState(place, state):
-                total += len(paths.partition_state(*place)) + len(layout.state_json(state))
-            case ef.PutTopic(changed):
-                total += len(paths.topic(changed.name)) + len(layout.topic_json(changed))
+            case ef.PutPartitionState(place, state):
+                total += len(paths.partition_state_path(*place)) + len(layout.state_json(state))
+            case ef.PutTopicZnode(changed):
+                total += len(paths.topic_path(changed.name)) + len(layout.topic_json(changed))
             case _:
                 raise AssertionError(each)
     return total
 
 
 def test_topics_with_many_partitions_take_a_write_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MOST_BYTES", 2_500)
+    monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 2_500)
     names = [f"t{number}" for number in range(6)]
     story = Reigning().begin(*(topic(name, *[(1, 2, 3)] * PARTITIONS) for name in names), on=nodes(1, 2, 3, 4))
     assert len(layout.topic_json(story.topics["t0"])) > 400
     before = len(story.writes)
-    story.say(ev.Reassign(900, {TopicPartition(name, 0): (4, 2, 3) for name in names}))
+    story.say(ev.ReassignmentRequested(900, {TopicPartition(name, 0): (4, 2, 3) for name in names}))
     assert set(story.answers[900].results) == {TopicPartition(name, 0) for name in names}
     assert all(story.topics[name].partitions[0].adding == (4,) for name in names)
     assert len(story.writes) - before >= 2
     before = len(story.writes)
     for name in names:
         story.ask(1, f"{name}-0", (1, 2, 3, 4))
-    assert all(story.topics[name].partitions[0] == Assignment((4, 2, 3)) for name in names)
+    assert all(story.topics[name].partitions[0] == ReplicaAssignment((4, 2, 3)) for name in names)
     assert all(encoded(write) < 2_500 for write in story.writes)
 
 
 def test_a_topic_that_is_larger_than_all_that_fits_is_written_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MOST_BYTES", 100)
+    monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 100)
     story = Reigning().begin(topic("t", *[(1, 2)] * PARTITIONS), on=nodes(1, 2, 3))
-    story.say(ev.Reassign(900, {TopicPartition("t", number): (3, 2) for number in range(3)}))
+    story.say(ev.ReassignmentRequested(900, {TopicPartition("t", number): (3, 2) for number in range(3)}))
     assert [story.topics["t"].partitions[number].adding for number in range(3)] == [(3,)] * 3
 
 
 def test_many_states_with_long_names_take_more_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writes, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 10_000)
     story = Reigning().begin(topic("n" * 249, *[(1, 2, 3)] * PARTITIONS), on=nodes(1, 2, 3))
     assert len(story.states) == PARTITIONS
     assert len(story.writes) > 2
@@ -64,12 +64,14 @@ def test_many_states_with_long_names_take_more_writes(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("number", [0, 2**31 - 1])
 def test_sizes_are_never_taken_for_less_than_they_are(number: int) -> None:
     directories = {number: "d" * 22, number - 1: "e" * 33}
-    state = State(number, number, (number, number - 1), (number - 2,), directories, number, number, number, "é" * 9)
+    state = PartitionState(
+        number, number, (number, number - 1), (number - 2,), directories, number, number, number, "é" * 9
+    )
     place = TopicPartition("t" * 9, number)
-    path = paths.partition_state(*place)
-    made = len(path) + len(paths.partition(*place)) + len(layout.state_json(state))
-    assert made <= bytes_of_state(place, state) <= 2 * made + 200
-    assigned = Assignment((number, number - 1), (number,), (number - 1,))
-    large = Topic("t" * 9, bytes(16), (assigned,) * 50)
-    made = len(paths.topic(large.name)) + len(layout.topic_json(large))
-    assert made <= bytes_of_topic(large) <= 2 * made
+    path = paths.partition_state_path(*place)
+    made = len(path) + len(paths.partition_path(*place)) + len(layout.state_json(state))
+    assert made <= state_size(place, state) <= 2 * made + 200
+    assigned = ReplicaAssignment((number, number - 1), (number,), (number - 1,))
+    large = ClusterTopic("t" * 9, bytes(16), (assigned,) * 50)
+    made = len(paths.topic_path(large.name)) + len(layout.topic_json(large))
+    assert made <= topic_size(large) <= 2 * made

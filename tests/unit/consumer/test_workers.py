@@ -16,7 +16,7 @@ from muster.coordinator.core.effects import ResolveRegex
 from muster.coordinator.core.events import Planned, RegexResolved
 from muster.coordinator.core.plan import PlanRequest
 from muster.coordinator.core.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
-from muster.coordinator.server.driver.workers import Workers
+from muster.coordinator.server.driver.workers import AssignorWorkers
 from tests.support.pace import Patience, pace
 
 SNAPSHOT = Snapshot({"t": 2}, [Member("a", ("t",))])
@@ -88,7 +88,7 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 def test_a_plan_comes_back_under_its_epoch() -> None:
     async def story() -> None:
-        answer = await Workers(60_000).answer(plan("range"))
+        answer = await AssignorWorkers(60_000).answer(plan("range"))
         assert isinstance(answer, Planned)
         assert (answer.group_id, answer.epoch, answer.plan, answer.error) == ("g", 7, {"a": {"t": (0, 1)}}, "")
 
@@ -98,7 +98,7 @@ def test_a_plan_comes_back_under_its_epoch() -> None:
 @pytest.mark.parametrize(("assignor", "why"), [("rnge", "is not known"), ("no.such:Thing", "cannot be imported")])
 def test_an_assignor_that_is_not_there_is_named(assignor: str, why: str) -> None:
     async def story() -> None:
-        answer = await Workers(60_000).answer(plan(assignor))
+        answer = await AssignorWorkers(60_000).answer(plan(assignor))
         assert isinstance(answer, Planned)
         assert answer.plan is None
         assert assignor in answer.error
@@ -109,7 +109,7 @@ def test_an_assignor_that_is_not_there_is_named(assignor: str, why: str) -> None
 
 def test_in_a_thread_one_that_hangs_is_given_up_and_keeps_its_place() -> None:
     async def story() -> None:
-        workers = Workers(50, max_threads=1, isolation=Isolation(IsolationLimits("thread")))
+        workers = AssignorWorkers(50, max_threads=1, isolation=Isolation(IsolationLimits("thread")))
         word = f"{__name__}:Hanging"
         try:
             for _ in range(2):  # the second one finds no place before its deadline
@@ -125,7 +125,7 @@ def test_in_a_thread_one_that_hangs_is_given_up_and_keeps_its_place() -> None:
 def test_plugins_that_hang_take_no_place_from_ours_and_give_theirs_back() -> None:
     async def story() -> None:
         isolation = Isolation()
-        workers = Workers(60_000, max_threads=1, isolation=isolation)
+        workers = AssignorWorkers(60_000, max_threads=1, isolation=isolation)
         hanging = asyncio.ensure_future(workers.answer(plan("tests.support.plugins:Counts")))
         ours = await workers.answer(plan("range"))
         assert isinstance(ours, Planned)
@@ -135,7 +135,7 @@ def test_plugins_that_hang_take_no_place_from_ours_and_give_theirs_back() -> Non
         given_up = await hanging
         assert isinstance(given_up, Planned)
         assert given_up.plan is None
-        short = Workers(50, max_threads=1, isolation=Isolation())
+        short = AssignorWorkers(50, max_threads=1, isolation=Isolation())
         for _ in range(2):
             late = await short.answer(plan("tests.support.plugins:Counts"))
             assert isinstance(late, Planned)
@@ -152,7 +152,7 @@ def test_plugins_that_hang_take_no_place_from_ours_and_give_theirs_back() -> Non
 
 def test_a_plugins_place_is_given_back_whatever_came_of_its_work() -> None:
     async def story() -> None:
-        workers = Workers(60_000, max_threads=1, isolation=Isolation())
+        workers = AssignorWorkers(60_000, max_threads=1, isolation=Isolation())
         for word in ("no.such:Thing", "tests.support.plugins:Deals", "tests.support.plugins:Deals"):
             # Without its place the next one would wait for ever: no deadline runs before its process does.
             async with asyncio.timeout(30 * pace()):
@@ -166,7 +166,7 @@ def test_a_plugins_place_is_given_back_whatever_came_of_its_work() -> None:
 def test_a_place_is_given_back_whatever_came_of_the_work() -> None:
     async def story() -> None:
         # The deadline counts from the question: who finds no place hears that it was not done.
-        workers = Workers(5_000, max_threads=1, isolation=Isolation(IsolationLimits("thread")))
+        workers = AssignorWorkers(5_000, max_threads=1, isolation=Isolation(IsolationLimits("thread")))
         for word in ("range", "rnge", "no.such:Thing", "uniform"):
             answer = await workers.answer(plan(word))
             assert isinstance(answer, Planned)
@@ -180,7 +180,7 @@ def test_a_place_is_given_back_whatever_came_of_the_work() -> None:
 
 def test_patterns_match_whole_names() -> None:
     async def story() -> None:
-        workers = Workers(60_000)
+        workers = AssignorWorkers(60_000)
         asked = ResolveRegex("g", "t[0-9]", ("t1", "t10", "at1", "t2"), 5)
         assert await workers.answer(asked) == RegexResolved("g", "t[0-9]", ("t1", "t2"), 5)
         broken = await workers.answer(ResolveRegex("g", "(", (), 5))
@@ -194,7 +194,9 @@ def test_shadows_are_scored_under_their_ticket_each_by_itself() -> None:
     isolation = Isolation()
 
     async def story() -> None:
-        answer = await Workers(60_000, isolation=isolation).answer(shadows("range", "no.such:Thing", "roundrobin"))
+        answer = await AssignorWorkers(60_000, isolation=isolation).answer(
+            shadows("range", "no.such:Thing", "roundrobin")
+        )
         assert isinstance(answer, Shadowed)
         assert (answer.group_id, answer.ticket) == ("g", 3)
         real, first, missing, last = answer.scores
@@ -214,7 +216,7 @@ def test_a_shadow_that_never_ends_is_ended_and_the_next_one_has_its_turn() -> No
     isolation = Isolation()
 
     async def story() -> None:
-        answer = await Workers(1_000, isolation=isolation).answer(shadows(ENDLESS, "range"))
+        answer = await AssignorWorkers(1_000, isolation=isolation).answer(shadows(ENDLESS, "range"))
         assert isinstance(answer, Shadowed)
         _, endless, ranged = answer.scores
         assert "was not done after 1000 ms" in endless.failure
@@ -230,7 +232,7 @@ def test_no_shadow_begins_while_somebody_waits_for_a_plan() -> None:
     HANGING.clear()
 
     async def story() -> None:
-        workers = Workers(60_000, isolation=Isolation(IsolationLimits(mode="thread")))
+        workers = AssignorWorkers(60_000, isolation=Isolation(IsolationLimits(mode="thread")))
         real = asyncio.create_task(workers.answer(plan(f"{Hanging.__module__}:Hanging")))
         beside = asyncio.create_task(workers.answer(shadows(f"{Noting.__module__}:Noting")))
         await asyncio.to_thread(BEGUN.wait, 0.2)  # as long as a shadow that does not wait may take to be found out
@@ -245,7 +247,7 @@ def test_no_shadow_begins_while_somebody_waits_for_a_plan() -> None:
 
 def test_a_snapshot_that_cannot_be_read_fails_the_shadows_only() -> None:
     async def story() -> None:
-        answer = await Workers(60_000).answer(shadows("range", snapshot="{"))
+        answer = await AssignorWorkers(60_000).answer(shadows("range", snapshot="{"))
         assert isinstance(answer, Shadowed)
         assert [score.assignor for score in answer.scores] == ["range"]
         assert "the snapshot cannot be read" in answer.scores[0].failure

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from muster.assignors.api import JsonValue, Member, Snapshot
-from muster.coordinator.core.control.holds.correction import Situation, corrected
-from muster.coordinator.core.control.holds.values import By, Drain, Freeze, HoldsStored, Pin, Who
+from muster.coordinator.core.control.holds.correction import GroupSituation, correct_with_overrides
+from muster.coordinator.core.control.holds.values import By, Drain, Freeze, HoldsStored, MemberIdentifiers, Pin
 from muster.coordinator.core.plan import Plan
 
 PLAN: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}}
@@ -15,10 +15,10 @@ HEAVY = {"t": [900, 200, 200, 200, 200]}
 
 def situation(
     had: Plan, lags: Mapping[str, Sequence[int]] | None, options: Mapping[str, JsonValue] | None = None
-) -> Situation:
+) -> GroupSituation:
     members = [Member(name, ("t",)) for name in sorted({*had, "a", "b"})]
     snapshot = Snapshot({"t": 5}, members, lags=lags, assignor="lag-sticky", options=options or {})
-    return Situation(snapshot, {each.id: Who(each.id, None, each.id, "h") for each in members}, had)
+    return GroupSituation(snapshot, {each.id: MemberIdentifiers(each.id, None, each.id, "h") for each in members}, had)
 
 
 def loads(plan: Plan) -> dict[str, int]:
@@ -27,10 +27,10 @@ def loads(plan: Plan) -> dict[str, int]:
 
 def test_for_a_heavy_partition_that_is_pinned_to_him_he_gives_what_makes_both_even() -> None:
     pinned = HoldsStored("g", pins=(Pin("t", 0, "b"),))
-    by_weight = corrected(PLAN, pinned, situation(PLAN, HEAVY)).plan
+    by_weight = correct_with_overrides(PLAN, pinned, situation(PLAN, HEAVY)).plan
     assert by_weight["b"]["t"][0] == 0
     assert loads(by_weight) == {"a": 800, "b": 900}
-    by_count = corrected(PLAN, pinned, situation(PLAN, None)).plan
+    by_count = correct_with_overrides(PLAN, pinned, situation(PLAN, None)).plan
     assert [len(share["t"]) for share in by_count.values()] == [1, 4], "one for one"
 
 
@@ -38,8 +38,11 @@ def test_for_an_idle_one_he_gives_nothing() -> None:
     even: Plan = {"a": {"t": (0, 4)}, "b": {"t": (1, 2, 3)}}
     idle = {"t": [500, 200, 200, 200, 0]}
     pinned = HoldsStored("g", pins=(Pin("t", 4, "b"),))
-    assert corrected(even, pinned, situation(even, idle)).plan == {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}}
-    assert corrected(even, pinned, situation(even, None)).plan["a"]["t"] != (0,)
+    assert correct_with_overrides(even, pinned, situation(even, idle)).plan == {
+        "a": {"t": (0,)},
+        "b": {"t": (1, 2, 3, 4)},
+    }
+    assert correct_with_overrides(even, pinned, situation(even, None)).plan["a"]["t"] != (0,)
 
 
 @pytest.mark.parametrize(
@@ -50,18 +53,22 @@ def test_what_loses_its_owner_goes_to_whoever_carries_least(
 ) -> None:
     had: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2, 3)}}
     frozen = HoldsStored("g", freeze=Freeze())
-    assert 4 in corrected(had, frozen, situation(had, lags)).plan[taker]["t"]
+    assert 4 in correct_with_overrides(had, frozen, situation(had, lags)).plan[taker]["t"]
 
 
 def test_a_member_that_can_carry_more_carries_more() -> None:
     had: Plan = {"a": {"t": (0, 1)}, "b": {"t": (2, 3)}}
     frozen = HoldsStored("g", freeze=Freeze())
     options: dict[str, JsonValue] = {"member.capacity": {"b": 3.0}}
-    assert corrected(had, frozen, situation(had, None, options)).plan["b"]["t"] == (2, 3, 4)
-    assert corrected(had, frozen, situation(had, None)).plan["a"]["t"] == (0, 1, 4)
+    assert correct_with_overrides(had, frozen, situation(had, None, options)).plan["b"]["t"] == (2, 3, 4)
+    assert correct_with_overrides(had, frozen, situation(had, None)).plan["a"]["t"] == (0, 1, 4)
 
 
 def test_what_a_drained_member_has_goes_to_whoever_carries_least() -> None:
     had: Plan = {"a": {"t": (0,)}, "b": {"t": (1, 2)}, "c": {"t": (3, 4)}}
     drained = HoldsStored("g", drains=(Drain(By.CLIENT_ID, "c"),))
-    assert corrected(had, drained, situation(had, HEAVY)).plan == {"a": {"t": (0,)}, "b": {"t": (1, 2, 3, 4)}, "c": {}}
+    assert correct_with_overrides(had, drained, situation(had, HEAVY)).plan == {
+        "a": {"t": (0,)},
+        "b": {"t": (1, 2, 3, 4)},
+        "c": {},
+    }

@@ -8,7 +8,7 @@ from muster.assignors import registry
 from muster.assignors.api import Assignor
 from muster.coordinator.core.control.balance.rules import OWN_OPTIONS
 from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, LoadMeasured, TimerFired, TopicsChanged
-from muster.coordinator.core.plan import Plan, PlanRequest, planned
+from muster.coordinator.core.plan import Plan, PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.server.sight.loads import LoadMeter
@@ -55,7 +55,7 @@ class Group:
 
     def plan(self, request: PlanRequest) -> Plan:
         self.asked.append(request)
-        return planned(replace(request, assignor="uniform", snapshot=replace(request.snapshot, options={})))
+        return compute_plan(replace(request, assignor="uniform", snapshot=replace(request.snapshot, options={})))
 
     def enter(self, member: str) -> None:
         joins = ConsumerHeartbeat(1, "g", member, 0, None, None, 60_000, ("t",), owned={})

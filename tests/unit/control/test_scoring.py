@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.core.control.trial.candidates import Candidate, candidate_of, split
-from muster.coordinator.core.control.trial.scoring import ShadowRequest, balance, scored
-from muster.coordinator.core.types import Cause, Limits, MemberPlan, Move, Outcome, RebalanceEntry
+from muster.coordinator.core.control.trial.candidates import AssignorCandidate, candidate_of, split_candidates
+from muster.coordinator.core.control.trial.scoring import ShadowRequest, balance, score_candidates
+from muster.coordinator.core.types import Cause, Limits, MemberPlan, Outcome, PartitionMove, RebalanceEntry
 
 A_AND_B = [Member("a", ("t",), owned={"t": [0, 1, 2, 3]}), Member("b", ("t",))]
 SNAPSHOT = Snapshot({"t": 4}, A_AND_B, assignor="uniform")
 
 
-def entry(source: str, *moves: Move, **shares: tuple[int, ...]) -> RebalanceEntry:
+def entry(source: str, *moves: PartitionMove, **shares: tuple[int, ...]) -> RebalanceEntry:
     return RebalanceEntry(
         *(7, 1, 2, "consumer", "uniform", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0),
         members=tuple(MemberPlan(name, name, "host", None, (("t", share),)) for name, share in shares.items()),
@@ -23,8 +23,8 @@ def entry(source: str, *moves: Move, **shares: tuple[int, ...]) -> RebalanceEntr
     )
 
 
-def moved(partition: int, source: str, target: str) -> Move:
-    return Move("t", partition, source, target, -1, "")
+def moved(partition: int, source: str, target: str) -> PartitionMove:
+    return PartitionMove("t", partition, source, target, -1, "")
 
 
 def asked(decision: RebalanceEntry, *words: str) -> ShadowRequest:
@@ -33,27 +33,27 @@ def asked(decision: RebalanceEntry, *words: str) -> ShadowRequest:
 
 def test_moves_are_counted_from_what_was_owned_before() -> None:
     decision = entry("target", moved(2, "a", "b"), moved(3, "a", "b"), a=(0, 1), b=(2, 3))
-    real, kept = scored(asked(decision, 'lag-sticky{"move.budget": 1}'), lambda: 5)
+    real, kept = score_candidates(asked(decision, 'lag-sticky{"move.budget": 1}'), lambda: 5)
     assert (real.assignor, real.moves, real.differs, real.took_ms) == ("uniform", 2, 0, None)
     assert (kept.moves, kept.differs, kept.balance_count, kept.took_ms) == (1, 3, 1.5, 0)
 
 
 def test_a_whole_target_hands_over_what_a_cooperative_round_holds_back() -> None:
     whole = entry("target", moved(2, "a", "b"), moved(3, "a", "b"), a=(0, 1), b=(2, 3))
-    _, ranged = scored(asked(whole, "range"), lambda: 0)
+    _, ranged = score_candidates(asked(whole, "range"), lambda: 0)
     assert (ranged.unassigned, ranged.differs) == (0, 0)
     round_one = entry("remote", moved(2, "a", ""), moved(3, "a", ""), a=(0, 1), b=())
-    real, ranged = scored(asked(round_one, "range"), lambda: 0)
+    real, ranged = score_candidates(asked(round_one, "range"), lambda: 0)
     assert (real.unassigned, real.moves) == (2, 2)
     assert (ranged.unassigned, ranged.moves, ranged.differs) == (2, 2, 0)
 
 
 def test_loads_that_nobody_knows_have_no_balance() -> None:
     decision = entry("target", a=(0, 1), b=(2, 3))
-    real, _ = scored(asked(decision, "range"), lambda: 0)
+    real, _ = score_candidates(asked(decision, "range"), lambda: 0)
     assert (real.balance_lag, real.balance_rate) == (None, None)
     known = replace(asked(decision, "range"), lags={"t": [9, 0, 0, 0]}, rates={"t": [1.0, 1.0, 3.0, 3.0]})
-    real, _ = scored(known, lambda: 0)
+    real, _ = score_candidates(known, lambda: 0)
     assert (real.balance_lag, real.balance_rate) == (2.0, 1.5)
 
 
@@ -67,6 +67,6 @@ def test_balance(loads: dict[str, list[float]] | None, figure: float) -> None:
 def test_words_are_read_and_written_alike() -> None:
     for word in ("range", 'lag-sticky{"move.budget": 4}'):
         assert candidate_of(word, Limits()).word == word
-    assert candidate_of("RangeAssignor", Limits()) == Candidate("range", {})
-    assert split("") == []
-    assert split('a{"x": [1, 2]},b') == ['a{"x": [1, 2]}', "b"]
+    assert candidate_of("RangeAssignor", Limits()) == AssignorCandidate("range", {})
+    assert split_candidates("") == []
+    assert split_candidates('a{"x": [1, 2]},b') == ['a{"x": [1, 2]}', "b"]

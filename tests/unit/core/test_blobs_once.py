@@ -68,12 +68,12 @@ def test_a_long_blob_is_read_once_in_all_rounds_it_is_part_of(monkeypatch: pytes
 
 class TestRemembered:
     def test_it_reads_once_while_there_is_room(self) -> None:
-        lengths = plan.Remembered(len, 8)
+        lengths = plan.BlobCache(len, 8)
         assert [lengths(blob) for blob in (b"abc", b"abc", b"d", b"abc")] == [3, 3, 1, 3]
         assert lengths.reads == 2
 
     def test_it_never_keeps_more_than_its_bytes(self) -> None:
-        lengths = plan.Remembered(len, 100)
+        lengths = plan.BlobCache(len, 100)
         for number in range(1_000):
             lengths(b"x" * (number % 60))
         kept = [*lengths._young, *lengths._old]
@@ -81,7 +81,7 @@ class TestRemembered:
         assert max(map(len, kept)) <= 50
 
     def test_what_is_raised_is_raised_again(self) -> None:
-        readings = plan.Remembered(user_data.parse_subscription, 100)
+        readings = plan.BlobCache(user_data.parse_subscription, 100)
         for _ in range(2):
             with pytest.raises(ValueError, match="subscription"):
                 readings(b"\xff" * 10)

@@ -4,10 +4,19 @@ from dataclasses import replace
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events, records
-from muster.coordinator.core.bounds import LAST_GENERATION, cut_entry, cut_settlement, entry_bytes
+from muster.coordinator.core.bounds import LAST_GENERATION, entry_bytes, shorten_entry, shorten_settlement
 from muster.coordinator.core.records import GroupStored, MemberRecord
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Cause, Limits, MemberPlan, Move, Outcome, Protocol, RebalanceEntry, Settlement
+from muster.coordinator.core.types import (
+    Cause,
+    Limits,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    Protocol,
+    RebalanceEntry,
+    Settlement,
+)
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.codec import encode
 
@@ -97,7 +106,7 @@ def entry(moves: int, shares: int, snapshot: int) -> RebalanceEntry:
     return RebalanceEntry(
         1, 0, 1, "consumer", "range", Cause.MEMBER_JOINED, "m", "c", "h", "joined", "", Outcome.COMPLETED, 0, 1,
         members=(MemberPlan("m", "c", "h", None, (("t", tuple(range(shares))),)),),
-        moves=tuple(Move("t", number, "a", "b", -1, "rebalanced") for number in range(moves)),
+        moves=tuple(PartitionMove("t", number, "a", "b", -1, "rebalanced") for number in range(moves)),
         snapshot_json='"' * snapshot,
         snapshot_source="leader",
     )  # fmt: skip
@@ -106,7 +115,7 @@ def entry(moves: int, shares: int, snapshot: int) -> RebalanceEntry:
 def test_an_entry_too_large_is_cut_and_says_so() -> None:
     for moves, shares, snapshot in ((20_000, 20_000, 0), (20_000, 3, 0), (3, 20_000, 0), (3, 3, 50_000), (3, 3, 3)):
         whole = entry(moves, shares, snapshot)
-        cut = cut_entry(whole, LIMIT)
+        cut = shorten_entry(whole, LIMIT)
         (stored,) = encode([decided(cut)]).ledger
         assert len(stored.value or b"") <= entry_bytes(cut) <= LIMIT
         assert (cut == whole) == (moves == shares == snapshot == 3)
@@ -130,18 +139,18 @@ def decided(kept: RebalanceEntry) -> records.RebalanceDecided:
 
 def test_a_settlement_too_large_keeps_its_sum() -> None:
     whole = Settlement(1, 100, ("m",), tuple(("t" * 200, number, 5) for number in range(5_000)), 25_000)
-    cut = cut_settlement(whole, LIMIT)
+    cut = shorten_settlement(whole, LIMIT)
     (stored,) = encode([records.RebalanceSettled("g", cut)]).ledger
     assert len(stored.value or b"") <= LIMIT
     assert 0 < len(cut.unowned) < 5_000
     assert cut.unowned_partition_ms == 25_000
     synced = tuple(("m" * 100 + str(number), 1_700_000_000_000) for number in range(5_000))
-    many = cut_settlement(replace(whole, synced=synced), LIMIT)
+    many = shorten_settlement(replace(whole, synced=synced), LIMIT)
     assert many == cut
-    few = cut_settlement(replace(whole, synced=synced[:20]), LIMIT)
+    few = shorten_settlement(replace(whole, synced=synced[:20]), LIMIT)
     (stored,) = encode([records.RebalanceSettled("g", few)]).ledger
     assert len(stored.value or b"") <= LIMIT
     assert few.synced == synced[:20]
     assert 0 < len(few.unowned) < len(cut.unowned)
     small = Settlement(1, 100, ("m",), (("t", 0, 5),), 5, (("m", 90),))
-    assert cut_settlement(small, LIMIT) == small
+    assert shorten_settlement(small, LIMIT) == small

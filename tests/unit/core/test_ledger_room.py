@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.ledger import Ledger, settled, weight
-from coordinator.core.types import BESIDE, Cause, MemberPlan, Move, Outcome, RebalanceEntry, Settlement
+from coordinator.core.ledger import GroupLedger, entry_weight, settle_entry
+from coordinator.core.types import AUDIT_OUTCOMES, Cause, MemberPlan, Outcome, PartitionMove, RebalanceEntry, Settlement
 
 
 def entry(number: int, outcome: Outcome = Outcome.COMPLETED, snapshot: str = "") -> RebalanceEntry:
@@ -30,14 +30,15 @@ def entry(number: int, outcome: Outcome = Outcome.COMPLETED, snapshot: str = "")
     )
 
 
-def too_many(ledger: Ledger, limit: int, most_bytes: int) -> list[int]:
+def too_many(ledger: GroupLedger, limit: int, most_bytes: int) -> list[int]:
     """The rule, said plainly: from the newest on, what is over either limit goes, and all that is older."""
     newest_first = sorted(ledger.entries, reverse=True)
-    last_rebalance = next((n for n in newest_first if ledger.entries[n].outcome not in BESIDE), None)
+    last_rebalance = next((n for n in newest_first if ledger.entries[n].outcome not in AUDIT_OUTCOMES), None)
     over = [
         number
         for place, number in enumerate(newest_first)
-        if place and (place >= limit or sum(weight(ledger.entries[n]) for n in newest_first[: place + 1]) > most_bytes)
+        if place
+        and (place >= limit or sum(entry_weight(ledger.entries[n]) for n in newest_first[: place + 1]) > most_bytes)
     ]
     return sorted(number for number in over if number != last_rebalance)
 
@@ -56,28 +57,28 @@ KEPT = st.tuples(
 def test_what_goes_is_over_a_limit_and_never_the_last_rebalance(
     kept: list[tuple[int, Outcome, str]], forgotten: list[int], limit: int, most_bytes: int
 ) -> None:
-    ledger = Ledger()
+    ledger = GroupLedger()
     for number, outcome, snapshot in kept:
         ledger.keep(entry(number, outcome, snapshot))
     for number in forgotten:
         ledger.forget(number)
-    assert ledger.kept_bytes == sum(map(weight, ledger.entries.values()))
+    assert ledger.kept_bytes == sum(map(entry_weight, ledger.entries.values()))
     assert ledger.surplus(limit, most_bytes) == too_many(ledger, limit, most_bytes)
 
 
-@pytest.mark.parametrize("kind", [MemberPlan, Move])
+@pytest.mark.parametrize("kind", [MemberPlan, PartitionMove])
 def test_what_is_known_later_is_all_that_changes(kind: type) -> None:
     """Members and moves are made anew by hand: no field may be forgotten."""
     member = MemberPlan("m", "client", "host", "instance", (("t", (0, 1)),), joined_at_ms=4)
-    move = Move("t", 0, "n", "m", -1, "n left")
+    move = PartitionMove("t", 0, "n", "m", -1, "n left")
     known = {name: f"{name} of it" for name in (field.name for field in fields(kind))}
     if kind is MemberPlan:
         member = MemberPlan(**known | {"member_id": "m"})
     else:
-        move = Move(**known | {"topic": "t", "partition": 0})
+        move = PartitionMove(**known | {"topic": "t", "partition": 0})
     decided = replace(entry(1), members=(member,), moves=(move,))
-    told = settled(decided, Settlement(1, 9, ("m",), (("t", 0, 7),), 7, synced=(("m", 8),)))
+    told = settle_entry(decided, Settlement(1, 9, ("m",), (("t", 0, 7),), 7, synced=(("m", 8),)))
     assert told.members == (replace(member, synced_at_ms=8),)
     assert told.moves == (replace(move, unowned_ms=7),)
-    again = settled(decided, Settlement(1, 9, (), (), 7))
+    again = settle_entry(decided, Settlement(1, 9, (), (), 7))
     assert (again.members, again.moves) == (decided.members, decided.moves)

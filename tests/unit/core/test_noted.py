@@ -1,7 +1,7 @@
 """What is told of operators is bounded: positions in an entry, entries of a group, deleted groups of a shard."""
 
 from muster.coordinator.core import events
-from muster.coordinator.core.bounds import cut_entry, entry_bytes
+from muster.coordinator.core.bounds import entry_bytes, shorten_entry
 from muster.coordinator.core.requests.noted import MAX_ENTRIES, MAX_FAREWELLS, MAX_POSITIONS, TOGETHER_MS
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, Outcome, RebalanceEntry
@@ -80,6 +80,6 @@ def test_positions_give_way_where_the_log_takes_little() -> None:
     shard = Shard(LIMITS, 0)
     shard.step(commit(1, "g", 300), 10)
     (entry,) = entries(shard, "g")
-    cut = cut_entry(entry, 4_000)
+    cut = shorten_entry(entry, 4_000)
     assert entry_bytes(cut) <= 4_000
     assert (cut.positions, cut.more_positions) == ((), 300)

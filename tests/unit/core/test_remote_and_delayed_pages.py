@@ -27,5 +27,5 @@ def test_every_story_folder_and_property_of_the_page_exists(page: str) -> None:
 
 def test_the_names_on_the_wire_are_those_of_the_pages() -> None:
     text = (ROOT / "docs" / "protocol" / "delayed.md").read_text(encoding="utf-8")
-    assert f"name `{DELAYED}`" in text
+    assert f"name is `{DELAYED}`" in text
     assert f"`{Cause.DELAY_OVER.name}`" in text

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.settings.setting import MAX_DEPTH, recordable
+from muster.coordinator.core.control.settings.setting import MAX_DEPTH, is_recordable
 from muster.coordinator.core.events import AlterSettings
 from muster.coordinator.core.records import SettingsStored
 from muster.coordinator.core.shard import Shard
@@ -32,7 +32,7 @@ VALUES = st.recursive(
 
 @given(VALUES | st.integers(0, 300).map(nested) | st.integers(0, 4_000).map(lambda n: 10**n))
 def test_what_is_taken_is_read_as_it_was(value: JsonValue) -> None:
-    if recordable(value):
+    if is_recordable(value):
         stored = SettingsStored("g", 1, {"assignor.options": {"x": value}})
         assert decode_group(encode_own(stored)) == stored
 
@@ -42,12 +42,12 @@ def test_what_is_taken_is_read_as_it_was(value: JsonValue) -> None:
     ['"\\ud800"', '{"\\ud800": 1}', "NaN", "[-Infinity]", "1e999", json.dumps(nested(MAX_DEPTH)), "9" * 30],
 )
 def test_what_could_not_be_read_again_is_not_taken(text: str) -> None:
-    assert not recordable(json.loads(text))
+    assert not is_recordable(json.loads(text))
 
 
 @pytest.mark.parametrize("text", ['"\\u0000"', '{"é": [1, 2.5, null, true, "\\ud83d\\ude00"]}', "-9223372036854775808"])
 def test_what_can_be_is(text: str) -> None:
-    assert recordable(json.loads(text))
+    assert is_recordable(json.loads(text))
 
 
 @pytest.mark.parametrize("value", [nested(30_000), "\ud800", float("nan")], ids=["deep", "half a character", "nan"])

@@ -7,8 +7,17 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.control.settings.setting import Of, Setting
-from muster.coordinator.core.control.settings.shapes import Flag, Fraction, Names, OfNode, Options, Shape, Whole, Word
+from muster.coordinator.core.control.settings.setting import GroupScope, Setting
+from muster.coordinator.core.control.settings.shapes import (
+    Flag,
+    Fraction,
+    NameList,
+    NodeSetting,
+    Options,
+    Shape,
+    WholeNumber,
+    Word,
+)
 from muster.coordinator.core.control.settings.table import SETTINGS
 from muster.coordinator.core.groups.kinds import FACTS
 from muster.coordinator.core.records import SettingsStored
@@ -17,11 +26,11 @@ from muster.coordinator.core.types import Limits
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/control.md"
 LIMITS = Limits()
-LEAST = OfNode[int]("the.least", lambda limits: limits.consumer_heartbeat_interval_ms)
+LEAST = NodeSetting[int]("the.least", lambda limits: limits.consumer_heartbeat_interval_ms)
 
 
 def page_row(setting: Setting[Any]) -> str:
-    default = setting.default.name if isinstance(setting.default, OfNode) else setting.shape.text(setting.default)
+    default = setting.default.name if isinstance(setting.default, NodeSetting) else setting.shape.text(setting.default)
     default = f"`{default}`" if default else "nothing"
     return f"| `{setting.name}` | {setting.shape.allowed} | {default} | {setting.groups.value} | {setting.meaning} |"
 
@@ -41,15 +50,15 @@ def test_an_entry_keeps_what_the_table_promises(setting: Setting[Any]) -> None:
 @pytest.mark.parametrize(
     ("shape", "text", "value"),
     [
-        (Whole(0), "17", 17),
-        (Whole(LEAST), "5000", 5_000),
+        (WholeNumber(0), "17", 17),
+        (WholeNumber(LEAST), "5000", 5_000),
         (Fraction(), "0.25", 0.25),
         (Flag(), "TRUE", True),
         (Flag(), "false", False),
         (Word(), "sticky", "sticky"),
         (Word(("off", "act")), "act", "act"),
-        (Names(), "a, b,", ("a", "b")),
-        (Names(), "", ()),
+        (NameList(), "a, b,", ("a", "b")),
+        (NameList(), "", ()),
         (Options(), '{"a": 1}', {"a": 1}),
     ],
 )
@@ -62,23 +71,23 @@ def test_text_becomes_json_becomes_a_value_and_back(shape: Shape[Any], text: str
 @pytest.mark.parametrize(
     ("shape", "value", "words"),
     [
-        (Whole(1, 9), 0, "is 0; expected a whole number from 1 to 9"),
-        (Whole(1, 9), 10, "is 10; expected a whole number from 1 to 9"),
-        (Whole(0), True, "is true; expected a whole number"),
-        (Whole(0), 1.0, "is 1.0; expected a whole number"),
-        (Whole(0), "5", 'is "5"; expected a whole number'),
-        (Whole(LEAST), 4_999, r"expected a whole number from 5000 to 2147483647 \(this node's the.least\)"),
+        (WholeNumber(1, 9), 0, "is 0; expected a whole number from 1 to 9"),
+        (WholeNumber(1, 9), 10, "is 10; expected a whole number from 1 to 9"),
+        (WholeNumber(0), True, "is true; expected a whole number"),
+        (WholeNumber(0), 1.0, "is 1.0; expected a whole number"),
+        (WholeNumber(0), "5", 'is "5"; expected a whole number'),
+        (WholeNumber(LEAST), 4_999, r"expected a whole number from 5000 to 2147483647 \(this node's the.least\)"),
         (Fraction(), 1.5, "is 1.5; expected a number from 0 to 1"),
         (Fraction(), True, "is true; expected a number"),
         (Flag(), 1, "is 1; expected true or false"),
         (Word(("off", "act")), "on", 'is "on"; expected one of off, act'),
         (Word(), "", "expected a name"),
         (Word(), "x" * 250, "at most 249 characters"),
-        (Names(), "a", 'is "a"; expected a list of names'),
-        (Names(), ["a", ""], "expected a list of names"),
-        (Names(), ["a,b"], "names without commas"),
-        (Names(), ["a", "a"], "expected each name once"),
-        (Names(most=1), ["a", "b"], "expected at most 1 names"),
+        (NameList(), "a", 'is "a"; expected a list of names'),
+        (NameList(), ["a", ""], "expected a list of names"),
+        (NameList(), ["a,b"], "names without commas"),
+        (NameList(), ["a", "a"], "expected each name once"),
+        (NameList(most=1), ["a", "b"], "expected at most 1 names"),
         (Options(), {}, "expected a JSON object with an option or more"),
         (Options(), None, "is null; expected a JSON object"),
     ],
@@ -91,7 +100,7 @@ def test_a_value_of_another_shape_is_refused(shape: Shape[Any], value: Any, word
 @pytest.mark.parametrize(
     ("shape", "text", "words"),
     [
-        (Whole(1, 9), "five", 'is "five"; expected a whole number, 1 to 9'),
+        (WholeNumber(1, 9), "five", 'is "five"; expected a whole number, 1 to 9'),
         (Fraction(), "nan", "expected a number from 0 to 1"),
         (Flag(), "on", "expected true or false"),
         (Options(), "{", "is not JSON"),
@@ -104,8 +113,8 @@ def test_text_that_is_no_value_is_refused(shape: Shape[Any], text: str, words: s
 
 
 def bounded() -> Setting[int]:
-    default = OfNode[int]("the.default", lambda limits: limits.consumer_session_timeout_ms)
-    return Setting("a.ms", Whole(LEAST), default, Of.EVERY, "A time.")
+    default = NodeSetting[int]("the.default", lambda limits: limits.consumer_session_timeout_ms)
+    return Setting("a.ms", WholeNumber(LEAST), default, GroupScope.EVERY, "A time.")
 
 
 def stored(value: Any) -> Callable[[ShardState], int]:

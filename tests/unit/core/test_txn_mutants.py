@@ -9,7 +9,7 @@ import pytest
 
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.txn import commits
-from muster.coordinator.core.txn.pending import Pending
+from muster.coordinator.core.txn.pending import PendingPositions
 from tests.support.stories.script import Stage
 from tests.support.stories.story import read_story
 
@@ -30,7 +30,7 @@ def plain_is_not_later(honest: Any) -> Any:
 
 
 def later_transaction_is_not_later(honest: Any) -> Any:
-    def overtaken(self: Pending, group_id: str, places: Any) -> None:
+    def overtaken(self: PendingPositions, group_id: str, places: Any) -> None:
         if not isinstance(places, dict):
             honest(self, group_id, places)
 
@@ -64,20 +64,20 @@ def marker_is_ignored(honest: Any) -> Any:
 def counts_at_once(honest: Any) -> Any:
     def written(event: Any, step: Step) -> None:
         honest(event, step)
-        commits.ended(commits.TxnEnded(event.producer_id, event.epoch, True), step)
+        commits.take_transaction_end(commits.TxnEnded(event.producer_id, event.epoch, True), step)
 
     return written
 
 
 def what_is_written_is_stable(honest: Any) -> Any:
-    def unstable(self: Pending, group_id: str) -> Any:
+    def unstable(self: PendingPositions, group_id: str) -> Any:
         return self.of_group(group_id)
 
     return unstable
 
 
 def what_waits_is_stable(honest: Any) -> Any:
-    def unstable(self: Pending, group_id: str) -> Any:
+    def unstable(self: PendingPositions, group_id: str) -> Any:
         return {place for group, places in self.writing.values() if group == group_id for place in places}
 
     return unstable
@@ -104,20 +104,24 @@ def forgets_what_waits(honest: Any) -> Any:
 
 
 MUTANTS: dict[str, tuple[Any, str, Callable[[Any], Any]]] = {
-    "a plain commit behind it does not count": (Pending, "overtaken_by", plain_is_not_later),
-    "the later transaction does not count": (Pending, "overtaken", later_transaction_is_not_later),
-    "an earlier one takes a later one along": (Pending, "overtaken", earlier_transaction_takes_the_later_along),
-    "an abort counts": (commits, "ended", abort_counts),
-    "the reader of the log is not heard": (commits, "ended", reader_is_not_heard),
-    "a marker ends the next transaction, too": (Pending, "ended", marker_takes_the_next_one_along),
-    "a marker is ignored": (commits, "ended", marker_is_ignored),
-    "it counts before its marker": (commits, "written", counts_at_once),
-    "what is being written is stable": (Pending, "unstable", what_is_written_is_stable),
-    "what waits is stable": (Pending, "unstable", what_waits_is_stable),
-    "a refused write stays unstable": (commits, "write_over", never_over),
+    "a plain commit behind it does not count": (PendingPositions, "overtaken_by", plain_is_not_later),
+    "the later transaction does not count": (PendingPositions, "overtaken", later_transaction_is_not_later),
+    "an earlier one takes a later one along": (
+        PendingPositions,
+        "overtaken",
+        earlier_transaction_takes_the_later_along,
+    ),
+    "an abort counts": (commits, "take_transaction_end", abort_counts),
+    "the reader of the log is not heard": (commits, "take_transaction_end", reader_is_not_heard),
+    "a marker ends the next transaction, too": (PendingPositions, "ended", marker_takes_the_next_one_along),
+    "a marker is ignored": (commits, "take_transaction_end", marker_is_ignored),
+    "it counts before its marker": (commits, "take_written", counts_at_once),
+    "what is being written is stable": (PendingPositions, "unstable", what_is_written_is_stable),
+    "what waits is stable": (PendingPositions, "unstable", what_waits_is_stable),
+    "a refused write stays unstable": (commits, "finish_write", never_over),
     "what the log has is written once more": (Step, "learn", written_twice),
-    "whoever asks may": (commits, "may_commit", nobody_is_asked),
-    "tombstones and retention do not know what waits": (Pending, "of_group", forgets_what_waits),
+    "whoever asks may": (commits, "check_may_commit", nobody_is_asked),
+    "tombstones and retention do not know what waits": (PendingPositions, "of_group", forgets_what_waits),
 }
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import muster
-from muster.coordinator.client.consuming.subscribed import nothing_to_read
+from muster.coordinator.client.consuming.subscribed import describe_missing_topics
 
 PAGE = (Path(__file__).parents[3] / "docs" / "clients.md").read_text()
 NAMED = set(re.findall(r"`(Consumer|Producer|Message)\.(\w+)", PAGE))
@@ -25,7 +25,7 @@ def test_every_method_of_the_consumer_is_on_the_page() -> None:
 
 
 def test_the_sentence_of_a_missing_topic_is_the_client_s() -> None:
-    assert nothing_to_read(["orders"]) in PAGE
+    assert describe_missing_topics(["orders"]) in PAGE
 
 
 def test_a_value_that_is_called_says_what_the_page_says() -> None:

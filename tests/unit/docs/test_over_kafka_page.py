@@ -41,7 +41,7 @@ def test_a_node_takes_its_settings(words: list[str]) -> None:
     settings = load_settings(None, given)
     assert isinstance(settings, Settings)
     assert settings.upstream == (("b1", 9092), ("b2", 9092))
-    for door in (settings.grpc_door, settings.kafka_door):
+    for door in (settings.grpc_listener, settings.kafka_listener):
         if door is not None and door.address.host == "0.0.0.0":
             assert door.encrypted, "no page tells to open a door to everybody"
 

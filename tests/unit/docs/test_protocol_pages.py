@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.lab import chosen, join_row
+from muster.coordinator.cli.lab import choose_generations, join_row
 from muster.coordinator.config import known_settings
 from muster.coordinator.core.central.group import CentralState
 from muster.coordinator.lab.joins import measure_joins
@@ -86,7 +86,7 @@ def test_the_page_on_central_groups_names_what_there_is() -> None:
 
 def test_the_page_on_central_groups_shows_what_the_lab_finds() -> None:
     shown = [line.split() for line in page("central").splitlines()]
-    for costs in measure_joins((10, 50), chosen(("central",))):
+    for costs in measure_joins((10, 50), choose_generations(("central",))):
         row = [str(value) for value in join_row(costs).values()]
         assert row in shown, f"the page is stale: paste what `muster lab join` prints; found {' '.join(row)}"
 

@@ -47,7 +47,7 @@ def test_every_property_of_a_client_is_in_a_table_with_its_meaning(kind: type[co
         drawn = tables.client_properties(model.__name__)
         assert "|  |" not in drawn, f"a property of {model.__name__} has no meaning"
         shown |= named(drawn)
-    assert shown == {config.dotted(name) for name in kind.model_fields}
+    assert shown == {config.to_dotted(name) for name in kind.model_fields}
 
 
 def test_a_default_that_a_worker_takes_otherwise_is_said_with_it() -> None:

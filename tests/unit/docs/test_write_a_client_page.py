@@ -45,7 +45,7 @@ def test_every_call_and_message_exists() -> None:
 
 
 def test_every_code_exists() -> None:
-    known = {name.removeprefix("ERROR_CODE_") for name in errors_pb2.ErrorCode.keys()}
+    known = {name.removeprefix("ERROR_CODE_") for name, _ in errors_pb2.ErrorCode.items()}
     known |= {status.name for status in grpc.StatusCode}
     named = {word for word in QUOTED if re.fullmatch(r"[A-Z]+(?:_[A-Z]+)*", word)} - {"M"}
     assert len(named) > 15

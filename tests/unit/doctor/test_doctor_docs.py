@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.coordinator.doctor.finding import Rule
+from muster.coordinator.doctor.finding import DoctorRule
 from muster.coordinator.doctor.rules.clients import DEFECTS, Defect
 from muster.coordinator.doctor.table import RULES
 
@@ -10,7 +10,7 @@ WHOLE = (Path(__file__).resolve().parents[3] / "docs" / "observe.md").read_text(
 PAGE = WHOLE.partition("\n## muster doctor\n")[2].partition("\n## ")[0]
 
 
-def line_of(rule: Rule) -> str:
+def line_of(rule: DoctorRule) -> str:
     when = ((rule.group or rule.node).__doc__ or "").partition("\n")[0]
     return f"| `{rule.name}` | {rule.severity.name.lower()} | {when} | {rule.why} | {rule.cure} |"
 

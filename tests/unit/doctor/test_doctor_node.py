@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.doctor.facts import Node, Trouble
+from muster.coordinator.doctor.facts import ExaminedNode, NodeTrouble
 from muster.coordinator.doctor.rules.clients import DEFECTS, numbers
 from tests.support.doctor import NOW, found, group, member, only
 
@@ -41,7 +41,7 @@ def test_older_clients_say_their_version_in_their_client_id() -> None:
     ],
 )
 def test_certificates(condition: str, rule: str) -> None:
-    node = Node(troubles=(Trouble(condition, "it is so; do that", NOW - 5_000),))
+    node = ExaminedNode(troubles=(NodeTrouble(condition, "it is so; do that", NOW - 5_000),))
     assert only(rule, node=node).evidence == (f"condition {condition}",)
     assert not found("node-trouble", node=node), "it is told once"
     assert not found(rule)
@@ -49,7 +49,7 @@ def test_certificates(condition: str, rule: str) -> None:
 
 def test_doors_that_stand_open() -> None:
     def opened(**settings: str) -> list[str]:
-        node = Node(settings={key.replace("_", "."): value for key, value in settings.items()})
+        node = ExaminedNode(settings={key.replace("_", "."): value for key, value in settings.items()})
         return [finding.what for finding in found("door-open", node=node)]
 
     assert opened() == []
@@ -63,7 +63,7 @@ def test_doors_that_stand_open() -> None:
 
 
 def test_node_trouble() -> None:
-    node = Node(troubles=(Trouble("shard-failed:7", "shard 7 is not served", NOW - 5_000, 3),))
+    node = ExaminedNode(troubles=(NodeTrouble("shard-failed:7", "shard 7 is not served", NOW - 5_000, 3),))
     assert only("node-trouble", node=node).evidence == ("condition shard-failed:7, for 5 s, seen 3 times",)
     assert not found("node-trouble")
 
@@ -98,12 +98,14 @@ def test_node_trouble() -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_the_node_has_left(rule: str, sick: dict[str, int], well: dict[str, int]) -> None:
-    assert only(rule, node=Node(**sick))
-    assert not found(rule, node=Node(**well))
+    assert only(rule, node=ExaminedNode(**sick))
+    assert not found(rule, node=ExaminedNode(**well))
 
 
 def test_a_disk_that_the_node_complains_of_is_told_once() -> None:
-    node = Node(troubles=(Trouble("disk-nearly-full", "full", NOW),), disk_free_bytes=1, disk_total_bytes=100)
+    node = ExaminedNode(
+        troubles=(NodeTrouble("disk-nearly-full", "full", NOW),), disk_free_bytes=1, disk_total_bytes=100
+    )
     assert not found("disk-short", node=node)
 
 

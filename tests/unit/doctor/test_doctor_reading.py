@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.doctor.facts import Group, Position
+from muster.coordinator.doctor.facts import ExaminedGroup, ExaminedPosition
 from muster.coordinator.doctor.finding import Severity
-from muster.coordinator.doctor.holding import drained_ids, held_words
-from muster.coordinator.doctor.table import is_wrong
+from muster.coordinator.doctor.holding import drained_ids, override_lines
+from muster.coordinator.doctor.table import has_problem
 from muster.coordinator.views.holds import SeenDrain, SeenHolds
 from tests.support.doctor import at, entry, found, group, member, only, tp
 
@@ -26,7 +26,7 @@ def test_partitions_unowned() -> None:
 
 
 def test_what_an_operator_holds_is_the_reason_that_is_told() -> None:
-    words = held_words(SeenHolds(orphans="keep"))
+    words = override_lines(SeenHolds(orphans="keep"))
     short = group(member(owned=(0, 1, 2)), positions={tp(3): at(5, 15)}, leader="a", assignor="range", held=words)
     finding = only("partitions-unowned", short)
     assert finding.evidence[2] == "an operator holds the group: freeze, what loses its owner stays without one"
@@ -60,7 +60,7 @@ def test_more_members_than_partitions() -> None:
     members = [member(str(n), (n,) if n < 4 else ()) for n in range(5)]
     assert only(rule, group(*members)).what == "nothing to do for 1 member of 5"
     assert not found(rule, group(*members[:4]))
-    assert not is_wrong(found(rule, group(*members))), "it is advice"
+    assert not has_problem(found(rule, group(*members))), "it is advice"
 
 
 def test_assignor_mixture() -> None:
@@ -98,8 +98,8 @@ def test_partition_stuck_at_a_record() -> None:
 
 def test_a_partition_that_starves_beside_others() -> None:
     rule = "partition-stuck"
-    now = {tp(0): at(9, 9), tp(1): Position(None, 0, 40)}
-    before = {tp(0): at(5, 9), tp(1): Position(None, 0, 30)}
+    now = {tp(0): at(9, 9), tp(1): ExaminedPosition(None, 0, 40)}
+    before = {tp(0): at(5, 9), tp(1): ExaminedPosition(None, 0, 30)}
     ledger = (entry(4, ago_ms=301_000),)
     hungry = group(member(owned=(0, 1)), positions=now, earlier=before, apart_ms=3_000, ledger=ledger)
     finding = only(rule, hungry)
@@ -151,7 +151,7 @@ def test_skew_by_count() -> None:
 
 
 def test_skew_by_lag() -> None:
-    def lags(most: int) -> Group:
+    def lags(most: int) -> ExaminedGroup:
         positions = {tp(0): at(0, most), tp(1): at(0, 400)}
         return group(member("a", (0,)), member("b", (1,)), positions=positions)
 
@@ -162,7 +162,7 @@ def test_skew_by_lag() -> None:
 
 
 def test_skew_by_rate() -> None:
-    def rates(most: int) -> Group:
+    def rates(most: int) -> ExaminedGroup:
         now = {tp(0): at(0, most), tp(1): at(0, 50)}
         before = {tp(0): at(0, 0), tp(1): at(0, 0)}
         return group(member("a", (0,)), member("b", (1,)), positions=now, earlier=before, apart_ms=5_000)

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.doctor.facts import Facts, Node
+from muster.coordinator.doctor.facts import DoctorFacts, ExaminedNode
 from muster.coordinator.doctor.finding import Severity
-from muster.coordinator.doctor.table import RULES, examine, of_group
+from muster.coordinator.doctor.table import RULES, examine_facts, examine_group
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from tests.support.doctor import MINUTE, NOW, at, entry, found, group, member, only, tp
 
@@ -62,9 +62,9 @@ def test_deadlines_that_are_missed_often(rule: str, cause: str) -> None:
 
 
 def test_retries_under_session() -> None:
-    def node(retries: int) -> Node:
+    def node(retries: int) -> ExaminedNode:
         name = "group.central.rebalance."
-        return Node(settings={name + "max.retries": str(retries), name + "backoff.ms": "2000"})
+        return ExaminedNode(settings={name + "max.retries": str(retries), name + "backoff.ms": "2000"})
 
     central = group(member(session_timeout_ms=8_001), type="central")
     assert "4 x" in only("retries-under-session", central, node=node(4)).evidence[0]
@@ -214,7 +214,10 @@ def test_a_healthy_group_has_no_findings() -> None:
         ledger=(entry(2), entry(1)),
         assignor="cooperative-sticky",
     )
-    assert examine(Facts(NOW, Node(open_descriptors=50, descriptor_limit=1024), (healthy,), {"t": 4})) == []
+    assert (
+        examine_facts(DoctorFacts(NOW, ExaminedNode(open_descriptors=50, descriptor_limit=1024), (healthy,), {"t": 4}))
+        == []
+    )
 
 
 def test_the_worst_comes_first_and_names_its_cure() -> None:
@@ -222,12 +225,12 @@ def test_the_worst_comes_first_and_names_its_cure() -> None:
         *(member(str(n), (n,) if n < 3 else (), session_timeout_ms=600_000) for n in range(5)),
         ledger=tuple(entry(n) for n in range(1, 8)),
     )
-    facts = Facts(NOW, groups=(sick,), partitions={"t": 4})
-    findings = examine(facts)
+    facts = DoctorFacts(NOW, groups=(sick,), partitions={"t": 4})
+    findings = examine_facts(facts)
     severities = [finding.severity for finding in findings]
     assert severities == sorted(severities, reverse=True)
     assert {Severity.ERROR, Severity.ADVICE} <= set(severities)
-    assert of_group(sick, facts) == findings
+    assert examine_group(sick, facts) == findings
     assert all(finding.evidence and finding.why and finding.todo for finding in findings)
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.engine.groups.guard import Foreign, Guard, sentence_of
+from muster.coordinator.engine.groups.guard import ForeignMemberGuard, ForeignMembers, foreign_members_sentence
 from muster.coordinator.engine.upstream import groups
-from muster.coordinator.engine.upstream.errors import Refused
-from muster.coordinator.engine.upstream.groups import Member, Position
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.errors import UpstreamRefused
+from muster.coordinator.engine.upstream.groups import UpstreamMember, UpstreamOffset
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
@@ -54,7 +54,7 @@ def run(story: Callable[[Upstream, UpstreamBroker], Coroutine[Any, Any, None]]) 
     async def whole() -> None:
         async with UpstreamBroker() as broker:
             broker.answers["Metadata"] = lambda request: metadata({1: broker.address}, {})
-            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=5))
             await upstream.refresh([])
             await story(upstream, broker)
             upstream.close()
@@ -73,8 +73,8 @@ def test_only_groups_of_ours_that_could_have_members_are_asked_about() -> None:
             ("joining", "consumer", "PreparingRebalance", "Classic"),
         )
         broker.answers["DescribeGroups"] = lambda request: described(request, {"mine": 5})
-        told: list[Mapping[str, Foreign]] = []
-        guard = Guard(upstream, lambda group: group != "theirs", on_found=told.append)
+        told: list[Mapping[str, ForeignMembers]] = []
+        guard = ForeignMemberGuard(upstream, lambda group: group != "theirs", on_found=told.append)
         found = await guard.look()
         assert [request.groups for request in broker.of("DescribeGroups")] == [["mine", "joining"]]
         assert told == [found] == [guard.found]
@@ -87,7 +87,7 @@ def test_what_a_broker_that_does_not_answer_had_stays() -> None:
     async def story(upstream: Upstream, broker: UpstreamBroker) -> None:
         broker.answers["ListGroups"] = lambda request: listed(("mine", "consumer", "Stable", "Classic"))
         broker.answers["DescribeGroups"] = lambda request: described(request, {"mine": 1})
-        guard = Guard(upstream, lambda group: True)
+        guard = ForeignMemberGuard(upstream, lambda group: True)
         before = await guard.look()
         broker.answers["ListGroups"] = lambda request: HANG_UP
         assert await guard.look() == before
@@ -104,12 +104,12 @@ def test_it_looks_by_itself() -> None:
         looks: list[object] = []
         bugs: list[BaseException] = []
 
-        def heard(found: Mapping[str, Foreign]) -> None:
+        def heard(found: Mapping[str, ForeignMembers]) -> None:
             looks.append(found)
             if len(looks) == 2:
                 twice.set()
 
-        guard = Guard(upstream, lambda group: True, period_ms=1, on_found=heard, on_bug=bugs.append)
+        guard = ForeignMemberGuard(upstream, lambda group: True, period_ms=1, on_found=heard, on_bug=bugs.append)
         guard.start()
         await asyncio.wait_for(twice.wait(), 10)
         await guard.stop()
@@ -119,10 +119,10 @@ def test_it_looks_by_itself() -> None:
 
 
 def test_an_operator_is_told_of_the_first_groups() -> None:
-    found = {f"g{number}": Foreign(f"g{number}", 1, [Member("m", "", "")]) for number in range(7)}
-    assert sentence_of(found).count("(m at unknown host)") == 5
-    assert "; and 2 groups more. Give" in sentence_of(found)
-    assert sentence_of({}) == ""
+    found = {f"g{number}": ForeignMembers(f"g{number}", 1, [UpstreamMember("m", "", "")]) for number in range(7)}
+    assert foreign_members_sentence(found).count("(m at unknown host)") == 5
+    assert "; and 2 groups more. Give" in foreign_members_sentence(found)
+    assert foreign_members_sentence({}) == ""
 
 
 def coordinated(broker: UpstreamBroker) -> None:
@@ -138,7 +138,7 @@ def test_a_coordinator_that_moves_is_asked_again(monkeypatch: pytest.MonkeyPatch
         coordinated(broker)
         codes = [16, 14, 0]
         broker.answers["DescribeGroups"] = lambda request: described(request, {"g": 1}, codes.pop(0))
-        assert [each.client_id for each in (await groups.describe(upstream, "g")).members] == ["c0"]
+        assert [each.client_id for each in (await groups.describe_group(upstream, "g")).members] == ["c0"]
         assert len(broker.of("FindCoordinator")) == 3
 
     run(story)
@@ -153,8 +153,8 @@ def test_positions_that_hang_in_a_transaction_are_not_taken_for_committed() -> N
         topic = struct("OffsetFetchResponse.groups.topics")(name="t", partitions=[part])
         told = struct("OffsetFetchResponse.groups")(group_id="g", topics=[topic], error_code=0)
         broker.answers["OffsetFetch"] = lambda request: struct("OffsetFetchResponse")(groups=[told])
-        with pytest.raises(Refused, match="what g has committed of t-0: the upstream says"):
-            await groups.positions(upstream, "g")
+        with pytest.raises(UpstreamRefused, match="what g has committed of t-0: the upstream says"):
+            await groups.fetch_offsets(upstream, "g")
         assert broker.of("OffsetFetch")[0].require_stable
 
     run(story)
@@ -183,8 +183,8 @@ def test_a_large_commit_goes_in_portions_and_refusals_are_told(monkeypatch: pyte
             )
 
         broker.answers["OffsetCommit"] = taken
-        kept = {("t", number): Position(number) for number in range(5)}
-        assert await groups.commit(upstream, "g", kept) == {("t", 2): 3}
+        kept = {("t", number): UpstreamOffset(number) for number in range(5)}
+        assert await groups.commit_offsets(upstream, "g", kept) == {("t", 2): 3}
         sizes = [sum(len(topic.partitions) for topic in each.topics) for each in broker.of("OffsetCommit")]
         assert sizes == [2, 2, 1]
         assert {(each.generation_id_or_member_epoch, each.member_id) for each in broker.of("OffsetCommit")} == {

@@ -12,9 +12,9 @@ import pytest
 from muster.coordinator.config import Address
 from muster.coordinator.engine import producing
 from muster.coordinator.engine.upstream.errors import Unreached, Unspoken, UpstreamError
-from muster.coordinator.engine.upstream.line import Line
+from muster.coordinator.engine.upstream.line import UpstreamConnection
 from muster.coordinator.engine.upstream.lines import ASK, WRITE
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
@@ -121,7 +121,7 @@ def test_what_a_turn_wrote_comes_before_all_that_happens_then() -> None:
         await asyncio.sleep(0)
         node.engine.turn(node.clock.now_ms())
         assert held.asked == []
-        node.owning.step(ev.Tick())
+        node.owning.step(ev.ShardsTick())
         assert len(held.asked) == 1
         held.tells()
         assert await answer is ErrorCode.NONE
@@ -173,7 +173,7 @@ def test_a_mistake_in_what_is_heard_is_told_and_the_line_stands(monkeypatch: pyt
         def mistaken(*_: Any) -> None:
             raise RuntimeError("a mistake")
 
-        monkeypatch.setattr(producing.ev, "Produced", mistaken)
+        monkeypatch.setattr(producing.ev, "BatchesProduced", mistaken)
         answer = asyncio.ensure_future(node.commit("g", 1))
         while not node.bugs:
             await node.changes(0.01)
@@ -199,8 +199,8 @@ class Unplugged(asyncio.Transport):
         pass
 
 
-def unplugged() -> Line:
-    line = Line(Address("127.0.0.1", 9092), "muster")
+def unplugged() -> UpstreamConnection:
+    line = UpstreamConnection(Address("127.0.0.1", 9092), "muster")
     line.versions = {"Heartbeat": 4, "Produce": 9}
     line.connection_made(Unplugged())
     return line
@@ -278,7 +278,9 @@ def test_where_no_connection_stands_one_is_made(said: Any) -> None:
     async def story() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: WELL if said is None else said}) as broker:
             broker.answers["Metadata"] = lambda request: metadata({1: broker.address}, {})
-            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5 if said is not SILENCE else 0.05))
+            upstream = Upstream(
+                UpstreamAddress((broker.address,), connect_s=5, answer_s=5 if said is not SILENCE else 0.05)
+            )
             await upstream.refresh([])
             told: list[asyncio.Future[Any]] = [asyncio.get_running_loop().create_future() for _ in range(3)]
             upstream.ask_then(1, "Heartbeat", BEAT, told[0].set_result, purpose=WRITE)

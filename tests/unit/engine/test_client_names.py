@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.engine.proxy.login.names import Exchange, claimed
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Success
+from muster.coordinator.engine.proxy.login.names import RelayedExchange, name_in_token
+from muster.coordinator.security.login.conversation import LoginFailed, SaslChallenge, SaslSuccess
 
 FIRST = b"n,,n=alice,r=abc"
 SERVER_FIRST = b"r=abcdef,s=c2FsdA==,i=4096"
@@ -22,16 +22,16 @@ def token(**claims: object) -> bytes:
     return f"n,,\x01auth=Bearer eyJhbGciOiJub25lIn0.{part}.\x01\x01".encode()
 
 
-def said(exchange: Exchange, data: bytes, code: int = 0, answer: bytes = b"") -> Challenge | Success:
+def said(exchange: RelayedExchange, data: bytes, code: int = 0, answer: bytes = b"") -> SaslChallenge | SaslSuccess:
     exchange.evaluate(data)
     assert exchange.said == data, "what the client says passes as it is"
     return exchange.answered(code, answer)
 
 
 def test_plain_is_whom_the_broker_took_in() -> None:
-    assert said(Exchange("PLAIN"), b"\0alice\0secret") == Success("alice")
+    assert said(RelayedExchange("PLAIN"), b"\0alice\0secret") == SaslSuccess("alice")
     with pytest.raises(LoginFailed):
-        said(Exchange("PLAIN"), b"\0alice\0wrong", REFUSED)
+        said(RelayedExchange("PLAIN"), b"\0alice\0wrong", REFUSED)
 
 
 @pytest.mark.parametrize(
@@ -39,56 +39,56 @@ def test_plain_is_whom_the_broker_took_in() -> None:
 )
 def test_what_names_nobody_or_two_is_not_passed_on(data: bytes) -> None:
     with pytest.raises(LoginFailed):
-        Exchange("PLAIN").evaluate(data)
+        RelayedExchange("PLAIN").evaluate(data)
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_scram_counts_with_the_last_step_alone(mechanism: str) -> None:
-    exchange = Exchange(mechanism)
-    assert said(exchange, FIRST, 0, SERVER_FIRST) == Challenge(SERVER_FIRST), "nobody has proved anything"
-    assert said(exchange, FINAL, 0, SERVER_FINAL) == Success("alice", SERVER_FINAL)
+    exchange = RelayedExchange(mechanism)
+    assert said(exchange, FIRST, 0, SERVER_FIRST) == SaslChallenge(SERVER_FIRST), "nobody has proved anything"
+    assert said(exchange, FINAL, 0, SERVER_FINAL) == SaslSuccess("alice", SERVER_FINAL)
 
 
 @pytest.mark.parametrize("answers", [[(0, SERVER_FINAL)], [(0, SERVER_FIRST), (0, b"e=invalid-proof")]])
 def test_scram_takes_nothing_else_for_a_yes(answers: list[tuple[int, bytes]]) -> None:
-    exchange = Exchange("SCRAM-SHA-256")
+    exchange = RelayedExchange("SCRAM-SHA-256")
     for data, (code, answer) in zip((FIRST, FINAL), answers, strict=False):
-        assert isinstance(said(exchange, data, code, answer), Challenge)
+        assert isinstance(said(exchange, data, code, answer), SaslChallenge)
 
 
 def test_a_name_is_that_of_the_first_message_whatever_the_last_one_says() -> None:
-    exchange = Exchange("SCRAM-SHA-256")
+    exchange = RelayedExchange("SCRAM-SHA-256")
     said(exchange, b"n,,n=al=2Cice=3D,r=abc", 0, SERVER_FIRST)
     told = said(exchange, b"c=biws,n=admin,r=abcdef,p=x", 0, SERVER_FINAL)
-    assert told == Success("al,ice=", SERVER_FINAL)
+    assert told == SaslSuccess("al,ice=", SERVER_FINAL)
 
 
 @pytest.mark.parametrize("value", ["true", "True", "TRUE", "1"])
 def test_whose_a_delegation_token_is_its_id_does_not_say(value: str) -> None:
     with pytest.raises(LoginFailed, match="delegation token"):
-        Exchange("SCRAM-SHA-256").evaluate(f"n,,n=id,r=abc,tokenauth={value}".encode())
+        RelayedExchange("SCRAM-SHA-256").evaluate(f"n,,n=id,r=abc,tokenauth={value}".encode())
 
 
 def test_a_bearer_is_whom_the_token_speaks_of_once_the_broker_believes_it() -> None:
-    assert said(Exchange("OAUTHBEARER"), token(sub="alice")) == Success("alice")
-    assert said(Exchange("OAUTHBEARER", "client_id"), token(sub="x", client_id="alice")) == Success("alice")
+    assert said(RelayedExchange("OAUTHBEARER"), token(sub="alice")) == SaslSuccess("alice")
+    assert said(RelayedExchange("OAUTHBEARER", "client_id"), token(sub="x", client_id="alice")) == SaslSuccess("alice")
     complaint = b'{"status":"invalid_token"}'
-    exchange = Exchange("OAUTHBEARER")
-    assert said(exchange, token(sub="admin"), 0, complaint) == Challenge(complaint), "a code of 0 is no yes"
+    exchange = RelayedExchange("OAUTHBEARER")
+    assert said(exchange, token(sub="admin"), 0, complaint) == SaslChallenge(complaint), "a code of 0 is no yes"
     with pytest.raises(LoginFailed):
         said(exchange, b"\x01", REFUSED)
 
 
 def test_who_shows_another_token_behind_a_complaint_is_whom_that_speaks_of() -> None:
-    exchange = Exchange("OAUTHBEARER")
+    exchange = RelayedExchange("OAUTHBEARER")
     said(exchange, token(sub="admin"), 0, b"{}")
-    assert said(exchange, token(sub="alice")) == Success("alice")
+    assert said(exchange, token(sub="alice")) == SaslSuccess("alice")
 
 
 def test_the_byte_that_ends_a_refused_login_is_nobodys_login() -> None:
-    exchange = Exchange("OAUTHBEARER")
+    exchange = RelayedExchange("OAUTHBEARER")
     said(exchange, token(sub="admin"), 0, b"{}")
-    assert isinstance(said(exchange, b"\x01"), Challenge)
+    assert isinstance(said(exchange, b"\x01"), SaslChallenge)
 
 
 @pytest.mark.parametrize(
@@ -99,11 +99,11 @@ def test_the_byte_that_ends_a_refused_login_is_nobodys_login() -> None:
 )  # fmt: skip
 def test_a_token_that_names_nobody_is_not_passed_on(text: str) -> None:
     with pytest.raises(LoginFailed):
-        claimed(text, "sub")
+        name_in_token(text, "sub")
 
 
 def test_nobody_speaks_out_of_turn() -> None:
-    exchange = Exchange("SCRAM-SHA-256")
+    exchange = RelayedExchange("SCRAM-SHA-256")
     with pytest.raises(LoginFailed):
         exchange.answered(0, SERVER_FINAL)
     exchange.evaluate(FIRST)
@@ -130,7 +130,7 @@ ANSWERS = st.one_of(st.binary(max_size=40), st.sampled_from([b"", SERVER_FIRST, 
 def test_any_bytes_give_no_name_that_the_broker_did_not_say_yes_to(
     mechanism: str, steps: list[tuple[bytes, int, bytes]]
 ) -> None:
-    exchange, codes = Exchange(mechanism), []
+    exchange, codes = RelayedExchange(mechanism), []
     for data, code, answer in steps:
         try:
             exchange.evaluate(data)
@@ -138,7 +138,7 @@ def test_any_bytes_give_no_name_that_the_broker_did_not_say_yes_to(
             step = exchange.answered(code, answer)
         except LoginFailed:
             continue
-        if isinstance(step, Success):
+        if isinstance(step, SaslSuccess):
             assert step.name
             assert codes == [0] * len(codes), "no answer so far was a refusal"
             if mechanism.startswith("SCRAM"):

@@ -3,8 +3,8 @@
 import pytest
 
 from muster.coordinator.config import Address, Settings, known_settings, load_settings
-from muster.coordinator.config.nodes.engine import EngineSettings
-from muster.coordinator.engine.configured import reach_of, rules_of, wanted_of
+from muster.coordinator.config.nodes.engine import KafkaBackendSettings
+from muster.coordinator.engine.configured import ownership_settings_of, state_topic_spec_of, upstream_address_of
 from tests.support.complaints import complaint
 
 OVER = {"engine": "kafka://b1:9092, b2:9093"}
@@ -22,7 +22,7 @@ def test_a_node_keeps_its_own_state_unless_it_is_told_otherwise() -> None:
 
 def test_the_settings_in_the_words_of_the_engine() -> None:
     settings = load_settings(None, OVER | SASL | {"engine.kafka.cluster": "blue", "node.id": "3"})
-    reach = reach_of(settings)
+    reach = upstream_address_of(settings)
     assert reach.servers == (Address("b1", 9092), Address("b2", 9093))
     assert reach.login is not None
     assert (reach.login.mechanism, reach.login.password, reach.client_id) == (
@@ -31,10 +31,10 @@ def test_the_settings_in_the_words_of_the_engine() -> None:
         "blue-3",
     )
     assert reach.certificates is not None
-    assert wanted_of(settings) == ("blue.state", 50, 3, 1_000_000, "blue")
-    rules = rules_of(settings, "i", 7_000_000, 0)
+    assert state_topic_spec_of(settings) == ("blue.state", 50, 3, 1_000_000, "blue")
+    rules = ownership_settings_of(settings, "i", 7_000_000, 0)
     assert (rules.node, rules.session_timeout_ms, rules.limits.batch_bytes) == (3, 10_000, 7_000_000)
-    plain = reach_of(load_settings(None, OVER))
+    plain = upstream_address_of(load_settings(None, OVER))
     assert (plain.login, plain.certificates) == (None, None)
 
 
@@ -94,7 +94,7 @@ def test_what_does_not_go_together_is_refused_with_both_names(given: dict[str, s
 
 
 def test_lists_show_them() -> None:
-    assert {field.alias for field in EngineSettings.model_fields.values()} <= known_settings().keys()
+    assert {field.alias for field in KafkaBackendSettings.model_fields.values()} <= known_settings().keys()
 
 
 KAFKA = OVER | {"kafka.listeners": "127.0.0.1:0", "engine.kafka.broker.ports": "9100"}

@@ -5,7 +5,7 @@ import asyncio
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Client, Producer
+from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.engine.over_kafka import OverKafka
@@ -15,7 +15,7 @@ MANY = 400
 
 def test_each_is_written_and_none_of_them_is_in_doubt() -> None:
     """What one connection has no room for waits for it. It failed, as if it were not known what had become of it."""
-    failed: list[ev.Failed] = []
+    failed: list[ev.RequestWithoutAnswer] = []
 
     async def story() -> None:
         async with UpstreamBroker() as broker:
@@ -26,8 +26,8 @@ def test_each_is_written_and_none_of_them_is_in_doubt() -> None:
                 await node.all_served()
                 step = node.owning.step
 
-                def watched(event: ev.Event) -> None:
-                    if isinstance(event, ev.Failed):
+                def watched(event: ev.ShardEvent) -> None:
+                    if isinstance(event, ev.RequestWithoutAnswer):
                         failed.append(event)
                     step(event)
 
@@ -36,7 +36,7 @@ def test_each_is_written_and_none_of_them_is_in_doubt() -> None:
                     *(
                         node.owning.transactions.append(
                             0,
-                            Client(f"app-{number}", Producer(5_000 + number, 0)),
+                            TransactionalClient(f"app-{number}", ProducerEpoch(5_000 + number, 0)),
                             "g",
                             {("t", 0): StoredOffset(number, -1, "", 0)},
                         )

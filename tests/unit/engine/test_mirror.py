@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from muster.coordinator.engine.groups.mirror import LEFT_ALONE_MS, Away, Mirror
-from muster.coordinator.engine.upstream.groups import Position
-from muster.coordinator.engine.upstream.reach import Reach
-from muster.coordinator.engine.upstream.records import Place
+from muster.coordinator.engine.groups.mirror import LEFT_ALONE_MS, GroupAway, OffsetMirror
+from muster.coordinator.engine.upstream.groups import UpstreamOffset
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
+from muster.coordinator.engine.upstream.records import TopicPartition
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
@@ -21,10 +21,10 @@ class Scene:
     def __init__(self, upstream: Upstream, broker: UpstreamBroker) -> None:
         self.broker = broker
         self.now = 10_000
-        self.kept: dict[str, dict[Place, Position]] = {}
+        self.kept: dict[str, dict[TopicPartition, UpstreamOffset]] = {}
         self.codes: dict[str, int] = {}
         self.troubles: list[str] = []
-        self.mirror = Mirror(
+        self.mirror = OffsetMirror(
             upstream,
             self._positions,
             now_ms=lambda: self.now,
@@ -36,9 +36,9 @@ class Scene:
         )
         broker.answers["OffsetCommit"] = self._taken
 
-    async def _positions(self, group: str) -> Mapping[Place, Position]:
+    async def _positions(self, group: str) -> Mapping[TopicPartition, UpstreamOffset]:
         if group not in self.kept:
-            raise Away
+            raise GroupAway
         return dict(self.kept[group])
 
     def _taken(self, request: Any) -> Any:
@@ -58,7 +58,7 @@ class Scene:
         )
 
     def commit(self, group: str, **offsets: int) -> None:
-        self.kept.setdefault(group, {}).update({(topic, 0): Position(at) for topic, at in offsets.items()})
+        self.kept.setdefault(group, {}).update({(topic, 0): UpstreamOffset(at) for topic, at in offsets.items()})
         self.mirror.written(0, {group})
 
     @property
@@ -73,7 +73,7 @@ def run(story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         async with UpstreamBroker() as broker:
             broker.answers["Metadata"] = lambda request: metadata({1: broker.address}, {})
-            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=5))
             await upstream.refresh([])
             await story(Scene(upstream, broker))
             upstream.close()

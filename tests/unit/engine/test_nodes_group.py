@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.edge.cluster import GRPC, KAFKA, NodeAt, leads
+from muster.coordinator.edge.cluster import GRPC, KAFKA, NodeAddress, coordinates_shard
 from muster.coordinator.engine import nodes_group
-from muster.coordinator.engine.starting import Unusable
+from muster.coordinator.engine.starting import UnusableUpstream
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.ownership import deal
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.lease import lease_of
+from muster.coordinator.ownership.lease import lease_ms_of
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 from tests.fakes.group_desk import GroupDesk
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
@@ -201,10 +201,10 @@ def test_f1_who_comes_back_within_its_session_has_the_same_shards_and_nobody_els
                 await one.serves(2)
                 await two.serves(2)
                 before = set(one.served)
-                assert one.nodes.view.coordinator(min(before), GRPC) == NodeAt(1, "host-1", 9290)
+                assert one.nodes.view.coordinator(min(before), GRPC) == NodeAddress(1, "host-1", 9290)
                 assert one.nodes.view.coordinator(min(before), KAFKA) is None, "it has no such door"
-                assert two.nodes.view.nodes(GRPC) == [NodeAt(1, "host-1", 9290), NodeAt(2, "host-2", 9290)]
-                assert [leads(one.nodes.view, shard) for shard in range(SHARDS)] == [
+                assert two.nodes.view.nodes(GRPC) == [NodeAddress(1, "host-1", 9290), NodeAddress(2, "host-2", 9290)]
+                assert [coordinates_shard(one.nodes.view, shard) for shard in range(SHARDS)] == [
                     shard in before for shard in range(SHARDS)
                 ]
                 two.lost.clear()
@@ -280,7 +280,7 @@ def test_a_group_that_refuses_a_node_for_good_keeps_it_from_starting(code: int, 
     async def story(kafka: Kafka) -> None:
         kafka.desk.refusal = code
         async with kafka.node(1) as one:
-            with pytest.raises(Unusable, match=told):
+            with pytest.raises(UnusableUpstream, match=told):
                 await one.nodes.entered()
             assert told in one.troubles[0]
 
@@ -295,7 +295,7 @@ def test_f7_without_answers_to_heartbeats_the_lease_ends_and_shards_come_back_wi
             silent_ms = one.clock.now_ms()
             kafka.desk.silent = lambda request: True
             await one.until(lambda: not one.owning.shards.has_lease(one.clock.now_ms()))
-            assert one.owning.shards.lease_ends_ms <= silent_ms + lease_of(SESSION_MS)
+            assert one.owning.shards.lease_ends_ms <= silent_ms + lease_ms_of(SESSION_MS)
             await one.until(lambda: one.lost)
             kafka.desk.silent = lambda request: False
             await one.all_served()
@@ -308,8 +308,8 @@ def test_f7_without_answers_to_heartbeats_the_lease_ends_and_shards_come_back_wi
 
 def test_f7_a_heartbeat_renews_the_lease_in_some_states_of_the_member_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between join and sync a Kafka answers it well, and puts out who does not sync."""
-    assert State.SYNCING not in nodes_group.LEASED
-    assert State.JOINING not in nodes_group.LEASED
+    assert MembershipState.SYNCING not in nodes_group.LEASED
+    assert MembershipState.JOINING not in nodes_group.LEASED
 
     async def story(kafka: Kafka) -> None:
         async with kafka.node(1) as one:
@@ -321,7 +321,7 @@ def test_f7_a_heartbeat_renews_the_lease_in_some_states_of_the_member_only(monke
     run(story)
 
 
-class Shifted(Clock):
+class Shifted(NodeClock):
     shift_ms = 0
 
     def now_ms(self) -> int:
@@ -338,12 +338,12 @@ def test_g6_after_a_short_gap_of_the_lease_what_was_held_is_told(monkeypatch: py
         async with one:
             await one.all_served()
             assert await one.commit("g1", 1) is ErrorCode.NONE
-            clock.shift_ms = lease_of(20_000) + 500
+            clock.shift_ms = lease_ms_of(20_000) + 500
             reading = asyncio.ensure_future(one.position("g1"))
             await one.changes(0.01)
             assert not reading.done(), "another may have it by now"
             monkeypatch.setattr(one.engine, "moved", lambda shard, by_ms, now_ms: moved.update({shard: by_ms}))
-            one.owning.step(ev.HeartbeatAnswered(clock.now_ms(), 0))
+            one.owning.step(ev.LeaseHeartbeatAnswered(clock.now_ms(), 0))
             assert (await reading).offsets["orders", 0].offset == 1
             assert not one.lost
             assert (moved.keys(), min(moved.values()) >= 500) == (set(range(SHARDS)), True), moved

@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from muster.coordinator.engine import state_log
-from muster.coordinator.engine.reading import seen
-from muster.coordinator.engine.starting import Unusable, Wanted, usable
+from muster.coordinator.engine.reading import log_batches_of
+from muster.coordinator.engine.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import fitting, wire_of
+from muster.coordinator.engine.writing import fit_turn, wire_of
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.facts import Batch, Producer, Read
+from muster.coordinator.ownership.facts import ProducerEpoch, ShardBatch, ShardRecordRead
 from muster.coordinator.runtime.led.engine import COMMIT_TIMEOUT_MS
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
-from muster.coordinator.server.driver.clock import Clock
+from muster.coordinator.server.driver.clock import NodeClock
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
@@ -84,7 +84,7 @@ def test_nobody_hears_of_a_commit_before_kafka_has_it() -> None:
     run(story)
 
 
-class Shifted(Clock):
+class Shifted(NodeClock):
     shift_ms = 0
 
     def now_ms(self) -> int:
@@ -220,24 +220,24 @@ def test_an_entry_of_the_ledger_that_is_too_large_is_cut_and_a_group_s_record_is
     large = (b'{"group":"g"}', json.dumps(entry).encode(), -1)
     hopeless = (b'{"group":"h"}', json.dumps({"version": 1, "entry": {"why": "w" * 500}}).encode(), -1)
     group = (b"\0\0", b"v", -1)
-    short, gone, last = fitting(0, [group], [large, hopeless], 300)
+    short, gone, last = fit_turn(0, [group], [large, hopeless], 300)
     assert json.loads(short[1] or b"") == {"version": 1, "entry": {"group": "g"}, "cut": True}
     assert gone == (b'{"group":"h"}', None, -1)
     assert last is group, "the ledger's come first"
     with pytest.raises(LogFailed, match=r"shard 3 takes 402 bytes, .* room for 268 in one; raise max\.message\.bytes"):
-        fitting(3, [(b"\0\0", b"v" * 400, -1)], [], 300)
+        fit_turn(3, [(b"\0\0", b"v" * 400, -1)], [], 300)
 
 
 def test_a_batch_is_made_once_and_compressed_where_that_pays() -> None:
     records = [(b"key", b"value" * 100, 0)] * 10
-    batch = Batch(0, Producer(7, 3), 5, records, 5_030, 1)
+    batch = ShardBatch(0, ProducerEpoch(7, 3), 5, records, 5_030, 1)
     wire = wire_of(batch, 1_000)
     assert wire_of(batch, 2_000) is wire
     (view,) = read_batches(wire)
     assert (view.codec, view.producer_id, view.producer_epoch, view.base_sequence) == ("zstd", 7, 3, 5)
     assert view.crc_ok
     assert [record.value for record in view.records()] == [b"value" * 100] * 10
-    small = next(read_batches(wire_of(Batch(0, Producer(7, 3), 0, records[:1], 503, 1), 0)))
+    small = next(read_batches(wire_of(ShardBatch(0, ProducerEpoch(7, 3), 0, records[:1], 503, 1), 0)))
     assert small.codec == "none"
 
 
@@ -248,14 +248,14 @@ def test_markers_are_told_from_records() -> None:
         )
 
     data = encode_batch([(0, b"k", b"v", ())], producer_id=9, producer_epoch=1, transactional=True)
-    told = list(seen(read_batches(data + marker(1) + marker(0) + marker(5))))
+    told = list(log_batches_of(read_batches(data + marker(1) + marker(0) + marker(5))))
     assert [(each.marker, each.transactional, len(each.records)) for each in told] == [
         (None, True, 1),
         (True, False, 0),
         (False, False, 0),
         (None, False, 0),
     ]
-    assert told[0].producer == Producer(9, 1)
+    assert told[0].producer == ProducerEpoch(9, 1)
 
 
 @pytest.mark.parametrize("most", [1, 1_000])
@@ -266,7 +266,15 @@ def test_what_was_read_is_given_as_it_was_and_the_ledger_apart(most: int, monkey
     with pytest.raises(LogFailed, match="shard 0 is not read yet"):
         log.read_groups(0)
     log.begin(0)
-    log.hold(0, [Read(b"\0a", b"1", 0), Read(b"{l}", b"x", 1), Read(b"\0b", b"2", 2), Read(b"\0a", b"3", 3)])
+    log.hold(
+        0,
+        [
+            ShardRecordRead(b"\0a", b"1", 0),
+            ShardRecordRead(b"{l}", b"x", 1),
+            ShardRecordRead(b"\0b", b"2", 2),
+            ShardRecordRead(b"\0a", b"3", 3),
+        ],
+    )
     kept = [KeyValue(b"\0b", b"2", 2), KeyValue(b"\0a", b"3", 3)]
     if (read := log.much(0)) is not None:
         read.thin_out()
@@ -277,19 +285,19 @@ def test_what_was_read_is_given_as_it_was_and_the_ledger_apart(most: int, monkey
 # -- whether an upstream will do ------------------------------------------------------------------------
 
 
-WANTED = Wanted("muster.state", SHARDS, 3, 1_000_000)
+WANTED = StateTopicSpec("muster.state", SHARDS, 3, 1_000_000)
 
 
 def started(
-    change: Callable[[StateTopic, UpstreamBroker], None], wanted: Wanted = WANTED, *, exists: bool = True
+    change: Callable[[StateTopic, UpstreamBroker], None], wanted: StateTopicSpec = WANTED, *, exists: bool = True
 ) -> tuple[int, StateTopic]:
     async def whole() -> tuple[int, StateTopic]:
         async with UpstreamBroker() as broker:
             topic = StateTopic(broker, "muster.state", SHARDS, exists=exists)
             change(topic, broker)
-            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=5))
             try:
-                return await usable(upstream, wanted), topic
+                return await prepare_state_topic(upstream, wanted), topic
             finally:
                 upstream.close()
 
@@ -343,8 +351,8 @@ def with_config(name: str, value: str) -> Callable[[StateTopic, UpstreamBroker],
     ],
 )
 def test_an_upstream_that_will_not_do_is_refused_in_a_sentence(
-    change: Callable[[StateTopic, UpstreamBroker], None], wanted: Wanted, sentence: str
+    change: Callable[[StateTopic, UpstreamBroker], None], wanted: StateTopicSpec, sentence: str
 ) -> None:
-    with pytest.raises(Unusable) as caught:
+    with pytest.raises(UnusableUpstream) as caught:
         started(change, wanted)
     assert sentence in str(caught.value)

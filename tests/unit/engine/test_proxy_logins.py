@@ -11,8 +11,8 @@ from muster.coordinator.config import Settings
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.connections import login
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.facts import AclKey, Change
-from muster.coordinator.server.security.security import Security
+from muster.coordinator.security.facts import AclKey, SecurityRecord
+from muster.coordinator.server.security.security import NodeSecurity
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
@@ -36,14 +36,14 @@ class InMemory(SecurityStore):
         right = Acl(
             ResourceType.GROUP, PatternType.LITERAL, "hers", "User:alice", "*", Operation.READ, Permission.ALLOW
         )
-        self.state.apply([Change(AclKey(right), right)])
+        self.state.apply([SecurityRecord(AclKey(right), right)])
 
     def load(self) -> None:
         """It is there."""
 
 
-def security(settings: Settings) -> Security:
-    made = Security(settings, cast(Broker, SimpleNamespace(topics=dict)), None, InMemory())
+def security(settings: Settings) -> NodeSecurity:
+    made = NodeSecurity(settings, cast(Broker, SimpleNamespace(topics=dict)), None, InMemory())
     made.load()
     return made
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import SettingsError, load_settings
-from muster.coordinator.engine.proxy.names import OWN, UnknownName, whose
-from muster.coordinator.engine.proxy.places import Hosts
-from muster.coordinator.server.security.tls.contexts import Current
-from muster.coordinator.server.security.tls.material import covered
+from muster.coordinator.engine.proxy.names import OWN_NAME, UnknownServerName, broker_of_name
+from muster.coordinator.engine.proxy.places import BrokerHosts
+from muster.coordinator.server.security.tls.contexts import CurrentTlsContext
+from muster.coordinator.server.security.tls.material import covers_host
 from tests.support import certificates
 
 OVER = {"engine": "kafka://b1:9092", "kafka.listeners": "SSL://127.0.0.1:9093"}
@@ -19,23 +19,23 @@ PATTERN = "broker-$(id).muster.example"
 @pytest.mark.parametrize(
     ("name", "broker"),
     [
-        (None, OWN),
-        ("node-1.muster.example", OWN),
-        ("NODE-1.muster.example", OWN),
-        ("all.muster.example", OWN),
+        (None, OWN_NAME),
+        ("node-1.muster.example", OWN_NAME),
+        ("NODE-1.muster.example", OWN_NAME),
+        ("all.muster.example", OWN_NAME),
         ("broker-3.muster.example", 3),
         ("Broker-0.Muster.Example", 0),
     ],
 )
 def test_a_name_stands_for_a_broker_or_for_the_node(name: str | None, broker: int | None) -> None:
-    hosts = Hosts(PATTERN, lambda: 9093)
-    assert whose(name, hosts, "node-1.muster.example", {"all.muster.example"}.__contains__) == broker
+    hosts = BrokerHosts(PATTERN, lambda: 9093)
+    assert broker_of_name(name, hosts, "node-1.muster.example", {"all.muster.example"}.__contains__) == broker
 
 
 @pytest.mark.parametrize("name", ["broker-03.muster.example", "broker-.muster.example", "broker-x.muster.example", "x"])
 def test_what_nobody_is_called_is_nobody(name: str) -> None:
-    with pytest.raises(UnknownName):
-        whose(name, Hosts(PATTERN, lambda: 9093), "node-1.muster.example", lambda each: False)
+    with pytest.raises(UnknownServerName):
+        broker_of_name(name, BrokerHosts(PATTERN, lambda: 9093), "node-1.muster.example", lambda each: False)
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_settings_that_do_not_go_together_are_refused(given: dict[str, str], sen
 def test_a_certificate_is_for_its_names_and_one_part_of_a_star() -> None:
     hosts = ("*.muster.example", "node.other.example")
     named = ["broker-1.muster.example", "Node.Other.example.", "a.b.muster.example", "muster.example", "other.example"]
-    assert [covered(name, hosts) for name in named] == [True, True, False, False, False]
+    assert [covers_host(name, hosts) for name in named] == [True, True, False, False, False]
 
 
 def test_names_are_told_behind_a_new_certificate_too(tmp_path: Any) -> None:
@@ -83,7 +83,7 @@ def test_names_are_told_behind_a_new_certificate_too(tmp_path: Any) -> None:
         made.load_cert_chain(certificates.write(tmp_path, "server.pem", certificates.server().pem()))
         return made
 
-    current, told = Current(context()), list[str | None]()
+    current, told = CurrentTlsContext(context()), list[str | None]()
     current.on_name(lambda handshake, name: told.append(name))
     for name in ("first.example", "second.example"):
         shake(current, name)

@@ -12,18 +12,27 @@ import pytest
 
 from muster.coordinator.cli.certs import making
 from muster.coordinator.config import load_settings
-from muster.coordinator.engine.configured import proxy_reach_of
+from muster.coordinator.engine.configured import proxy_address_of
 from muster.coordinator.engine.proxy.allowed import TOKENS
 from muster.coordinator.engine.proxy.beginnings import START
-from muster.coordinator.engine.proxy.login.principal import Principal
-from muster.coordinator.engine.starting import Unusable
-from muster.coordinator.engine.topics import Topics
-from muster.coordinator.engine.upstream.reach import Login, Reach
+from muster.coordinator.engine.proxy.login.principal import ProxyPrincipalCheck
+from muster.coordinator.engine.starting import UnusableUpstream
+from muster.coordinator.engine.topics import UpstreamTopics
+from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.kafka.authorized import ALTER, CREATE, DELETE, DESCRIBE, NOT_ASKED, READ, WRITE, bits
+from muster.coordinator.kafka.authorized import (
+    ALTER,
+    CREATE,
+    DELETE,
+    DESCRIBE,
+    OPERATIONS_NOT_REQUESTED,
+    READ,
+    WRITE,
+    operation_bits,
+)
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.engined.oddities import Oddities
+from muster.coordinator.server.engined.oddities import UpstreamDiagnostics
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
 from tests.support.certificates import authority, client, server, stranger, write
 from tests.support.complaints import complaint
@@ -68,19 +77,19 @@ UNKNOWN_TOPIC, TOPIC_DENIED, GROUP_DENIED, ID_DENIED, FAILED = 3, 29, 30, 53, 58
 
 
 def test_a_listener_with_certificates_has_credentials_for_all_that_come_by_it() -> None:
-    reach = proxy_reach_of(load_settings(None, OVER | ASKS | SASL | APPS))
+    reach = proxy_address_of(load_settings(None, OVER | ASKS | SASL | APPS))
     assert reach is not None
-    assert reach.login == Login("SCRAM-SHA-512", "apps", "correct-staple", of="engine.kafka.proxy.")
+    assert reach.login == UpstreamCredentials("SCRAM-SHA-512", "apps", "correct-staple", of="engine.kafka.proxy.")
     assert reach.certificates is not None, "TLS below it is as the node's own"
-    by_token = proxy_reach_of(load_settings(None, OVER | ASKS | SASL | APPS | TOKEN))
+    by_token = proxy_address_of(load_settings(None, OVER | ASKS | SASL | APPS | TOKEN))
     assert by_token is not None
     assert by_token.login is not None
     assert (by_token.login.mechanism, by_token.login.token_file) == ("OAUTHBEARER", "apps.token")
-    by_key = proxy_reach_of(load_settings(None, OVER | ASKS | KEYS))
+    by_key = proxy_address_of(load_settings(None, OVER | ASKS | KEYS))
     assert by_key is not None
     assert by_key.certificates is not None
     assert (by_key.login, by_key.certificates.keystore) == (None, "apps.pem")
-    assert proxy_reach_of(load_settings(None, OVER)) is None
+    assert proxy_address_of(load_settings(None, OVER)) is None
 
 
 def test_commands_that_serve_nobody_want_no_listener() -> None:
@@ -178,8 +187,11 @@ class Rights:
 
     def __init__(self, broker: UpstreamBroker) -> None:
         self.address = broker.address
-        self.topics = {"muster.state": (TOPIC_DENIED, NOT_ASKED), "muster.security": (TOPIC_DENIED, NOT_ASKED)}
-        self.cluster = bits(DESCRIBE)
+        self.topics = {
+            "muster.state": (TOPIC_DENIED, OPERATIONS_NOT_REQUESTED),
+            "muster.security": (TOPIC_DENIED, OPERATIONS_NOT_REQUESTED),
+        }
+        self.cluster = operation_bits(DESCRIBE)
         self.ids: set[str] = set()
         self.group: int | None = None
         self.login = 0
@@ -218,8 +230,10 @@ def looked(change: Callable[[Rights], Any]) -> str:
     async def whole() -> str:
         async with UpstreamBroker() as broker:
             rights = Rights(broker)
-            reach = Reach((broker.address,), Login("PLAIN", "apps", "correct-staple", of="engine.kafka.proxy."))
-            principal = Principal(load_settings(None, OVER | SASL | APPS), Upstream(reach), on_bug=raised)
+            reach = UpstreamAddress(
+                (broker.address,), UpstreamCredentials("PLAIN", "apps", "correct-staple", of="engine.kafka.proxy.")
+            )
+            principal = ProxyPrincipalCheck(load_settings(None, OVER | SASL | APPS), Upstream(reach), on_bug=raised)
             await principal.check()
             change(rights)
             await principal.look()
@@ -238,10 +252,10 @@ def raised(error: BaseException) -> None:
     "change",
     [
         lambda rights: None,
-        lambda rights: rights.topics.update({"muster.state": (0, bits(READ, DESCRIBE))}),
-        lambda rights: rights.topics.update({"muster.security": (UNKNOWN_TOPIC, bits(DESCRIBE))}),
-        lambda rights: setattr(rights, "group", bits(DESCRIBE)),
-        lambda rights: setattr(rights, "cluster", bits(CREATE, DESCRIBE)),
+        lambda rights: rights.topics.update({"muster.state": (0, operation_bits(READ, DESCRIBE))}),
+        lambda rights: rights.topics.update({"muster.security": (UNKNOWN_TOPIC, operation_bits(DESCRIBE))}),
+        lambda rights: setattr(rights, "group", operation_bits(DESCRIBE)),
+        lambda rights: setattr(rights, "cluster", operation_bits(CREATE, DESCRIBE)),
     ],
 )
 def test_who_may_change_nothing_of_muster_s_is_let_be(change: Callable[[Rights], Any]) -> None:
@@ -252,26 +266,26 @@ def test_who_may_change_nothing_of_muster_s_is_let_be(change: Callable[[Rights],
     ("change", "told"),
     [
         (
-            lambda rights: rights.topics.update({"muster.state": (0, bits(WRITE, DESCRIBE, DELETE))}),
+            lambda rights: rights.topics.update({"muster.state": (0, operation_bits(WRITE, DESCRIBE, DELETE))}),
             "allow WRITE and DELETE on the topic muster.state by",
         ),
         (
-            lambda rights: rights.topics.update({"muster.state": (UNKNOWN_TOPIC, bits(WRITE))}),
+            lambda rights: rights.topics.update({"muster.state": (UNKNOWN_TOPIC, operation_bits(WRITE))}),
             "allow WRITE on the topic muster.state by",
         ),
         (
-            lambda rights: rights.topics.update({"muster.security": (0, bits(READ, DESCRIBE))}),
+            lambda rights: rights.topics.update({"muster.security": (0, operation_bits(READ, DESCRIBE))}),
             "allow READ on the topic muster.security by",
         ),
-        (lambda rights: setattr(rights, "cluster", bits(ALTER)), "allow ALTER on the cluster by"),
+        (lambda rights: setattr(rights, "cluster", operation_bits(ALTER)), "allow ALTER on the cluster by"),
         (
             lambda rights: rights.ids.add("muster.shard-0"),
             "allow WRITE or DESCRIBE on the transactional id muster.shard-0 by",
         ),
         (lambda rights: rights.ids.add("muster.security"), "on the transactional id muster.security by"),
-        (lambda rights: setattr(rights, "group", bits(READ)), "allow READ on the group muster.nodes by"),
+        (lambda rights: setattr(rights, "group", operation_bits(READ)), "allow READ on the group muster.nodes by"),
         (
-            lambda rights: rights.topics.update({"muster.state": (0, NOT_ASKED)}),
+            lambda rights: rights.topics.update({"muster.state": (0, OPERATIONS_NOT_REQUESTED)}),
             "the upstream does not tell the rights to muster.state",
         ),
     ],
@@ -286,15 +300,17 @@ def test_a_start_is_refused_for_rights_and_for_a_login_that_fails() -> None:
     async def whole(change: Callable[[Rights], Any]) -> str:
         async with UpstreamBroker() as broker:
             change(Rights(broker))
-            reach = Reach((broker.address,), Login("PLAIN", "apps", "correct-staple"))
-            principal = Principal(load_settings(None, OVER | SASL | APPS), Upstream(reach), on_bug=raised)
-            with pytest.raises(Unusable) as refused:
+            reach = UpstreamAddress((broker.address,), UpstreamCredentials("PLAIN", "apps", "correct-staple"))
+            principal = ProxyPrincipalCheck(load_settings(None, OVER | SASL | APPS), Upstream(reach), on_bug=raised)
+            with pytest.raises(UnusableUpstream) as refused:
                 await principal.check()
             await principal.stop()
             assert "correct-staple" not in str(refused.value)
             return str(refused.value)
 
-    assert "allow ALTER on the cluster by" in asyncio.run(whole(lambda rights: setattr(rights, "cluster", bits(ALTER))))
+    assert "allow ALTER on the cluster by" in asyncio.run(
+        whole(lambda rights: setattr(rights, "cluster", operation_bits(ALTER)))
+    )
     failed = asyncio.run(whole(lambda rights: setattr(rights, "login", FAILED)))
     assert "cannot be asked as engine.kafka.proxy.principal (User:apps), as whom clients come to them: 127." in failed
     assert "refuses the login by PLAIN: SASL_AUTHENTICATION_FAILED (58)" in failed
@@ -304,10 +320,14 @@ def test_what_it_comes_to_is_told_as_long_as_the_node_runs() -> None:
     async def whole() -> None:
         async with UpstreamBroker() as broker:
             rights = Rights(broker)
-            upstream = Upstream(Reach((broker.address,), Login("PLAIN", "apps", "correct-staple")))
-            principal = Principal(load_settings(None, OVER | SASL | APPS), upstream, period_s=0.01, on_bug=raised)
-            topics = cast(Topics, SimpleNamespace(unseen=dict))
-            oddities = Oddities(upstream, topics, shards=1, mine=bool, gone_after_ms=1, principal=principal)
+            upstream = Upstream(
+                UpstreamAddress((broker.address,), UpstreamCredentials("PLAIN", "apps", "correct-staple"))
+            )
+            principal = ProxyPrincipalCheck(
+                load_settings(None, OVER | SASL | APPS), upstream, period_s=0.01, on_bug=raised
+            )
+            topics = cast(UpstreamTopics, SimpleNamespace(unseen=dict))
+            oddities = UpstreamDiagnostics(upstream, topics, shards=1, mine=bool, gone_after_ms=1, principal=principal)
             conditions = Conditions(lambda: 0)
 
             def told() -> str | None:
@@ -315,7 +335,7 @@ def test_what_it_comes_to_is_told_as_long_as_the_node_runs() -> None:
                 return conditions.sentence("proxy-principal")
 
             assert told() is None
-            rights.cluster = bits(ALTER)
+            rights.cluster = operation_bits(ALTER)
             oddities.start()
             await until(lambda: "ALTER on the cluster" in (told() or ""))
             rights.cluster = 0
@@ -372,7 +392,7 @@ def test_where_brokers_go_by_certificates_it_shows_its_own(tmp_path: Path) -> No
         there.load_verify_locations(write(tmp_path, "ca.pem", authority().certificate_pem))
         there.verify_mode = ssl.CERT_REQUIRED
         given = ASKS | KEYS | {"engine.kafka.ssl.truststore.location": str(tmp_path / "ca.pem")}
-        strange = making.client_certificate(stranger(), "muster", 30).pem()
+        strange = making.issue_client_certificate(stranger(), "muster", 30).pem()
         given["engine.kafka.ssl.keystore.location"] = write(tmp_path, "me.pem", strange)
         given["engine.kafka.proxy.ssl.keystore.location"] = write(tmp_path, "apps.pem", client("apps").pem())
         given["kafka.advertised.listeners"] = "127.0.0.1:0"

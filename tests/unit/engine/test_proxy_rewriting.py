@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.edge.cluster import NodeAt
+from muster.coordinator.edge.cluster import NodeAddress
 from muster.coordinator.engine.proxy import rewriting
-from muster.coordinator.engine.proxy.allowed import GROUPS_HERE, TABLE, Way, told
+from muster.coordinator.engine.proxy.allowed import GROUPS_HERE, TABLE, RequestRoute, offered_versions
 from muster.coordinator.engine.proxy.beginnings import LONGEST, acks_of, group_of
-from muster.coordinator.engine.proxy.ours import ours_by_name
+from muster.coordinator.engine.proxy.ours import groups_by_name
 from muster.coordinator.engine.proxy.passage import change_of, edit_of
-from muster.coordinator.engine.proxy.places import Hosts, Places, Ports
+from muster.coordinator.engine.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
 from muster.coordinator.engine.proxy.rewriting import Edit
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
 from tests.support.kafka.client import KEYS, frame
@@ -21,9 +21,9 @@ KEYS_PASSED = {api.name: api.key for api, _ in TABLE.values()}
 BASE = 1_000
 
 
-def places(ports: int = 3) -> Places:
-    brokers = Ports(lambda: "here", range(9100, 9100 + ports), 1)
-    return Places(7, BASE, lambda: Address("here", 9092), brokers, 2)
+def places(ports: int = 3) -> ProxyAddresses:
+    brokers = BrokerPorts(lambda: "here", range(9100, 9100 + ports), 1)
+    return ProxyAddresses(7, BASE, lambda: Address("here", 9092), brokers, 2)
 
 
 class PortLike:
@@ -87,7 +87,7 @@ def test_metadata_names_ports_of_this_node_and_all_nodes(name: str, version: int
 
 
 def test_a_broker_without_a_port_is_left_out() -> None:
-    body = edited(rewriting.metadata(9, places(ports=1)), bytes_of("MetadataResponse", 9, metadata_of([1, 2, 0])))
+    body = edited(rewriting.edit_metadata(9, places(ports=1)), bytes_of("MetadataResponse", 9, metadata_of([1, 2, 0])))
     told = decode_frame("MetadataResponse", 9, body).brokers
     assert [each.node_id for each in told] == [1, BASE + 7]
     assert REAL.encode() not in body
@@ -97,7 +97,7 @@ def test_a_broker_without_a_port_is_left_out() -> None:
 def test_metadata_that_ends_within_its_brokers_is_refused(cut: int) -> None:
     body = bytes_of("MetadataResponse", 9, metadata_of([1]))[:cut]
     with pytest.raises(MalformedFrame):
-        rewriting.metadata(9, places())(body, True)
+        rewriting.edit_metadata(9, places())(body, True)
 
 
 @pytest.mark.parametrize(("name", "version"), versions("DescribeCluster"))
@@ -129,7 +129,7 @@ def test_coordinators_of_the_upstream_are_at_their_ports(
         answer = made(**said)
     change = change_of(PortLike(), name, version)  # type: ignore[arg-type]
     assert change is not None
-    whole = rewriting.whole("FindCoordinatorResponse", version, change)
+    whole = rewriting.edit_whole("FindCoordinatorResponse", version, change)
     body = edited(whole, bytes_of("FindCoordinatorResponse", version, answer))
     assert REAL.encode() not in body
     told = decode_frame("FindCoordinatorResponse", version, body)
@@ -172,7 +172,7 @@ def test_settings_of_brokers_are_told_without_their_addresses(name: str, version
     body = bytes_of("DescribeConfigsResponse", version, struct("DescribeConfigsResponse")(results=[result]))
     change = change_of(PortLike(), name, version)  # type: ignore[arg-type]
     assert change is not None
-    body = edited(rewriting.whole("DescribeConfigsResponse", version, change), body)
+    body = edited(rewriting.edit_whole("DescribeConfigsResponse", version, change), body)
     assert REAL.encode() not in body
     told = decode_frame("DescribeConfigsResponse", version, body).results[0].configs
     assert [(each.value, each.is_sensitive) for each in told] == [*[(None, True)] * 3, ("8", False)]
@@ -202,7 +202,7 @@ def offered(rows: dict[int, tuple[int, int]]) -> Any:
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_only_what_both_have_is_told_and_no_feature(version: int) -> None:
     everything = offered(dict.fromkeys(range(100), (0, 99)))
-    body = edited(rewriting.versions(version, False), bytes_of("ApiVersionsResponse", version, everything))
+    body = edited(rewriting.edit_versions(version, False), bytes_of("ApiVersionsResponse", version, everything))
     answer = decode_frame("ApiVersionsResponse", version, body)
     assert not answer.finalized_features
     assert answer.finalized_features_epoch == -1
@@ -214,9 +214,11 @@ def test_only_what_both_have_is_told_and_no_feature(version: int) -> None:
 
 def test_an_older_upstream_is_believed_but_for_groups_at_the_node_s_own_port() -> None:
     some = offered({0: (3, 7), 12: (0, 2), 1: (16, 17)})
-    at_broker = {row.api_key: (row.min_version, row.max_version) for row in told(some.api_keys, own_port=False)}
+    at_broker = {
+        row.api_key: (row.min_version, row.max_version) for row in offered_versions(some.api_keys, own_port=False)
+    }
     assert at_broker == {0: (3, 7), 12: (0, 2)}
-    own = {row.api_key: (row.min_version, row.max_version) for row in told(some.api_keys, own_port=True)}
+    own = {row.api_key: (row.min_version, row.max_version) for row in offered_versions(some.api_keys, own_port=True)}
     assert own[12] == (0, 4)
     assert {TABLE[key][0].name for key in own} == GROUPS_HERE | {"Produce"}
 
@@ -224,7 +226,7 @@ def test_an_older_upstream_is_believed_but_for_groups_at_the_node_s_own_port() -
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_upstream_that_does_not_know_the_version_has_the_client_ask_again_in_the_first(version: int) -> None:
     body = edited(
-        rewriting.versions(version, False), b"\0\x23\1\0\x12\0\0\0\2\0"
+        rewriting.edit_versions(version, False), b"\0\x23\1\0\x12\0\0\0\2\0"
     )  # as librdkafka's mock cluster says it
     answer = decode_frame("ApiVersionsResponse", 0, body)
     assert answer.error_code == 35
@@ -233,11 +235,11 @@ def test_an_upstream_that_does_not_know_the_version_has_the_client_ask_again_in_
 
 def test_every_api_that_names_a_group_is_looked_at() -> None:
     ways = {api.name: way for api, way in TABLE.values()}
-    passing = {name for name, way in ways.items() if way in (Way.PASS, Way.LOGIN)}
-    from muster.coordinator.kafka.schema import messages
+    passing = {name for name, way in ways.items() if way in (RequestRoute.PASS, RequestRoute.LOGIN)}
+    from muster.coordinator.kafka.schema import all_messages
 
-    for name in passing & {each.removesuffix("Request") for each in messages() if each.endswith("Request")}:
-        message = messages()[f"{name}Request"]
+    for name in passing & {each.removesuffix("Request") for each in all_messages() if each.endswith("Request")}:
+        message = all_messages()[f"{name}Request"]
         for fields in message.structs.values():
             assert not {"group_id", "groups", "group_ids"} & {each.name for each in fields}, name
 
@@ -267,7 +269,7 @@ def test_a_produce_that_never_comes_to_its_acks_is_none() -> None:
 GROUPED = [
     (api.name, version)
     for api, way in TABLE.values()
-    if way is Way.GROUP or api.name == "OffsetFetch"
+    if way is RequestRoute.GROUP or api.name == "OffsetFetch"
     for version in range(api.first, (7 if api.name == "OffsetFetch" else api.last) + 1)
 ]
 
@@ -295,18 +297,18 @@ SAID: dict[str, dict[str, Any]] = {
 
 
 def test_groups_are_ours_by_their_whole_names_and_never_the_nodes_group() -> None:
-    all_but = ours_by_name(".*", "x|y", "blue")
+    all_but = groups_by_name(".*", "x|y", "blue")
     assert [name for name in ("x", "xy", "y", "", "blue.nodes", "muster.nodes") if all_but(name)] == [
         "xy",
         "",
         "muster.nodes",
     ]
     with pytest.raises(ValueError, match="missing"):
-        ours_by_name("(", "", "m")
+        groups_by_name("(", "", "m")
 
 
 def test_hosts_name_brokers() -> None:
-    hosts = Hosts("b$(id).example", lambda: 9093)
+    hosts = BrokerHosts("b$(id).example", lambda: 9093)
     assert hosts(12) == Address("b12.example", 9093)
     assert [hosts.broker(name) for name in ("b12.example", "B3.Example", "b.example", "b01.example", "x")] == [
         12,
@@ -319,4 +321,4 @@ def test_hosts_name_brokers() -> None:
 
 def test_a_broker_that_has_a_node_s_id_is_told_of_to_nobody() -> None:
     assert places(ports=2_000).broker(BASE) is None
-    assert places().nodes() == [NodeAt(BASE + 7, "here", 9092)]
+    assert places().nodes() == [NodeAddress(BASE + 7, "here", 9092)]

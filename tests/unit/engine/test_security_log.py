@@ -8,15 +8,20 @@ import pytest
 
 from muster.coordinator.engine.secured import log as security_log
 from muster.coordinator.engine.secured import starting
-from muster.coordinator.engine.starting import Unusable
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.starting import UnusableUpstream
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.facts import AclKey, Change
-from muster.coordinator.security.records import encode
+from muster.coordinator.security.facts import AclKey, SecurityRecord
+from muster.coordinator.security.records import encode_security_record
 from muster.coordinator.server.engined import rights_store
-from muster.coordinator.server.engined.rights_store import BEGUN, UpstreamStore
-from muster.coordinator.server.security.store import NotInTime, Overtaken, SecurityDamaged, Unavailable
+from muster.coordinator.server.engined.rights_store import BEGUN, UpstreamSecurityStore
+from muster.coordinator.server.security.store import (
+    ConcurrentSecurityChange,
+    SecurityDamaged,
+    SecurityUnavailable,
+    SecurityWriteTimedOut,
+)
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import encode_written
@@ -27,9 +32,9 @@ from tests.support.kafka.memory_node import until
 TOPIC = "muster.security"
 
 
-def may(user: str) -> Change:
+def may(user: str) -> SecurityRecord:
     acl = Acl(ResourceType.GROUP, PatternType.LITERAL, "g", f"User:{user}", "*", Operation.READ, Permission.ALLOW)
-    return Change(AclKey(acl), acl)
+    return SecurityRecord(AclKey(acl), acl)
 
 
 class Nodes:
@@ -37,18 +42,24 @@ class Nodes:
 
     def __init__(self, broker: UpstreamBroker) -> None:
         self.topic = StateTopic(broker, TOPIC, 1, exists=False)
-        self.ups = [Upstream(Reach((broker.address,), connect_s=5, answer_s=5)) for _ in range(2)]
+        self.ups = [Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=5)) for _ in range(2)]
         self.failed: list[BaseException] = []
         self.stores = [self.store(number) for number in range(2)]
 
-    def store(self, number: int) -> UpstreamStore:
-        return UpstreamStore(
+    def store(self, number: int) -> UpstreamSecurityStore:
+        return UpstreamSecurityStore(
             cast(Broker, None), self.ups[number], TOPIC, node=number, instance=f"i{number}", wall_ms=lambda: 1
         )
 
     async def prepare(self, *, new: bool) -> None:
-        await starting.prepared(
-            self.ups[0], TOPIC, replication=3, id_base=1_000, new=new, mark=[(*encode(BEGUN), None)], now_ms=1
+        await starting.prepare_security_topic(
+            self.ups[0],
+            TOPIC,
+            replication=3,
+            id_base=1_000,
+            new=new,
+            mark=[(*encode_security_record(BEGUN), None)],
+            now_ms=1,
         )
 
     async def know(self) -> None:
@@ -75,11 +86,11 @@ def run(story: Callable[[Nodes], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(whole())
 
 
-async def change(store: UpstreamStore, *changes: Change) -> None:
+async def change(store: UpstreamSecurityStore, *changes: SecurityRecord) -> None:
     await store.settled(lambda: store.write(changes))
 
 
-def users(store: UpstreamStore) -> set[str]:
+def users(store: UpstreamSecurityStore) -> set[str]:
     return {acl.principal.removeprefix("User:") for acl in store.state.acls}
 
 
@@ -91,7 +102,7 @@ def test_a_change_is_in_force_on_return_and_soon_elsewhere() -> None:
         assert users(one) == {"alice"}
         await until(lambda: users(two) == {"alice"})
         await change(two, may("bob"))
-        await change(one, Change(may("alice").key, None))
+        await change(one, SecurityRecord(may("alice").key, None))
         assert users(one) == {"bob"}, "it knew what the other had written"
         await until(lambda: users(two) == {"bob"})
         assert nodes.failed == []
@@ -115,7 +126,7 @@ def test_of_two_at_once_the_second_decides_anew() -> None:
         await nodes.know()
         one, two = nodes.stores
 
-        async def add(store: UpstreamStore, name: str) -> None:
+        async def add(store: UpstreamSecurityStore, name: str) -> None:
             for number in range(5):
                 await change(store, may(f"{name}{number}"))
 
@@ -132,11 +143,11 @@ def test_what_was_decided_by_less_than_all_is_not_written() -> None:
         one, two = nodes.stores
         await change(one, may("alice"))
         await until(lambda: users(two) == {"alice"})
-        gone = [Change(may("alice").key, None)]
+        gone = [SecurityRecord(may("alice").key, None)]
         seen = two._seen(gone)
         await change(one, *gone)
-        with pytest.raises(Overtaken):
-            await two._write([(*encode(gone[0]), None)], gone, seen)
+        with pytest.raises(ConcurrentSecurityChange):
+            await two._write([(*encode_security_record(gone[0]), None)], gone, seen)
 
     run(story)
 
@@ -160,8 +171,8 @@ def test_what_a_stranger_writes_does_not_count_and_is_taken_back() -> None:
         one, two = nodes.stores
         await change(one, may("alice"))
         await until(lambda: users(two) == {"alice"})
-        key, value = encode(may("mallory"))
-        hides = encode(Change(may("alice").key, None))[0]
+        key, value = encode_security_record(may("mallory"))
+        hides = encode_security_record(SecurityRecord(may("alice").key, None))[0]
         nodes.topic.parts[0].append(encode_written([(key, value, None), (hides, None, None)], 1, producer=(9, 0, 0)))
         await change(two, may("bob"))
         assert users(two) == {"alice", "bob"}
@@ -211,7 +222,7 @@ def test_of_a_code_that_nobody_knows_nor_is_it_known_whether_it_was_changed(code
         nodes.topic.codes.append(code)
         with pytest.raises(StorageError) as told:
             await change(one, may("bob"))
-        assert isinstance(told.value, NotInTime) is not sure
+        assert isinstance(told.value, SecurityWriteTimedOut) is not sure
         assert ("was not changed" in str(told.value)) is sure
         await change(one, may("carol"))
         assert users(one) == {"alice", "carol"}
@@ -224,7 +235,7 @@ def test_of_a_code_that_nobody_knows_nor_is_it_known_whether_it_was_changed(code
 
 def test_a_topic_that_is_missing_is_made_where_all_is_new_and_else_refused() -> None:
     async def story(nodes: Nodes) -> None:
-        with pytest.raises(Unusable, match=r"has no topic muster\.security.*init --security"):
+        with pytest.raises(UnusableUpstream, match=r"has no topic muster\.security.*init --security"):
             await nodes.prepare(new=False)
         await nodes.prepare(new=True)
         await nodes.prepare(new=False)
@@ -259,7 +270,7 @@ def test_a_broker_that_is_behind_is_not_believed_at_once() -> None:
 def test_an_empty_topic_is_refused() -> None:
     async def story(nodes: Nodes) -> None:
         nodes.topic.exists = True
-        with pytest.raises(Unusable, match="has nothing in it"):
+        with pytest.raises(UnusableUpstream, match="has nothing in it"):
             await nodes.prepare(new=False)
 
     run(story)
@@ -268,7 +279,9 @@ def test_an_empty_topic_is_refused() -> None:
 def test_a_topic_without_its_beginning_is_refused() -> None:
     async def story(nodes: Nodes) -> None:
         nodes.topic.exists = True
-        nodes.topic.parts[0].append(encode_written([(*encode(may("mallory")), None)], 1, producer=(9, 0, 0)))
+        nodes.topic.parts[0].append(
+            encode_written([(*encode_security_record(may("mallory")), None)], 1, producer=(9, 0, 0))
+        )
         await nodes.prepare(new=False)
         with pytest.raises(SecurityDamaged, match="no beginning"):
             await nodes.stores[0].know(nodes.failed.append)
@@ -354,7 +367,7 @@ def test_who_cannot_read_any_more_says_so_and_then_decides_nothing(monkeypatch: 
         await until(lambda: bool(one.stale()))
         assert "TOPIC_AUTHORIZATION_FAILED (29)" in one.stale()
         assert users(one) == {"alice"}, "it is not forgotten"
-        with pytest.raises(Unavailable):
+        with pytest.raises(SecurityUnavailable):
             await change(one, may("bob"))
         answers["Fetch"] = real[0]
         await until(lambda: not one.behind())

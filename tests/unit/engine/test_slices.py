@@ -11,13 +11,19 @@ from hypothesis import strategies as st
 
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.engine import reading, writing
-from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.owning import ShardOwner
 from muster.coordinator.engine.transactions import writing as transactions
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import RECORD_BYTES, Appends, Limits
-from muster.coordinator.ownership.facts import Batch, Client, Measured, NewRecord, Producer
+from muster.coordinator.ownership.appends import RECORD_BYTES, AppendLimits, AppendQueues
+from muster.coordinator.ownership.facts import (
+    MeasuredRecords,
+    NewRecord,
+    ProducerEpoch,
+    ShardBatch,
+    TransactionalClient,
+)
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.engine.over_kafka import OverKafka
@@ -28,8 +34,8 @@ RECORDS = st.lists(st.binary(max_size=MOST - RECORD_BYTES - 1).map(lambda value:
 
 def parts_of(records: Sequence[NewRecord], size: int) -> list[Sequence[NewRecord]]:
     """As one append of a shard leaves, batch after batch."""
-    appends = Appends(Limits(batch_bytes=MOST))
-    appends.open(0, Producer(1, 0))
+    appends = AppendQueues(AppendLimits(batch_bytes=MOST))
+    appends.open(0, ProducerEpoch(1, 0))
     appends.append(0, records, size, 1)
     parts = [each.records for each in appends._queues[0].waiting]
     assert appends.unacked(0) == size + RECORD_BYTES * len(records)
@@ -40,10 +46,10 @@ def parts_of(records: Sequence[NewRecord], size: int) -> list[Sequence[NewRecord
 def test_measured_records_leave_as_others_do_in_their_order_and_no_batch_is_too_large(
     portions: list[list[Any]], joined: int
 ) -> None:
-    measured = Measured()
+    measured = MeasuredRecords()
     for portion in portions[:joined]:
         measured.extend(portion)
-    behind = Measured()
+    behind = MeasuredRecords()
     for portion in portions[joined:]:
         behind.extend(portion)
     measured.extend(behind)
@@ -60,7 +66,7 @@ def test_measured_records_leave_as_others_do_in_their_order_and_no_batch_is_too_
 
 
 def test_a_portion_is_parted_only_where_it_is_too_large_for_a_batch() -> None:
-    measured = Measured([(b"k", b"v" * 60, -1)] * 2)
+    measured = MeasuredRecords([(b"k", b"v" * 60, -1)] * 2)
     measured.extend([(b"k", b"v" * 60, -1)] * 2)
     measured.extend([(b"k", b"v" * 60, -1)] * 4)
     assert [len(part) for part in parts_of(measured, measured.size)] == [2, 3, 3]
@@ -74,10 +80,10 @@ def test_a_shard_is_read_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
     """Of one answer there may be a million records: they used to be looked at in one step of the loop."""
     monkeypatch.setattr(reading, "AT_ONCE", 4)
     looked_at: list[int] = []
-    step = Owning.step
+    step = ShardOwner.step
 
-    def watched(self: Owning, event: ev.Event) -> None:
-        if isinstance(event, ev.Fetched):
+    def watched(self: ShardOwner, event: ev.ShardEvent) -> None:
+        if isinstance(event, ev.LogFetched):
             looked_at.append(sum(len(batch.records) for batch in event.batches))
         step(self, event)
 
@@ -89,7 +95,7 @@ def test_a_shard_is_read_a_slice_at_a_time(monkeypatch: pytest.MonkeyPatch) -> N
                 await node.all_served()
                 for number in range(12):
                     assert await node.commit(f"g{number}", number) is ErrorCode.NONE
-            monkeypatch.setattr(Owning, "step", watched)
+            monkeypatch.setattr(ShardOwner, "step", watched)
             async with over(broker, "two") as node:
                 await node.all_served()
                 assert [await node.committed(f"g{number}") for number in range(12)] == list(range(12))
@@ -103,7 +109,7 @@ def test_a_large_batch_is_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> N
     made: dict[int, bool] = {}
     make = writing.wire_of
 
-    def watched(batch: Batch, timestamp_ms: int) -> bytes:
+    def watched(batch: ShardBatch, timestamp_ms: int) -> bytes:
         made[len(batch.records)] = threading.current_thread() is threading.main_thread()
         return make(batch, timestamp_ms)
 
@@ -146,7 +152,7 @@ def test_e2_many_positions_of_a_client_s_transaction_are_made_in_threads(monkeyp
                 broker.answers["DescribeProducers"] = lambda request: struct("DescribeProducersResponse")()
                 here.clear()
                 kept = {("t", number): StoredOffset(number, -1, "", 0) for number in range(1_500)}
-                client = Client("app", Producer(5_000, 0))
+                client = TransactionalClient("app", ProducerEpoch(5_000, 0))
                 outcome = await node.owning.transactions.append(0, client, "g", kept)
                 assert outcome.code == 0, outcome
         assert here == {"records": {False}, "batch": {False}}
@@ -169,9 +175,11 @@ def test_e2_what_the_core_of_before_has_allowed_is_not_written_once_its_shard_is
     async def story() -> None:
         owner: Any = Owner()
         nobody: Any = None
-        writing_them = transactions.Transactions(owner, nobody, nobody, "t", lambda: 0)
+        writing_them = transactions.ClientTransactions(owner, nobody, nobody, "t", lambda: 0)
         kept = {("t", number): StoredOffset(number, -1, "", 0) for number in range(1_500)}
-        appending = asyncio.create_task(writing_them.append(0, Client("app", Producer(5, 0)), "g", kept))
+        appending = asyncio.create_task(
+            writing_them.append(0, TransactionalClient("app", ProducerEpoch(5, 0)), "g", kept)
+        )
         await asyncio.sleep(0)
         writing_them.gone(0)
         assert (await appending).code == 16

@@ -9,34 +9,34 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.engine import starting
-from muster.coordinator.engine.starting import Unusable, Wanted, usable
+from muster.coordinator.engine.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
 from muster.coordinator.engine.state.marks import id_text
-from muster.coordinator.engine.state.watching import StateTopic as Looks
+from muster.coordinator.engine.state.watching import StateTopicWatch as Looks
 from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.topics_seen import Topic
+from muster.coordinator.ownership.topics_seen import UpstreamTopic
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.kafka.memory_node import until
 
 SHARDS = 2
-WANTED = Wanted("muster.state", SHARDS, 3, 1_000_000)
+WANTED = StateTopicSpec("muster.state", SHARDS, 3, 1_000_000)
 ANY = "muster.shard-topic.muster.state"
 THIS = f"{ANY}.{id_text(b'muster.state'.ljust(16, bytes(1)))}"
 
 
 def started(
-    change: Callable[[StateTopic, UpstreamBroker], object], wanted: Wanted = WANTED, *, exists: bool = True
+    change: Callable[[StateTopic, UpstreamBroker], object], wanted: StateTopicSpec = WANTED, *, exists: bool = True
 ) -> StateTopic:
     async def whole() -> StateTopic:
         async with UpstreamBroker() as broker:
             topic = StateTopic(broker, "muster.state", SHARDS, exists=exists)
             change(topic, broker)
-            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=5))
             try:
-                await usable(upstream, wanted)
+                await prepare_state_topic(upstream, wanted)
             finally:
                 upstream.close()
             return topic
@@ -49,12 +49,12 @@ def remembers(*names: str) -> Callable[[StateTopic, UpstreamBroker], None]:
 
 
 def test_a_topic_that_was_there_is_not_made_anew() -> None:
-    with pytest.raises(Unusable, match=r"the state topic muster\.state is not there, and it was"):
+    with pytest.raises(UnusableUpstream, match=r"the state topic muster\.state is not there, and it was"):
         started(remembers(ANY), exists=False)
 
 
 def test_a_topic_that_is_another_one_is_not_taken() -> None:
-    with pytest.raises(Unusable, match=r"the state topic muster\.state \(id .*\) is not the one it was"):
+    with pytest.raises(UnusableUpstream, match=r"the state topic muster\.state \(id .*\) is not the one it was"):
         started(remembers(ANY, f"{THIS[:-3]}zzz.{SHARDS}"))
     started(remembers(ANY, f"{THIS}.{SHARDS}"))
     started(remembers(f"{THIS}.{SHARDS}"))
@@ -62,10 +62,10 @@ def test_a_topic_that_is_another_one_is_not_taken() -> None:
 
 def test_a_topic_that_has_grown_is_taken_where_an_operator_has_said_so() -> None:
     less = WANTED._replace(partitions=SHARDS - 1)
-    with pytest.raises(Unusable, match="`muster engine init --again` leaves those unused"):
+    with pytest.raises(UnusableUpstream, match="`muster engine init --again` leaves those unused"):
         started(remembers(ANY, f"{THIS}.{SHARDS - 1}"), less)
     started(remembers(ANY, f"{THIS}.{SHARDS}"), less)
-    with pytest.raises(Unusable, match=f"has {SHARDS} partitions and every group's place depends on it"):
+    with pytest.raises(UnusableUpstream, match=f"has {SHARDS} partitions and every group's place depends on it"):
         started(remembers(ANY, f"{THIS}.{SHARDS}"), WANTED._replace(partitions=SHARDS + 1))
 
 
@@ -110,10 +110,11 @@ def test_that_it_cannot_be_remembered_for_want_of_a_right_is_said_once() -> None
     async def story() -> None:
         async with UpstreamBroker() as broker:
             StateTopic(broker, "muster.state", SHARDS)
-            upstream = Upstream(Reach((broker.address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((broker.address,), connect_s=5, answer_s=5))
             broker.answers["InitProducerId"] = refuse
             topics: Any = SimpleNamespace(
-                topic=lambda name: Topic(b"muster.state".ljust(16, b"\0"), SHARDS), on_change=lambda changed: None
+                topic=lambda name: UpstreamTopic(b"muster.state".ljust(16, b"\0"), SHARDS),
+                on_change=lambda changed: None,
             )
             looks = Looks(upstream, topics, WANTED, tell=print, now_ms=lambda: 0, refresh_ms=1, mark_ms=1_000)
             looks.start()

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.engine.topics import Topics
+from muster.coordinator.engine.topics import UpstreamTopics
 from muster.coordinator.engine.upstream import catalog
 from muster.coordinator.engine.upstream.errors import Unreached
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
@@ -32,7 +32,7 @@ class Scene:
         self.troubles: list[str] = []
         self.bugs: list[BaseException] = []
         self.news = asyncio.Event()
-        self.topics = Topics(
+        self.topics = UpstreamTopics(
             upstream,
             now_ms=lambda: self.now,
             refresh_ms=10,
@@ -68,7 +68,7 @@ def run(story: Callable[[Scene], Coroutine[Any, Any, None]], brokers: int = 2) -
             made = {number: await stack.enter_async_context(UpstreamBroker()) for number in range(1, brokers + 1)}
             told = UpstreamCatalog(made)
             told.all_know(orders=ORDERS, other=OTHER)
-            upstream = Upstream(Reach((made[1].address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((made[1].address,), connect_s=5, answer_s=5))
             scene = Scene(upstream, told)
             try:
                 await scene.topics.look()
@@ -115,7 +115,7 @@ def test_t1_it_looks_by_itself_and_at_once_when_somebody_wants_it() -> None:
 
 def test_t1_a_name_that_is_not_known_is_looked_for_soon() -> None:
     async def story(scene: Scene) -> None:
-        seldom = Topics(scene.upstream, now_ms=lambda: scene.now, refresh_ms=86_400_000)
+        seldom = UpstreamTopics(scene.upstream, now_ms=lambda: scene.now, refresh_ms=86_400_000)
         seldom.on_change(scene._changed)
         await seldom.look()
         seldom.start()
@@ -285,7 +285,7 @@ def test_a_large_answer_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(asyncio, "to_thread", seen)
 
     async def story(scene: Scene) -> None:
-        assert threads == [catalog.read_whole]
+        assert threads == [catalog.decode_catalog]
         assert scene.topics.partitions()["orders"] == 4
 
     run(story)

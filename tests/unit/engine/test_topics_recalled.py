@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack, contextmanager
 from muster.coordinator.core.events import OffsetCommit, TopicsChanged
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.engine.topics import Topics
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.topics import UpstreamTopics
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.runtime.led.stepper import OnOrphans
+from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.runtime.led.stepper import CatalogBeyondOrphans
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
@@ -24,10 +24,12 @@ ORDERS = Told(b"orders", 4)
 class Node:
     """A life of a node with one shard."""
 
-    def __init__(self, log: MemoryGroupLog, catalog: TopicsChanged, on_orphans: OnOrphans | None = None) -> None:
+    def __init__(
+        self, log: MemoryGroupLog, catalog: TopicsChanged, on_orphans: CatalogBeyondOrphans | None = None
+    ) -> None:
         self.bugs: list[object] = []
         self.log = log
-        self.engine = LedEngine(
+        self.engine = LeasedEngine(
             log,
             1,
             Limits(),
@@ -81,9 +83,9 @@ def test_positions_stay_until_two_brokers_say_that_the_topic_is_gone() -> None:
             told = UpstreamCatalog(brokers)
             told.all_know(orders=ORDERS)
             told.hidden.add("orders")  # rights were taken away before the node began
-            upstream = Upstream(Reach((brokers[1].address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((brokers[1].address,), connect_s=5, answer_s=5))
             clock = [1_000]
-            topics = Topics(upstream, now_ms=lambda: clock[0], gone_after_ms=GONE_AFTER)
+            topics = UpstreamTopics(upstream, now_ms=lambda: clock[0], gone_after_ms=GONE_AFTER)
             await topics.look()
             node = Node(log, topics.event(), topics.recalled)
             topics.on_change(node.engine.submit_all)

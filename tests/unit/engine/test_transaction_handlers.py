@@ -10,13 +10,13 @@ import pytest
 from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
 from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.engine.transactions.committing import Committing
+from muster.coordinator.engine.transactions.committing import TransactionCommits
 from muster.coordinator.engine.transactions.handlers import TransactionHandlers
-from muster.coordinator.engine.transactions.writing import Outcome
+from muster.coordinator.engine.transactions.writing import ClientWriteResult
 from muster.coordinator.engine.upstream.errors import Unreached
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Written
+from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
 from tests.support.kafka.memory_node import until
 
 PATH = "TxnOffsetCommitRequest.topics"
@@ -73,13 +73,13 @@ class Around:
 
     # Who writes.
 
-    def append(self, shard: int, client: Any, group_id: str, kept: Any) -> "asyncio.Future[Outcome]":
-        async def written() -> Outcome:
+    def append(self, shard: int, client: Any, group_id: str, kept: Any) -> "asyncio.Future[ClientWriteResult]":
+        async def written() -> ClientWriteResult:
             if self.wait is not None:
                 await self.wait
             if self.written == BUG:
                 raise RuntimeError("a mistake of the program")
-            return Outcome(self.written)
+            return ClientWriteResult(self.written)
 
         return asyncio.ensure_future(written())
 
@@ -87,7 +87,7 @@ class Around:
 def play(story: Callable[[Around, TransactionHandlers], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         around: Any = Around()
-        committing = Committing(around, around)
+        committing = TransactionCommits(around, around)
         await story(around, TransactionHandlers(around, committing, around, "muster.state", lambda: {"t": 2}))
 
     asyncio.run(run())
@@ -95,7 +95,7 @@ def play(story: Callable[[Around, TransactionHandlers], Coroutine[Any, Any, None
 
 def call(broker: int | None = None) -> KafkaCall:
     eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    return KafkaCall(3, "tests", Peer("10.0.0.1", eof, stands_for=broker))
+    return KafkaCall(3, "tests", ClientPeer("10.0.0.1", eof, stands_for=broker))
 
 
 def commit(*places: tuple[str, int], offset: int = 5) -> Any:
@@ -111,7 +111,7 @@ def commit(*places: tuple[str, int], offset: int = 5) -> Any:
     )
 
 
-def codes(written: Written) -> list[int]:
+def codes(written: EncodedAnswer) -> list[int]:
     answer = decode_frame("TxnOffsetCommitResponse", 3, b"".join(written.body))
     return [each.error_code for topic in answer.topics for each in topic.partitions]
 

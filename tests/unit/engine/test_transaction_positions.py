@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.engine.transactions.positions import entries, keys, position, waiting
-from muster.coordinator.ownership.effects import Waits
-from muster.coordinator.ownership.facts import Read
+from muster.coordinator.engine.transactions.positions import decode_offset, entries, pending_events, split_keys
+from muster.coordinator.ownership.effects import TransactionPending
+from muster.coordinator.ownership.facts import ShardRecordRead
 
 PLACES = st.tuples(st.sampled_from(["t", "topic-2", "ü"]), st.integers(0, 2**31 - 1))
 VALUES = st.builds(
@@ -33,23 +33,23 @@ BROKEN = st.tuples(WHOLE, st.integers(0, 40)).map(lambda each: (each[0][0][: eac
 WORTHLESS = WHOLE.map(lambda each: (each[0], b"nothing"))
 
 RECORDS = st.lists(WHOLE | STRANGE | BROKEN | WORTHLESS, max_size=12).map(
-    lambda made: [Read(key, value, 2 * at) for at, (key, value) in enumerate(made)]
+    lambda made: [ShardRecordRead(key, value, 2 * at) for at, (key, value) in enumerate(made)]
 )
 
 
 @given(RECORDS)
-def test_short_ways_say_what_the_long_one_does(records: Sequence[Read]) -> None:
-    known = [found for record in records if (found := position(record)) is not None]
-    told = list(waiting(Waits(3, 50, records)))
+def test_short_ways_say_what_the_long_one_does(records: Sequence[ShardRecordRead]) -> None:
+    known = [found for record in records if (found := decode_offset(record)) is not None]
+    told = list(pending_events(TransactionPending(3, 50, records)))
     assert [(each.group_id, *place, value) for each in told for place, value in each.offsets.items()] == [
         (each.group_id, each.topic, each.partition, each.value) for each in known
     ]
-    assert keys(records) >= {(each.group_id, each.topic, each.partition) for each in known}
+    assert split_keys(records) >= {(each.group_id, each.topic, each.partition) for each in known}
 
 
 @given(st.lists(WHOLE, max_size=12))
 def test_keys_are_those_of_positions_and_no_others(made: list[tuple[bytes, bytes]]) -> None:
-    records = [Read(key, value, at) for at, (key, value) in enumerate(made)]
-    known = [found for record in records if (found := position(record)) is not None]
+    records = [ShardRecordRead(key, value, at) for at, (key, value) in enumerate(made)]
+    known = [found for record in records if (found := decode_offset(record)) is not None]
     assert len(known) == len(records)
-    assert keys(records) == {(each.group_id, each.topic, each.partition) for each in known}
+    assert split_keys(records) == {(each.group_id, each.topic, each.partition) for each in known}

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.engine.owning import Owning
+from muster.coordinator.engine.owning import ShardOwner
 from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.ownership.deal import Deal, NodeDealt
-from muster.coordinator.ownership.events import Share, Synced
-from muster.coordinator.ownership.ground import Settings
+from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
+from muster.coordinator.ownership.events import ShardsAssigned, Synced
+from muster.coordinator.ownership.ground import OwnershipSettings
 from muster.coordinator.runtime.slot import ShardStatus
 
 SESSION_MS, SLEPT_MS = 10_000, 3_600_000
@@ -38,18 +38,18 @@ def test_a_lease_does_not_outlast_the_machines_sleep_and_the_engine_hears_of_its
         moments = {"lease": 5_000_000, "engine": 1_000}
         engine: Any = Engine()
         upstream: Any = None
-        owning = Owning(
+        owning = ShardOwner(
             upstream,
             StateLog(1_000),
             "muster.state",
             "muster",
-            Settings(1, "one", session_timeout_ms=SESSION_MS),
+            OwnershipSettings(1, "one", session_timeout_ms=SESSION_MS),
             now_ms=lambda: moments["lease"],
             wall_ms=lambda: 0,
             clock_ms=lambda: moments["engine"],
         )
         owning.start(engine, lambda: None, lambda: None)
-        owning.step(Share(frozenset(), Deal(1, {1: NodeDealt(1, "one", {}, ())})))
+        owning.step(ShardsAssigned(frozenset(), ShardAssignment(1, {1: AssignedNode(1, "one", {}, ())})))
         owning.step(Synced(moments["lease"]))
         assert owning.shards.has_lease(owning.now_ms())
         moments["lease"] += SLEPT_MS

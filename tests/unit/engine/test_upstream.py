@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.dumping import dump
+from muster.coordinator.engine.dumping import dump_shard_log
 from muster.coordinator.engine.upstream import producers, records, topics
 from muster.coordinator.engine.upstream import upstream as asking
-from muster.coordinator.engine.upstream.errors import Refused, Unreached, named_code
-from muster.coordinator.engine.upstream.lines import FIRST_PAUSE_S, Lines
-from muster.coordinator.engine.upstream.membership import Membership
-from muster.coordinator.engine.upstream.reach import Reach
-from muster.coordinator.engine.upstream.speaking import SPOKEN
+from muster.coordinator.engine.upstream.errors import Unreached, UpstreamRefused, describe_code
+from muster.coordinator.engine.upstream.lines import FIRST_PAUSE_S, ConnectionPool
+from muster.coordinator.engine.upstream.membership import UpstreamMembership
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
+from muster.coordinator.engine.upstream.speaking import SUPPORTED_APIS
 from muster.coordinator.engine.upstream.upstream import TRANSACTION, Upstream
-from muster.coordinator.engine.upstream.view import View, learned
+from muster.coordinator.engine.upstream.view import UpstreamMetadata, merge_metadata
 from muster.coordinator.kafka.codec.codec import struct
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
@@ -38,7 +38,7 @@ def run(
         async with UpstreamBroker() as one, UpstreamBroker() as two:
             told = lambda request: metadata({1: one.address, 2: two.address}, {STATE: leaders})  # noqa: E731
             one.answers["Metadata"] = two.answers["Metadata"] = told
-            upstream = Upstream(Reach((one.address,), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((one.address,), connect_s=5, answer_s=5))
             try:
                 await upstream.refresh([STATE])
                 await story(upstream, one, two)
@@ -53,24 +53,24 @@ def run(
 
 def test_an_answer_of_a_broker_that_is_behind_does_not_bring_an_old_leader_back() -> None:
     brokers = {1: Address("a", 1), 2: Address("b", 1)}
-    view = learned(View(), metadata(brokers, {STATE: {0: (2, 7), 1: (1, 3)}}))
-    view = learned(view, metadata(brokers, {STATE: {0: (1, 6), 1: (2, 4)}}))
+    view = merge_metadata(UpstreamMetadata(), metadata(brokers, {STATE: {0: (2, 7), 1: (1, 3)}}))
+    view = merge_metadata(view, metadata(brokers, {STATE: {0: (1, 6), 1: (2, 4)}}))
     assert (view.leader(STATE, 0), view.leader(STATE, 1)) == (2, 2)
     anew = metadata(brokers, {STATE: {0: (1, 0)}})
     anew.topics[0].topic_id = b"another one     "
-    assert learned(view, anew).leader(STATE, 0) == 1, "a topic that was made anew begins anew"
+    assert merge_metadata(view, anew).leader(STATE, 0) == 1, "a topic that was made anew begins anew"
 
 
 def test_a_leader_that_is_not_there_is_nobody() -> None:
-    view = learned(View(), metadata({1: Address("a", 1)}, {STATE: {0: (9, 1), 1: (-1, 2)}}))
+    view = merge_metadata(UpstreamMetadata(), metadata({1: Address("a", 1)}, {STATE: {0: (9, 1), 1: (-1, 2)}}))
     assert (view.leader(STATE, 0), view.leader(STATE, 1), view.leader("other", 0)) == (-1, -1, -1)
 
 
 def test_what_cannot_be_told_of_a_topic_takes_nothing_away() -> None:
-    view = learned(View(), metadata({1: Address("a", 1)}, {STATE: {0: (1, 1)}}))
+    view = merge_metadata(UpstreamMetadata(), metadata({1: Address("a", 1)}, {STATE: {0: (1, 1)}}))
     refused = metadata({1: Address("a", 1)}, {STATE: {}})
     refused.topics[0].error_code = 29
-    view = learned(view, refused)
+    view = merge_metadata(view, refused)
     assert (view.topics[STATE].code, view.leader(STATE, 0)) == (29, 1)
 
 
@@ -107,13 +107,13 @@ def test_another_broker_is_asked_where_one_is_gone_and_the_gone_one_is_left_alon
             nobody = gone.address
         async with UpstreamBroker() as there:
             there.answers["Metadata"] = lambda request: metadata({2: there.address}, {})
-            upstream = Upstream(Reach((nobody, there.address), connect_s=5, answer_s=5))
+            upstream = Upstream(UpstreamAddress((nobody, there.address), connect_s=5, answer_s=5))
             assert (await upstream.refresh([])).brokers == {2: there.address}
             assert upstream.lines.failures(nobody) == 1
             await upstream.refresh([])
             assert upstream.lines.failures(nobody) <= 1, "those without failures come first"
             upstream.close()
-        lonely = Upstream(Reach((nobody,), connect_s=5))
+        lonely = Upstream(UpstreamAddress((nobody,), connect_s=5))
         with pytest.raises(Unreached, match=f"no broker of the upstream at 127.0.0.1:{nobody.port} answers"):
             await lonely.refresh([])
         lonely.close()
@@ -125,7 +125,7 @@ def test_an_address_that_failed_is_tried_again_after_a_pause() -> None:
     async def story() -> None:
         async with UpstreamBroker() as gone:
             nobody = gone.address
-        lines, loop = Lines(Reach((nobody,), connect_s=5)), asyncio.get_running_loop()
+        lines, loop = ConnectionPool(UpstreamAddress((nobody,), connect_s=5)), asyncio.get_running_loop()
         for _ in range(2):
             with pytest.raises(Unreached):
                 await lines.to(nobody)
@@ -202,7 +202,7 @@ def test_a_load_goes_on_portion_by_portion_and_follows_the_leader() -> None:
         one.answers["Fetch"], two.answers["Fetch"] = of_one, lambda request: next(more)
         read = [
             (each.base_offset, each.next_offset)
-            async for some in records.load(upstream, STATE, 0, 0, 6, deadline_s=5)
+            async for some in records.read_log(upstream, STATE, 0, 0, 6, deadline_s=5)
             for each in some
         ]
         assert read == [(1, 3), (3, 4), (4, 5), (5, 6)]
@@ -217,7 +217,7 @@ def test_a_load_that_gets_nothing_gives_up_and_says_why() -> None:
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["Fetch"] = lambda request: fetched(0)
         with pytest.raises(Unreached, match=r"muster\.state-0 cannot be read from offset 0 to 20: it ends at 9"):
-            async for _ in records.load(upstream, STATE, 0, 0, 20, deadline_s=0.05):
+            async for _ in records.read_log(upstream, STATE, 0, 0, 20, deadline_s=0.05):
                 pass
 
     run(story, {0: (1, 1)})
@@ -243,8 +243,8 @@ def test_where_logs_end_is_asked_of_their_leader() -> None:
 
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["ListOffsets"] = answer
-        told = await records.ends(upstream, 1, [(STATE, 0), (STATE, 1)])
-        assert (told[STATE, 0], told[STATE, 1].code) == (records.Written(0, 7), 6)
+        told = await records.list_offsets(upstream, 1, [(STATE, 0), (STATE, 1)])
+        assert (told[STATE, 0], told[STATE, 1].code) == (records.ProduceResult(0, 7), 6)
 
     run(story, {0: (1, 1), 1: (1, 1)})
 
@@ -260,10 +260,10 @@ def test_where_a_log_begins_or_ends_that_an_answer_leaves_out_is_not_known() -> 
 
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["ListOffsets"] = lambda request: said_of_offsets(0, 5)
-        told = await records.ends(upstream, 1, [(STATE, 0), (STATE, 1)])
+        told = await records.list_offsets(upstream, 1, [(STATE, 0), (STATE, 1)])
         assert {place: each.code for place, each in told.items()} == {(STATE, 0): 7, (STATE, 1): 7}
-        for ask in (records.start_of, records.span):
-            with pytest.raises(Refused, match=r"muster.state-0 begins.*REQUEST_TIMED_OUT"):
+        for ask in (records.log_start, records.log_span):
+            with pytest.raises(UpstreamRefused, match=r"muster.state-0 begins.*REQUEST_TIMED_OUT"):
                 await ask(upstream, STATE, 0)
 
     run(story, {0: (1, 1), 1: (1, 1)})
@@ -274,8 +274,8 @@ def test_a_shard_that_may_not_be_read_is_not_an_empty_one() -> None:
 
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["ListOffsets"] = lambda request: said_of_offsets(29, 0)
-        with pytest.raises(Refused, match=r"TOPIC_AUTHORIZATION_FAILED"):
-            await dump(upstream.reach, STATE, 0, rows.append)
+        with pytest.raises(UpstreamRefused, match=r"TOPIC_AUTHORIZATION_FAILED"):
+            await dump_shard_log(upstream.reach, STATE, 0, rows.append)
 
     run(story, {0: (1, 1)})
     assert rows == []
@@ -298,7 +298,7 @@ def test_a_coordinator_is_looked_for_once_and_anew_when_it_is_another_or_gone() 
             each.answers["FindCoordinator"] = lambda request: coordinator(2, two.address)
         two.answers["InitProducerId"] = lambda request: next(left)
 
-        async def init() -> producers.Given:
+        async def init() -> producers.InitializedProducer:
             return await producers.init_producer(upstream, "muster.shard-0")
 
         def looked() -> int:
@@ -320,7 +320,9 @@ def test_a_coordinator_that_is_not_there_is_a_refusal_by_its_code() -> None:
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         for each in (one, two):
             each.answers["FindCoordinator"] = lambda request: coordinator(-1, Address("", -1), code=15)
-        with pytest.raises(Refused, match=r"coordinator of muster.shard-3: .* COORDINATOR_NOT_AVAILABLE \(15\)"):
+        with pytest.raises(
+            UpstreamRefused, match=r"coordinator of muster.shard-3: .* COORDINATOR_NOT_AVAILABLE \(15\)"
+        ):
             await producers.init_producer(upstream, "muster.shard-3")
 
     run(story, {})
@@ -352,11 +354,13 @@ def test_a_partition_is_put_into_a_clients_transaction() -> None:
     async def story(upstream: Upstream, one: UpstreamBroker, two: UpstreamBroker) -> None:
         one.answers["FindCoordinator"] = two.answers["FindCoordinator"] = lambda request: coordinator(1, one.address)
         one.answers["AddPartitionsToTxn"] = answer
-        assert await producers.add_partition(upstream, "app", (9, 2), (STATE, 3)) == 51
+        assert await producers.add_partition_to_transaction(upstream, "app", (9, 2), (STATE, 3)) == 51
         (request,) = one.of("AddPartitionsToTxn")
         assert (request.transactional_id, request.producer_id, request.producer_epoch) == ("app", 9, 2)
         two.answers["AddPartitionsToTxn"] = lambda request: struct("AddPartitionsToTxnResponse")()
-        assert await producers.add_partition(upstream, "app", (9, 2), (STATE, 3), 2) == 15, "of broker 2, as asked"
+        assert await producers.add_partition_to_transaction(upstream, "app", (9, 2), (STATE, 3), 2) == 15, (
+            "of broker 2, as asked"
+        )
         assert len(one.of("AddPartitionsToTxn")) == 1
 
     run(story, {})
@@ -372,7 +376,7 @@ def test_a_member_joins_syncs_beats_and_leaves_by_its_instance() -> None:
             "Heartbeat": lambda request: struct("HeartbeatResponse")(error_code=27),
             "LeaveGroup": lambda request: left,
         }
-        member = Membership(upstream, "muster.nodes", "node-2", "muster")
+        member = UpstreamMembership(upstream, "muster.nodes", "node-2", "muster")
         joined = await member.join("", 10_000, 10_000, {"muster-1": b"bid"})
         assert (joined.generation_id, joined.member_id) == (4, "m")
         assert bytes((await member.sync("m", 4, "muster-1", {"m": b"map"}, 10_000)).assignment) == b"map"
@@ -401,8 +405,8 @@ def test_a_heartbeat_waits_for_nothing_else_that_a_member_asks() -> None:
             "DescribeGroups": described,
             "Heartbeat": lambda request: struct("HeartbeatResponse")(),
         }
-        member = Membership(upstream, "muster.nodes", "node-2", "muster")
-        for look in (member.shares_anew, member.fellows):
+        member = UpstreamMembership(upstream, "muster.nodes", "node-2", "muster")
+        for look in (member.is_rebalancing, member.fellows):
             looking = asyncio.create_task(look())
             await asked.wait()
             assert await member.heartbeat("m", 4) == 0
@@ -431,7 +435,7 @@ def test_a_topic_is_made_by_the_controller_and_its_settings_are_read() -> None:
             topics=[made(error_code=38, error_message="only 1 broker")]
         )
         with pytest.raises(
-            Refused, match=r"making the topic muster.state: .*REPLICATION_FACTOR \(38\) \(only 1 broker\)"
+            UpstreamRefused, match=r"making the topic muster.state: .*REPLICATION_FACTOR \(38\) \(only 1 broker\)"
         ):
             await topics.create_topic(upstream, STATE, 50, 3, {})
 
@@ -451,9 +455,9 @@ def test_what_an_upstream_lacks_is_named() -> None:
 
 
 def test_codes_have_names_and_versions_are_within_the_schema() -> None:
-    assert named_code(90) == "PRODUCER_FENCED (90)"
-    from muster.coordinator.kafka.schema import messages
+    assert describe_code(90) == "PRODUCER_FENCED (90)"
+    from muster.coordinator.kafka.schema import all_messages
 
-    for name, api in SPOKEN.items():
-        assert {api.first, api.last} <= set(messages()[f"{name}Request"].versions), name
+    for name, api in SUPPORTED_APIS.items():
+        assert {api.first, api.last} <= set(all_messages()[f"{name}Request"].versions), name
     assert [each.base_offset for each in read_batches(batch(3, "a") + batch(4, "b"))] == [3, 4]

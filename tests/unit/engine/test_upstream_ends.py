@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 from muster.coordinator.engine import ends as module
-from muster.coordinator.engine.ends import FRESH_MS, SILENT_MS, STARTS_MS, Ends, of_topics
-from muster.coordinator.engine.topics import Topics
-from muster.coordinator.engine.upstream.reach import Reach
+from muster.coordinator.engine.ends import FRESH_MS, SILENT_MS, STARTS_MS, UpstreamLogEnds, partitions_of
+from muster.coordinator.engine.topics import UpstreamTopics
+from muster.coordinator.engine.upstream.reach import UpstreamAddress
 from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.runtime.ports import LastKnown, LogFailed, NotYet
+from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
 
-PLACES = of_topics({"orders": 4})
+PLACES = partitions_of({"orders": 4})
 LATEST, EARLIEST = -1, -2
 
 
@@ -26,8 +26,8 @@ class Scene:
     def __init__(self, upstream: Upstream, brokers: UpstreamCatalog) -> None:
         self.upstream, self.brokers = upstream, brokers
         self.now = 1_000
-        self.topics = Topics(upstream, now_ms=lambda: self.now)
-        self.ends = Ends(upstream, self.topics, now_ms=lambda: self.now, patience_ms=10_000)
+        self.topics = UpstreamTopics(upstream, now_ms=lambda: self.now)
+        self.ends = UpstreamLogEnds(upstream, self.topics, now_ms=lambda: self.now, patience_ms=10_000)
 
     def asked(self, broker: int, timestamp: int = LATEST) -> list[list[int]]:
         """The partitions of each question."""
@@ -41,7 +41,7 @@ class Scene:
         """As somebody in a thread asks for it."""
         try:
             return self.ends.span("orders", partition)
-        except NotYet as not_yet:
+        except LogNotReady as not_yet:
             await asyncio.to_thread(not_yet.wait)
             return self.ends.span("orders", partition)
 
@@ -55,7 +55,7 @@ def run(story: Callable[[Scene], Coroutine[Any, Any, None]]) -> None:
             orders.leaders = [1, 2, 1, 2]
             told.all_know(orders=orders)
             told.ends = {("orders", part): (part, 100 + part) for part in range(4)}
-            upstream = Upstream(Reach((made[1].address,), connect_s=5, answer_s=30))
+            upstream = Upstream(UpstreamAddress((made[1].address,), connect_s=5, answer_s=30))
             scene = Scene(upstream, told)
             try:
                 await scene.topics.look()
@@ -110,8 +110,8 @@ def test_t5_a_leader_that_does_not_answer_leaves_its_last_known_ends_and_says_so
         scene.brokers.ends["orders", 0] = (0, 500)
         told = await asyncio.to_thread(scene.ends.measured, PLACES)
         assert told == [(0, 500), (1, 101), (2, 102), (3, 103)]
-        assert [isinstance(each, LastKnown) for each in told] == [False, True, False, True]
-        assert isinstance(await scene.span(1), LastKnown)
+        assert [isinstance(each, LastKnownExtent) for each in told] == [False, True, False, True]
+        assert isinstance(await scene.span(1), LastKnownExtent)
 
     run(story)
 
@@ -146,7 +146,7 @@ def test_t5_what_nobody_has_ever_said_is_not_known() -> None:
 def test_t5_a_question_takes_no_longer_than_it_may() -> None:
     async def story(scene: Scene) -> None:
         scene.brokers.brokers[2].answers["ListOffsets"] = lambda request: SILENCE
-        hasty = Ends(scene.upstream, scene.topics, now_ms=lambda: scene.now, patience_ms=20)
+        hasty = UpstreamLogEnds(scene.upstream, scene.topics, now_ms=lambda: scene.now, patience_ms=20)
         async with asyncio.timeout(10):
             assert await asyncio.to_thread(hasty.measured, PLACES[1:2]) == [None]
             await hasty.ahead(PLACES[3:])

@@ -11,9 +11,14 @@ from scramp import ScramMechanism
 from muster.coordinator.config import Address
 from muster.coordinator.engine.upstream import line as line_module
 from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
-from muster.coordinator.engine.upstream.greeting import connected
-from muster.coordinator.engine.upstream.line import MOST_ANSWER_BYTES, MOST_GREETING_BYTES, MOST_UNDER_WAY, Line
-from muster.coordinator.engine.upstream.reach import Certificates, Login, Reach
+from muster.coordinator.engine.upstream.greeting import open_connection
+from muster.coordinator.engine.upstream.line import (
+    MOST_ANSWER_BYTES,
+    MOST_GREETING_BYTES,
+    MOST_UNDER_WAY,
+    UpstreamConnection,
+)
+from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
 from muster.coordinator.kafka.codec.codec import encode, struct
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.support import certificates
@@ -24,11 +29,15 @@ WELL = struct("HeartbeatResponse")()
 SECRET = "correct-horse"
 
 
-async def to(broker: UpstreamBroker, login: Login | None = None, certificates: Certificates | None = None) -> Line:
-    return await connected(broker.address, Reach((broker.address,), login, certificates, connect_s=5, answer_s=5))
+async def to(
+    broker: UpstreamBroker, login: UpstreamCredentials | None = None, certificates: UpstreamTlsFiles | None = None
+) -> UpstreamConnection:
+    return await open_connection(
+        broker.address, UpstreamAddress((broker.address,), login, certificates, connect_s=5, answer_s=5)
+    )
 
 
-async def refused(broker: UpstreamBroker, login: Login | None = None) -> str:
+async def refused(broker: UpstreamBroker, login: UpstreamCredentials | None = None) -> str:
     with pytest.raises(UpstreamError) as caught:
         await to(broker, login)
     assert SECRET not in str(caught.value)
@@ -110,7 +119,7 @@ def test_an_answer_that_is_read_when_its_time_is_over_has_come_all_the_same() ->
 
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        line = Line(Address("127.0.0.1", 9092), "muster")
+        line = UpstreamConnection(Address("127.0.0.1", 9092), "muster")
         line.connection_made(Unplugged())
         answer = b"".join([(1).to_bytes(4, "big"), b"\0", *encode("HeartbeatResponse", 4, WELL)])
         loop.call_later(0, line.data_received, len(answer).to_bytes(4, "big") + answer)
@@ -139,7 +148,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_length() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         address = Address(*server.sockets[0].getsockname()[:2])
         with pytest.raises(Unreached) as caught:
-            await connected(address, Reach((address,), connect_s=5))
+            await open_connection(address, UpstreamAddress((address,), connect_s=5))
         server.close()
         return str(caught.value)
 
@@ -234,13 +243,13 @@ class Asks:
 def test_a_password_lets_in_and_a_wrong_one_does_not(mechanism: str) -> None:
     async def story() -> None:
         async with UpstreamBroker(Asks(mechanism, lifetime_ms=1_000).answers()) as broker:
-            line = await to(broker, Login(mechanism, "muster", SECRET))
+            line = await to(broker, UpstreamCredentials(mechanism, "muster", SECRET))
             assert (await line.ask("Heartbeat", BEAT, 5)).error_code == 0
             assert line.stale_s is not None
             assert not line.stale
             line.close()
         async with UpstreamBroker(Asks(mechanism).answers()) as broker:
-            told = await refused(broker, Login(mechanism, "muster", "wrong"))
+            told = await refused(broker, UpstreamCredentials(mechanism, "muster", "wrong"))
             assert f"refuses the login by {mechanism}: SASL_AUTHENTICATION_FAILED (58)" in told
 
     asyncio.run(story())
@@ -254,7 +263,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
 
     async def story() -> None:
         async with UpstreamBroker(Liar("SCRAM-SHA-256").answers()) as broker:
-            told = await refused(broker, Login("SCRAM-SHA-256", "muster", SECRET))
+            told = await refused(broker, UpstreamCredentials("SCRAM-SHA-256", "muster", SECRET))
             assert "did not prove by SCRAM-SHA-256 that it knows the password" in told
 
     asyncio.run(story())
@@ -262,7 +271,7 @@ def test_a_server_that_does_not_know_the_password_is_found_out() -> None:
 
 def test_a_token_is_read_for_each_connection(tmp_path: Path) -> None:
     file = tmp_path / "token"
-    login = Login("OAUTHBEARER", token_file=str(file))
+    login = UpstreamCredentials("OAUTHBEARER", token_file=str(file))
 
     async def story() -> None:
         asks = Asks("OAUTHBEARER")
@@ -280,7 +289,7 @@ def test_a_token_is_read_for_each_connection(tmp_path: Path) -> None:
 def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
     async def story() -> None:
         async with UpstreamBroker(Asks("SCRAM-SHA-512").answers()) as broker:
-            told = await refused(broker, Login("PLAIN", "muster", SECRET))
+            told = await refused(broker, UpstreamCredentials("PLAIN", "muster", SECRET))
             assert "does not take engine.kafka.sasl.mechanism PLAIN: UNSUPPORTED_SASL_MECHANISM (33)" in told
             assert "it offers SCRAM-SHA-512" in told
 
@@ -288,7 +297,9 @@ def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    assert SECRET not in repr(Reach((), Login("PLAIN", "a", SECRET), Certificates(key_password=SECRET)))
+    assert SECRET not in repr(
+        UpstreamAddress((), UpstreamCredentials("PLAIN", "a", SECRET), UpstreamTlsFiles(key_password=SECRET))
+    )
 
 
 def test_an_upstream_behind_tls_has_to_show_a_certificate_that_is_believed(tmp_path: Path) -> None:
@@ -300,12 +311,12 @@ def test_an_upstream_behind_tls_has_to_show_a_certificate_that_is_believed(tmp_p
 
     async def story() -> None:
         async with UpstreamBroker({"Heartbeat": lambda request: WELL}, tls=context) as broker:
-            line = await to(broker, certificates=Certificates(believed))
+            line = await to(broker, certificates=UpstreamTlsFiles(believed))
             assert (await line.ask("Heartbeat", BEAT, 5)).error_code == 0
             line.close()
             for bad, sentence in ((other, "cannot be reached"), (str(tmp_path / "no"), "cannot be used: No such file")):
                 with pytest.raises(UpstreamError, match=sentence):
-                    await to(broker, certificates=Certificates(bad))
+                    await to(broker, certificates=UpstreamTlsFiles(bad))
 
     asyncio.run(story())
 
@@ -319,7 +330,9 @@ def test_a_broker_that_speaks_no_tls_and_hangs_up_is_told_with_a_reason() -> Non
         async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
             address = Address(*server.sockets[0].getsockname())
             with pytest.raises(Unreached) as caught:
-                await connected(address, Reach((address,), None, Certificates(), connect_s=5, answer_s=5))
+                await open_connection(
+                    address, UpstreamAddress((address,), None, UpstreamTlsFiles(), connect_s=5, answer_s=5)
+                )
         assert not str(caught.value).endswith("cannot be reached: "), "a colon, and no reason"
 
     asyncio.run(story())

@@ -10,20 +10,20 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.errors import Draining, ErrorCode, Overloaded
+from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Later, Peer
-from muster.coordinator.kafka.groups.asking import GROUPS_AT_ONCE, Asked, Groups
-from muster.coordinator.kafka.groups.commits import commit_of
+from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
+from muster.coordinator.kafka.groups.asking import MAX_GROUPS_PER_TURN, GroupRequests, PendingGroupReply
+from muster.coordinator.kafka.groups.commits import make_commit
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
-from muster.coordinator.kafka.log.metadata import Endpoint
+from muster.coordinator.kafka.log.metadata import AdvertisedEndpoint
 from muster.storage.errors import UnknownTopicOrPartition
 
 
 class FullDriver:
     """A node that refuses everything for one reason."""
 
-    def __init__(self, why: Overloaded | Draining) -> None:
+    def __init__(self, why: Overloaded | NodeShuttingDown) -> None:
         self.why = why
 
     def next_id(self) -> int:
@@ -35,7 +35,7 @@ class FullDriver:
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
         raise self.why
 
-    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         raise self.why
 
     def forget(self, shard: int, event: events.Request) -> None:
@@ -48,7 +48,7 @@ class FullDriver:
 class ClosingDriver(FullDriver):
     """Takes the request, and is closed before it is answered."""
 
-    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         waiter.set_exception(self.why)
 
 
@@ -73,18 +73,18 @@ def answered(driver: FullDriver, name: str, version: int = 0, **fields: object) 
         handlers = GroupHandlers(
             driver,
             shards=4,
-            endpoint=lambda: Endpoint(1, "h", 1),
+            endpoint=lambda: AdvertisedEndpoint(1, "h", 1),
             partitions=lambda: {"t": 1},
             log_span=gone,
         )
-        call = KafkaCall(version, "c", Peer("h", asyncio.get_running_loop().create_future()))
+        call = KafkaCall(version, "c", ClientPeer("h", asyncio.get_running_loop().create_future()))
         method = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
         request = struct(f"{name}Request")(**REQUESTS.get(name, {}) | fields)
         if name == "OffsetCommit":
-            request = commit_of(request)
+            request = make_commit(request)
         if hasattr(handlers, f"{method}_now"):
             answer = getattr(handlers, f"{method}_now")(request, call)
-            return answer.respond() if isinstance(answer, Later) else answer
+            return answer.respond() if isinstance(answer, DeferredAnswer) else answer
         return await getattr(handlers, method)(request, call)
 
     return asyncio.run(story())
@@ -98,7 +98,7 @@ def test_a_full_node_sends_clients_back_later(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in REQUESTS if name != "ListGroups"])
 def test_a_node_that_stops_sends_clients_to_look_for_another(name: str) -> None:
-    assert answered(FullDriver(Draining()), name).error_code == ErrorCode.NOT_COORDINATOR
+    assert answered(FullDriver(NodeShuttingDown()), name).error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_the_coordinator_of_many_groups_is_told_once_for_each() -> None:
@@ -114,7 +114,7 @@ class CountingDriver(FullDriver):
     """Refuses everything, and knows how much was asked at once."""
 
     def __init__(self) -> None:
-        super().__init__(Draining())
+        super().__init__(NodeShuttingDown())
         self.asked: list[int] = []
 
     async def ask_all(self, questions: Sequence[tuple[int, events.Request]], wanted: type[Any]) -> list[Any]:
@@ -136,17 +136,17 @@ def test_a_tool_that_asks_about_very_many_groups_hears_of_each_and_holds_up_nobo
     driver, names = CountingDriver(), [str(number) for number in range(20_500)]
     rows = getattr(answered(driver, name, **{asked: names}), told)
     assert [row.group_id for row in rows] == names
-    assert max(driver.asked) <= GROUPS_AT_ONCE, "whoever else the node serves has turns in between"
+    assert max(driver.asked) <= MAX_GROUPS_PER_TURN, "whoever else the node serves has turns in between"
 
 
 def test_a_node_that_stops_meanwhile_says_the_same() -> None:
-    assert answered(ClosingDriver(Draining()), "Heartbeat").error_code == ErrorCode.NOT_COORDINATOR
+    assert answered(ClosingDriver(NodeShuttingDown()), "Heartbeat").error_code == ErrorCode.NOT_COORDINATOR
 
 
 def test_a_reset_to_the_beginning_of_a_log_that_cannot_be_read_is_refused() -> None:
     row = struct("OffsetCommitRequest.topics.partitions")(partition_index=0, committed_offset=-2)
     asked = [struct("OffsetCommitRequest.topics")(name="t", partitions=[row])]
-    answer = answered(FullDriver(Draining()), "OffsetCommit", 8, group_id="g", topics=asked)
+    answer = answered(FullDriver(NodeShuttingDown()), "OffsetCommit", 8, group_id="g", topics=asked)
     (topic,) = decode_frame("OffsetCommitResponse", 8, b"".join(answer.body)).topics
     assert topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -155,21 +155,21 @@ class PatientDriver(FullDriver):
     """Takes every request and answers when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(Draining())
-        self.waiting: list[Asked[Any]] = []
+        super().__init__(NodeShuttingDown())
+        self.waiting: list[PendingGroupReply[Any]] = []
         self.forgotten: list[events.Request] = []
 
-    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.waiting.append(waiter)
 
     def forget(self, shard: int, event: events.Request) -> None:
         self.forgotten.append(event)
 
 
-def asked(driver: PatientDriver) -> Later:
-    groups = Groups(driver, 4)
+def asked(driver: PatientDriver) -> DeferredAnswer:
+    groups = GroupRequests(driver, 4)
     later = groups.begin("g", lambda: events.Heartbeat(1, "g", "m", None, 1), effects.HeartbeatReply, lambda r: r.code)
-    assert isinstance(later, Later)
+    assert isinstance(later, DeferredAnswer)
     return later
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
 from muster.coordinator.kafka.codec.decoding import MAX_ELEMENTS, MAX_TAGS
-from muster.coordinator.kafka.codec.encoding import uvarint
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.kafka.schema.notation import read
+from muster.coordinator.kafka.codec.encoding import encode_uvarint
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.kafka.schema.notation import parse_messages
 
 BEAT = struct("HeartbeatRequest")(group_id="group", generation_id=7, member_id="member", group_instance_id="i")
 
@@ -62,8 +62,8 @@ def test_hostile_bytes_are_refused(name: str, version: int, data: bytes, what: s
 
 def test_all_arrays_of_an_answer_together_are_bounded() -> None:
     many = MAX_ELEMENTS // 2 + 1
-    topic = b"\x02t" + uvarint(many + 1) + bytes(7 * many) + b"\0"
-    one, two = (bytes(4) + uvarint(topics + 1) + topic * topics + b"\0" for topics in (1, 2))
+    topic = b"\x02t" + encode_uvarint(many + 1) + bytes(7 * many) + b"\0"
+    one, two = (bytes(4) + encode_uvarint(topics + 1) + topic * topics + b"\0" for topics in (1, 2))
     assert len(decode("OffsetCommitResponse", 8, one)[0].topics[0].partitions) == many
     with pytest.raises(MalformedFrame, match=f"it announces {many} elements"):
         decode("OffsetCommitResponse", 8, two)
@@ -77,11 +77,11 @@ def test_all_arrays_of_an_answer_together_are_bounded() -> None:
 def test_tagged_fields_count_like_elements(name: str, version: int, begin: bytes) -> None:
     """Each takes its time, though nobody knows it: 20 MB of them took thirteen seconds."""
     many = MAX_TAGS + 1
-    rising = b"".join(uvarint(tag) + b"\0" for tag in range(1, many + 1))
+    rising = b"".join(encode_uvarint(tag) + b"\0" for tag in range(1, many + 1))
     with pytest.raises(MalformedFrame, match=f"it announces {many} tagged fields"):
-        decode(name, version, begin + uvarint(many) + rising)
-    one_less = begin + uvarint(many - 1) + rising
-    assert decode(name, version, one_less)[1] == len(one_less) - len(uvarint(many)) - 1
+        decode(name, version, begin + encode_uvarint(many) + rising)
+    one_less = begin + encode_uvarint(many - 1) + rising
+    assert decode(name, version, one_less)[1] == len(one_less) - len(encode_uvarint(many)) - 1
 
 
 def test_tagged_fields_that_nobody_knows_are_passed_over() -> None:
@@ -131,12 +131,12 @@ def test_a_misspelt_field_is_no_field() -> None:
 )
 def test_what_is_not_in_the_notation_is_refused_with_its_line(text: str) -> None:
     with pytest.raises(ValueError, match="expected such as"):
-        list(read(text))
+        list(parse_messages(text))
 
 
 def test_every_request_has_its_response() -> None:
-    names = set(messages())
-    for name, message in messages().items():
+    names = set(all_messages())
+    for name, message in all_messages().items():
         if name.endswith("Request"):
-            assert messages()[name.removesuffix("Request") + "Response"].versions == message.versions
+            assert all_messages()[name.removesuffix("Request") + "Response"].versions == message.versions
     assert {"RequestHeader", "ResponseHeader"} <= names

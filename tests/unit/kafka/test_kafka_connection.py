@@ -12,7 +12,7 @@ import structlog.testing
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.kafka.codec.encoding import encode_uvarint
 from muster.coordinator.kafka.connections import listener as listener_module
 from muster.coordinator.kafka.connections.keepalive import KEEPALIVE
 from muster.coordinator.kafka.dispatch import KafkaCall, snake_case
@@ -213,7 +213,7 @@ def test_a_long_header_is_not_kept() -> None:
             await connection.ask("ApiVersions", 3, **who)
             tracemalloc.start()
             try:
-                unknown = b"\1\1" + uvarint(900_000) + bytes(900_000)
+                unknown = b"\1\1" + encode_uvarint(900_000) + bytes(900_000)
                 connection.send_with(unknown, "ApiVersions", 3, struct("ApiVersionsRequest")(**who))
                 del unknown
                 assert (await connection.receive()).error_code == 0

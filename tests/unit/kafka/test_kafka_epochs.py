@@ -35,7 +35,7 @@ async def fetched(door: Door, version: int, epoch: int) -> Any:
 
 def lead(door: Door, *epochs: int, records: int = 2) -> None:
     for epoch in epochs:
-        replica.lead(door.broker.log("t", 0), epoch)
+        replica.start_leading(door.broker.log("t", 0), epoch)
         door.broker.append("t", 0, batch(*[b"%d" % epoch] * records), T0)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
-from muster.coordinator.kafka.connections.connection import MOST_OF_A_TURN, Connection
-from muster.coordinator.kafka.connections.foresight import LOOK, refusal
-from muster.coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.connections.connection import MAX_BYTES_PER_TURN, ServerConnection
+from muster.coordinator.kafka.connections.foresight import INSPECTED_BYTES, early_refusal
+from muster.coordinator.kafka.connections.frames import FrameBuffer
 from tests.fuzz.targets import Wire
 from tests.fuzz.test_full_lists import LIMITS, peak_below
 from tests.support.kafka.client import PATIENCE_S, KafkaClient, frame
@@ -44,9 +44,9 @@ def test_the_refusal_is_there_before_the_rest_of_the_request() -> None:
         handlers = HeldHandlers()
         async with listening(handlers) as (_, port), client(port) as connection:
             request = too_much(7)
-            connection.writer.write(request[: 2 * LOOK])
+            connection.writer.write(request[: 2 * INSPECTED_BYTES])
             assert await answered(connection) == (7, ErrorCode.INVALID_REQUEST)
-            connection.writer.write(request[2 * LOOK :] + too_much(8))
+            connection.writer.write(request[2 * INSPECTED_BYTES :] + too_much(8))
             assert await answered(connection) == (8, ErrorCode.INVALID_REQUEST)
             connection.send("Heartbeat", 4, group_id="g", generation_id=1, member_id="m")
             await handlers.until_begun(1)
@@ -70,22 +70,22 @@ def test_it_waits_for_the_answers_that_are_due_before_it() -> None:
     run(story())
 
 
-@pytest.mark.parametrize("piece", [1_000, LOOK, 100_000])
+@pytest.mark.parametrize("piece", [1_000, INSPECTED_BYTES, 100_000])
 def test_nothing_is_kept_of_it_and_others_have_their_turn_after_each_piece(piece: int) -> None:
     async def story() -> None:
         request, heartbeat = too_much(7), frame("Heartbeat", 4, 8, struct("HeartbeatRequest")(group_id="g"))
         async with MemoryNode({"a": 1}) as node:
             wire = Wire()
-            talk = wire.protocol = Connection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
+            talk = wire.protocol = ServerConnection(node.dispatch, LIMITS, lambda one: True, lambda one: None)
             talk.connection_made(wire)  # type: ignore[arg-type]
             with peak_below(SIZE // 2):
                 for at in range(0, len(request), piece):
                     talk.data_received(request[at : at + piece])
-                    much_to_come = len(request) - at - piece > MOST_OF_A_TURN
+                    much_to_come = len(request) - at - piece > MAX_BYTES_PER_TURN
                     assert wire.reading is not much_to_come, "one piece of a large request in a turn"
                     await asyncio.sleep(0)
                     assert wire.reading
-                    assert talk.in_flight_bytes <= LOOK + piece
+                    assert talk.in_flight_bytes <= INSPECTED_BYTES + piece
             talk.data_received(heartbeat)
             await node.quiet()
             wire.close()
@@ -100,15 +100,18 @@ def test_what_is_taken_is_not_refused_by_how_it_begins() -> None:
     async def story() -> None:
         async with MemoryNode({"a": 1}) as node:
             body = too_much(7, entries=100_000)[4:]
-            assert refusal(node.dispatch, body[:LOOK], len(body)) is None
-            assert refusal(node.dispatch, too_much(7, entries=100_001)[4:][:LOOK], len(body) + 4) is not None
+            assert early_refusal(node.dispatch, body[:INSPECTED_BYTES], len(body)) is None
+            assert (
+                early_refusal(node.dispatch, too_much(7, entries=100_001)[4:][:INSPECTED_BYTES], len(body) + 4)
+                is not None
+            )
 
     run(story())
 
 
 @pytest.mark.parametrize("piece", [1, 3, 8, 1_000])
 def test_frames_that_are_given_up_end_where_they_said(piece: int) -> None:
-    frames, found = Frames(limit=10_000), []
+    frames, found = FrameBuffer(limit=10_000), []
     stream = b"".join(len(body).to_bytes(4, "big") + body for body in (b"a" * 20, b"b" * 900, b"c" * 30))
     for at in range(0, len(stream), piece):
         found += frames.feed(stream[at : at + piece])

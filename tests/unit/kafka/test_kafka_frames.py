@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.kafka.codec.emitting import MalformedFrame
-from muster.coordinator.kafka.connections.frames import Frames
+from muster.coordinator.kafka.connections.frames import FrameBuffer
 
 FRAMES = [b"12345678", b"x" * 300, b"y" * 70_000, b"12345678"]
 STREAM = b"".join(len(frame).to_bytes(4, "big") + frame for frame in FRAMES)
@@ -11,14 +11,14 @@ STREAM = b"".join(len(frame).to_bytes(4, "big") + frame for frame in FRAMES)
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 4, 5, 7, 64, 4_096, len(STREAM)])
 def test_frames_come_out_whole_whatever_the_pieces(piece: int) -> None:
-    frames = Frames(limit=100_000)
+    frames = FrameBuffer(limit=100_000)
     found = [frame for at in range(0, len(STREAM), piece) for frame in frames.feed(STREAM[at : at + piece])]
     assert found == FRAMES
     assert frames.held == 0
 
 
 def test_only_what_arrived_is_kept_of_a_frame_that_announces_much() -> None:
-    frames = Frames(limit=1 << 30)
+    frames = FrameBuffer(limit=1 << 30)
     assert frames.feed((1 << 29).to_bytes(4, "big") + b"a little") == []
     assert frames.held == len(b"a little")
 
@@ -26,11 +26,11 @@ def test_only_what_arrived_is_kept_of_a_frame_that_announces_much() -> None:
 @pytest.mark.parametrize("size", [-1, 0, 7, 1001, 0x47455420])
 def test_a_length_that_no_frame_has_is_refused(size: int) -> None:
     with pytest.raises(MalformedFrame, match="expected 8 to 1000"):
-        Frames(limit=1_000).feed(size.to_bytes(4, "big", signed=True))
+        FrameBuffer(limit=1_000).feed(size.to_bytes(4, "big", signed=True))
 
 
 def test_a_length_in_two_pieces_is_checked_as_well() -> None:
-    frames = Frames(limit=1_000)
+    frames = FrameBuffer(limit=1_000)
     assert frames.feed(b"\x7f\xff") == []
     with pytest.raises(MalformedFrame, match="expected 8 to 1000"):
         frames.feed(b"\xff\xff")

@@ -1,7 +1,7 @@
 """What Kafka's tools are shown of a member of a KIP-848 group."""
 
 from muster.coordinator.core.effects import ConsumerMemberView
-from muster.coordinator.kafka.groups.consumer_groups import member_row
+from muster.coordinator.kafka.groups.consumer_groups import consumer_member_row
 
 TOPIC = b"t" * 16
 
@@ -22,5 +22,5 @@ def test_a_partition_that_is_being_given_up_is_not_shown_as_assigned() -> None:
         target={TOPIC: frozenset({0})},
         classic=False,
     )
-    (share,) = member_row(view, {TOPIC: "t"}).assignment.topic_partitions
+    (share,) = consumer_member_row(view, {TOPIC: "t"}).assignment.topic_partitions
     assert (share.topic_name, share.partitions) == ("t", [0])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections.listener import KafkaListener
+from muster.coordinator.kafka.connections.listener import ConnectionListener
 from tests.support.kafka.client import KafkaClient, frame
 from tests.support.kafka.listener import LIMITS, HeldHandlers, client, listening
 from tests.support.kafka.memory_node import MemoryNode, until
@@ -85,7 +85,7 @@ def test_what_comes_in_pieces_is_the_same() -> None:
 def test_the_same_words_are_answered_otherwise_once_the_group_calls_its_members_back() -> None:
     async def story() -> None:
         async with MemoryNode({"t": 1}) as node:
-            listener = KafkaListener(LIMITS)
+            listener = ConnectionListener(LIMITS)
             port = listener.bind("127.0.0.1", 0)
             await listener.start(node.dispatch, None)
             async with client(port) as one, client(port) as two:

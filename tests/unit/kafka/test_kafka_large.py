@@ -7,7 +7,7 @@ from typing import Any
 
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decoder_of, struct
-from muster.coordinator.kafka.codec.decoding import Reader
+from muster.coordinator.kafka.codec.decoding import MessageReader
 from tests.support.kafka.client import frame
 from tests.support.kafka.listener import HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until
@@ -25,7 +25,7 @@ class Watched(HeldHandlers):
         super().__init__()
         self.readers: list[threading.Thread] = []
 
-    def offset_fetch_reader(self, version: int) -> Reader:
+    def offset_fetch_reader(self, version: int) -> MessageReader:
         decode = decoder_of("OffsetFetchRequest", version)
 
         def read(buffer: Any, position: int = 0, end: int | None = None) -> tuple[Any, int]:

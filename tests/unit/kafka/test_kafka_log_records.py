@@ -10,7 +10,7 @@ import pytest
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.storage.errors import RequestTimedOut
 from muster.storage.producers.control import encode_marker
-from muster.storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal
+from muster.storage.records.batch import HEADER, HEADER_SIZE, decode_records, encode_batch, read_batches, seal_batch
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import Door, made, play
 from tests.unit.storage.logs import T0, batch
@@ -187,8 +187,8 @@ def test_a_batch_that_nobody_can_read_comes_in_by_no_door() -> None:
     async def story(door: Door) -> None:
         sound = batch(b"x" * 50)
         header = HEADER.unpack_from(sound)
-        garbage = bytes(seal((0, 0, 1, 0, header[7], header[8]), (-1, -1, -1), 1, b"no gzip stream"))
-        over_two = bytes(seal((0, 0, 0, 4, header[7], header[8]), (-1, -1, -1), 5, sound[HEADER_SIZE:] * 2))
+        garbage = bytes(seal_batch((0, 0, 1, 0, header[7], header[8]), (-1, -1, -1), 1, b"no gzip stream"))
+        over_two = bytes(seal_batch((0, 0, 0, 4, header[7], header[8]), (-1, -1, -1), 5, sound[HEADER_SIZE:] * 2))
         parts = await produce(door, 9, ("t", 0, garbage), ("t", 0, over_two), ("t", 0, sound))
         assert [part.error_code for part in parts] == [87, 87, 0]
         assert "cannot be unpacked" in parts[0].error_message

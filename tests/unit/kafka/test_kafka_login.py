@@ -16,12 +16,12 @@ from scramp import ScramClient
 from muster.coordinator.config import load_settings
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.connections import login as login_module
-from muster.coordinator.kafka.connections.listener import LONGEST_WAIT_S, KafkaListener, Pace
-from muster.coordinator.security.facts import Change, UserKey
+from muster.coordinator.kafka.connections.listener import LONGEST_WAIT_S, AdmissionRate, ConnectionListener
+from muster.coordinator.security.facts import SecurityRecord, UserKey
 from muster.coordinator.security.login.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security import hashing
-from muster.coordinator.server.security.logins import Logins
+from muster.coordinator.server.security.logins import KafkaLogins
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import LIMITS, HeldHandlers, client, listening
 from tests.support.kafka.memory_node import until
@@ -33,7 +33,7 @@ ALL = "SCRAM-SHA-256,SCRAM-SHA-512,PLAIN"
 
 
 @cache
-def users() -> tuple[Change, ...]:
+def users() -> tuple[SecurityRecord, ...]:
     """Hashed once for all."""
     return user("alice", PASSWORD), user("bob", PASSWORD)
 
@@ -42,7 +42,7 @@ class House:
     """A listener, its handlers, and what was told of logins that failed."""
 
     def __init__(
-        self, listener: KafkaListener, port: int, handlers: HeldHandlers, desk: Logins, told: list[Any]
+        self, listener: ConnectionListener, port: int, handlers: HeldHandlers, desk: KafkaLogins, told: list[Any]
     ) -> None:
         self.listener = listener
         self.handlers = handlers
@@ -72,7 +72,7 @@ def told(story: Callable[[House], Awaitable[None]], **settings: str) -> None:
         state, failures = SecurityState(), list[Any]()
         state.apply(users())
         loaded = load_settings(None, given)
-        desk = Logins(loaded, state, lambda: b"secret", None, lambda *what: failures.append(what))
+        desk = KafkaLogins(loaded, state, lambda: b"secret", None, lambda *what: failures.append(what))
         desk._state = state
         handlers = HeldHandlers()
         async with listening(handlers, desk=desk) as (listener, port):
@@ -330,7 +330,7 @@ def test_connections_go_with_their_user() -> None:
         async with house.client() as connection, house.client() as other:
             await scram(connection)
             await scram(other, "bob")
-            house.desk._state.apply([Change(UserKey("alice"), None)])
+            house.desk._state.apply([SecurityRecord(UserKey("alice"), None)])
             house.desk.changed()
             assert await connection.closed_by_node()
             assert str((await house.heartbeat(other)).principal) == "User:bob"
@@ -346,7 +346,7 @@ def test_a_login_that_was_begun_before_its_user_was_deleted_comes_to_nothing() -
             await connection.ask("SaslHandshake", 1, mechanism="SCRAM-SHA-256")
             talk = ScramClient(["SCRAM-SHA-256"], "alice", PASSWORD)
             first = await connection.ask("SaslAuthenticate", 2, auth_bytes=talk.get_client_first().encode())
-            house.desk._state.apply([Change(UserKey("alice"), None)])
+            house.desk._state.apply([SecurityRecord(UserKey("alice"), None)])
             house.desk.changed()
             talk.set_server_first(bytes(first.auth_bytes).decode())
             last = await connection.ask("SaslAuthenticate", 2, auth_bytes=talk.get_client_final().encode())
@@ -378,7 +378,7 @@ def test_without_a_login_to_be_asked_for_sasl_is_out_of_place() -> None:
 
 
 def test_who_comes_too_fast_waits_and_who_would_wait_long_is_refused() -> None:
-    pace = Pace(2)
+    pace = AdmissionRate(2)
     assert [pace.wait_s(100.0) for _ in range(5)] == [-0.5, 0.0, 0.5, 1.0, 1.5]
     assert pace.wait_s(101.5) == 0.5
     for _ in range(20):

@@ -9,14 +9,14 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.types import CommittedOffset
-from muster.coordinator.edge.positions import LOOKED_UP_AT_ONCE
+from muster.coordinator.edge.positions import LOOKUPS_IN_A_SLICE
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer, Written
+from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
 from muster.coordinator.kafka.groups import offsets
-from muster.coordinator.kafka.groups.asking import Asked, Groups
-from muster.coordinator.kafka.groups.commits import Commit, CommitReader
-from muster.coordinator.kafka.groups.offsets import OffsetHandlers, commit_response
+from muster.coordinator.kafka.groups.asking import GroupRequests, PendingGroupReply
+from muster.coordinator.kafka.groups.commits import CommitReader, OffsetCommitRequest
+from muster.coordinator.kafka.groups.offsets import CommittedOffsetHandlers, make_commit_response
 from muster.storage.broker.in_turns import AT_ONCE
 from tests.support.kafka.door import OneShard
 from tests.support.turns import turns_of_others
@@ -39,7 +39,7 @@ class Slices(OneShard):
         self.asked.append(event)
         return await super().ask(shard, event, wanted)
 
-    def begin(self, shard: int, event: events.Request, waiter: Asked[Any]) -> None:
+    def begin(self, shard: int, event: events.Request, waiter: PendingGroupReply[Any]) -> None:
         self.asked.append(event)
         ((_, reply),) = self.shard.step(event, T0).replies
         asyncio.get_running_loop().call_soon(lambda: None if waiter.done() else waiter.set_result(reply))
@@ -48,25 +48,25 @@ class Slices(OneShard):
         self.asked.remove(event)
 
 
-def play(story: Callable[[Slices, OffsetHandlers, KafkaCall], Awaitable[None]], version: int) -> None:
+def play(story: Callable[[Slices, CommittedOffsetHandlers, KafkaCall], Awaitable[None]], version: int) -> None:
     async def run() -> None:
         driver = Slices()
         positions = {(TOPIC, number): CommittedOffset(number, -1, "") for number in range(MANY)}
         driver.shard.step(events.OffsetCommit(driver.next_id(), GROUP, "", None, -1, positions, None), T0)
-        handlers = OffsetHandlers(Groups(driver, 1), lambda: {TOPIC: MANY}, lambda *_: (0, 0))
-        peer = Peer("127.0.0.1", asyncio.get_running_loop().create_future())
+        handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: {TOPIC: MANY}, lambda *_: (0, 0))
+        peer = ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future())
         await story(driver, handlers, KafkaCall(version, "tests", peer))
 
     asyncio.run(run())
 
 
 def decoded(api: str, version: int, answer: Any) -> Any:
-    assert isinstance(answer, Written)
+    assert isinstance(answer, EncodedAnswer)
     return decode_frame(f"{api}Response", version, b"".join(answer.body))
 
 
 def test_a_look_at_very_many_positions_is_answered_beside_the_others() -> None:
-    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
         answers = []
         for topics in (struct("OffsetFetchRequest.topics")(name=TOPIC, partition_indexes=list(range(MANY)))), None:
             asked = struct("OffsetFetchRequest")(group_id=GROUP, topics=[topics] if topics else None)
@@ -76,7 +76,9 @@ def test_a_look_at_very_many_positions_is_answered_beside_the_others() -> None:
 
             assert await turns_of_others(look()) > 10
         steps = [each.partitions for each in driver.asked if isinstance(each, events.OffsetFetch)]
-        assert [len(named) for named in steps if named is not None] == [LOOKED_UP_AT_ONCE] * (MANY // LOOKED_UP_AT_ONCE)
+        assert [len(named) for named in steps if named is not None] == [LOOKUPS_IN_A_SLICE] * (
+            MANY // LOOKUPS_IN_A_SLICE
+        )
         assert steps.count(None) == 1
         for answer in answers:
             (topic,) = answer.topics
@@ -88,7 +90,7 @@ def test_a_look_at_very_many_positions_is_answered_beside_the_others() -> None:
 
 
 def test_very_many_positions_are_deleted_a_slice_at_a_time() -> None:
-    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
         row = struct("OffsetDeleteRequest.topics.partitions")
         rows = [row(partition_index=number) for number in range(MANY + 1)]
         topics = [struct("OffsetDeleteRequest.topics")(name=TOPIC, partitions=rows)]
@@ -106,7 +108,9 @@ def test_very_many_positions_are_deleted_a_slice_at_a_time() -> None:
     play(story, 0)
 
 
-def large_commit(version: int, offsets: Sequence[int], generation: int = -1) -> tuple[Commit, CommitReader]:
+def large_commit(
+    version: int, offsets: Sequence[int], generation: int = -1
+) -> tuple[OffsetCommitRequest, CommitReader]:
     """As the thread has it that reads large requests."""
     row = struct("OffsetCommitRequest.topics.partitions")
     rows = [row(partition_index=number, committed_offset=offset) for number, offset in enumerate(offsets)]
@@ -129,11 +133,11 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Where answers with many rows were made."""
     names: list[str] = []
 
-    def watched(*args: Any) -> Written:
+    def watched(*args: Any) -> EncodedAnswer:
         names.append(threading.current_thread().name)
-        return commit_response(*args)
+        return make_commit_response(*args)
 
-    monkeypatch.setattr(offsets, "commit_response", watched)
+    monkeypatch.setattr(offsets, "make_commit_response", watched)
     return names
 
 
@@ -142,7 +146,7 @@ def test_a_large_commit_is_one_decision_and_all_else_of_it_is_made_in_threads(th
     assert commit.made is not None  # by the thread that reads it
     assert commit.shape.all_well is not None
 
-    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
         answer = await answered(handlers.offset_commit_now(commit, call))
         (event,) = driver.asked
         assert isinstance(event, events.OffsetCommit)
@@ -169,8 +173,8 @@ def test_rows_that_are_refused_by_the_thousand_are_made_in_a_thread(
 ) -> None:
     commit, _ = large_commit(VERSION, [0, *[offset] * (MANY - 1)], generation)
 
-    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
-        handlers = OffsetHandlers(Groups(driver, 1), lambda: {TOPIC: catalog}, lambda *_: (0, 0))
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
+        handlers = CommittedOffsetHandlers(GroupRequests(driver, 1), lambda: {TOPIC: catalog}, lambda *_: (0, 0))
         answer = await answered(handlers.offset_commit_now(commit, call))
         assert [row.error_code for topic in answer.topics for row in topic.partitions][1:] == [code] * (MANY - 1)
 
@@ -182,7 +186,7 @@ def test_rows_that_are_refused_by_the_thousand_are_made_in_a_thread(
 def test_a_large_commit_whose_client_goes_is_forgotten() -> None:
     commit, _ = large_commit(VERSION, range(MANY))
 
-    async def story(driver: Slices, handlers: OffsetHandlers, call: KafkaCall) -> None:
+    async def story(driver: Slices, handlers: CommittedOffsetHandlers, call: KafkaCall) -> None:
         later = handlers.offset_commit_now(commit, call)
         came: list[None] = []
         later.then(lambda: came.append(None))

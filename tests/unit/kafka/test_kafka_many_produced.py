@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.codec.codec import decode_frame, decoder_of, encode, struct
-from muster.coordinator.kafka.dispatch import HangUp, KafkaCall, Peer, Written
+from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, HangUp, KafkaCall
 from muster.coordinator.kafka.log.produces import FEW, ProduceReader
 from muster.coordinator.kafka.log.records import RecordHandlers
 from muster.storage.broker.in_turns import AT_ONCE
@@ -39,7 +39,7 @@ def read(version: int, request: Any) -> Any:
 
 
 def call(version: int) -> KafkaCall:
-    return KafkaCall(version, "tests", Peer("127.0.0.1", asyncio.get_running_loop().create_future()))
+    return KafkaCall(version, "tests", ClientPeer("127.0.0.1", asyncio.get_running_loop().create_future()))
 
 
 def requests(partitions: int) -> LogRequests:
@@ -74,7 +74,7 @@ def test_others_have_their_turn_while_it_is_taken_in_and_a_thread_makes_the_answ
         # Once for each portion at least, beside what the appends give.
         assert await turns_of_others(ask()) >= 2 * MANY // AT_ONCE
         (written,) = answers
-        assert isinstance(written, Written)
+        assert isinstance(written, EncodedAnswer)
         there, nowhere = decode_frame("ProduceResponse", version, b"".join(written.body)).responses
         rows = [(row.index, row.error_code, row.base_offset) for row in there.partition_responses]
         assert rows == [(number, 0, 0) for number in range(MANY)]

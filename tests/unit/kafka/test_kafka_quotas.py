@@ -9,12 +9,12 @@ import pytest
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.connections.listener import KafkaListener
-from muster.coordinator.kafka.dispatch import Aside, Written
+from muster.coordinator.kafka.connections.listener import ConnectionListener
+from muster.coordinator.kafka.dispatch import EncodedAnswer, ThreadedAnswer
 from muster.coordinator.kafka.quotas import charges
-from muster.coordinator.kafka.quotas.charges import Charges, place_of, with_time
-from muster.coordinator.kafka.quotas.limiting import Limiting
-from muster.coordinator.security.quotas.quotas import Quotas
+from muster.coordinator.kafka.quotas.charges import ConnectionCharges, set_throttle_time, throttle_time_position
+from muster.coordinator.kafka.quotas.limiting import RequestQuotas
+from muster.coordinator.security.quotas.quotas import NodeQuotas
 from tests.support.kafka.asked import KEYS, Asked
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import HeldHandlers, client, listening
@@ -49,11 +49,11 @@ class Hours:
 class Scene:
     """A listener whose quotas, clock and members a test has in its hands."""
 
-    def __init__(self, listener: KafkaListener, **figures: float) -> None:
-        self.quotas, self.hours = Quotas(), Hours()
+    def __init__(self, listener: ConnectionListener, **figures: float) -> None:
+        self.quotas, self.hours = NodeQuotas(), Hours()
         self.held: list[tuple[str, str, int]] = []
         self._listener = listener
-        listener.charged_by(Charges(self.quotas, lambda *held: self.held.append(held), self.hours))
+        listener.charged_by(ConnectionCharges(self.quotas, lambda *held: self.held.append(held), self.hours))
         self.set(**figures)
 
     def set(self, **figures: float) -> None:
@@ -160,7 +160,7 @@ class Busy:
         self.spent = 0.0
 
     def heartbeat_now(self, request: Any, call: Any) -> Any:
-        return Aside(lambda: work(struct("HeartbeatResponse")()))
+        return ThreadedAnswer(lambda: work(struct("HeartbeatResponse")()))
 
     def __getattr__(self, name: str) -> Any:
         if name.endswith(("_now", "_reader")):
@@ -220,7 +220,7 @@ def test_a_client_that_goes_while_it_is_held_is_noticed() -> None:
             assert listener.connections == 1
             async with asyncio.timeout(20):
                 while listener.connections:
-                    scene.hours.pass_by(charges.LOOK_S)
+                    scene.hours.pass_by(charges.EOF_CHECK_S)
                     await asyncio.sleep(0)
 
     run(story())
@@ -252,12 +252,12 @@ def test_an_address_that_connects_too_often_is_kept_waiting_and_closed() -> None
 @pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 def test_every_answer_that_has_a_place_for_it_says_how_long(api: Any) -> None:
     for version in range(api.first, api.last + 1):
-        where = place_of(api.name, version)
+        where = throttle_time_position(api.name, version)
         body = encode(f"{api.name}Response", version, struct(f"{api.name}Response")())
         if where is None:
             continue
         for given in (body, [bytes([byte]) for byte in b"".join(body)]):
-            told = decode_frame(f"{api.name}Response", version, b"".join(with_time(given, where, 77)))
+            told = decode_frame(f"{api.name}Response", version, b"".join(set_throttle_time(given, where, 77)))
             assert told.throttle_time_ms == 77
 
 
@@ -269,7 +269,7 @@ def created(name: str, partitions: int) -> Any:
 
 
 def node_with(**figures: float) -> MemoryNode:
-    quotas = Quotas()
+    quotas = NodeQuotas()
     quotas.replace({(("user", "alice"),): figures})
     return MemoryNode({"t": 1}, quotas=quotas)
 
@@ -399,11 +399,11 @@ def test_topics_that_a_long_answer_has_made_are_their_asker_s() -> None:
         async def made(self, user: str, names: Iterable[str]) -> None:
             given.append((user, list(names)))
 
-    async def handler(request: Any, call: Any) -> Written:
+    async def handler(request: Any, call: Any) -> EncodedAnswer:
         there["new"] = 1_000
-        return Written([b"long"])
+        return EncodedAnswer([b"long"])
 
-    limiting = Limiting(Quotas(1, 1), lambda: there, 1, cast(Any, None), owners=Owners())
+    limiting = RequestQuotas(NodeQuotas(1, 1), lambda: there, 1, cast(Any, None), owners=Owners())
     asking, _ = limiting.limited("Metadata", handler, None)
     assert asking is not None
     rows = [struct("MetadataRequest.topics")(name=name) for name in ("new", "old", "refused")]

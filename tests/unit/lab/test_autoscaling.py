@@ -5,36 +5,36 @@ import json
 import pytest
 
 from muster.coordinator.cli.main import main
-from muster.coordinator.lab.autoscaling import MUSTER, Trace, keda, run, traces
+from muster.coordinator.lab.autoscaling import MUSTER, WriteLoad, keda_trigger, make_loads, run_deployment
 
-LOADS = {trace.name: trace for trace in traces(1)}
+LOADS = {trace.name: trace for trace in make_loads(1)}
 
 
 @pytest.mark.parametrize("name", LOADS)
 def test_by_rates_a_load_turns_nobody_around_more_than_once_in_half_an_hour(name: str) -> None:
-    found = run(LOADS[name], MUSTER)
+    found = run_deployment(LOADS[name], MUSTER)
     assert found.reversals_30min <= 1
     assert found.behind_s < 60
 
 
 @pytest.mark.parametrize("seed", range(2, 8))
 def test_whatever_the_noise(seed: int) -> None:
-    (noise,) = (trace for trace in traces(seed) if trace.name == "noise")
-    assert run(noise, MUSTER).reversals_30min <= 1
+    (noise,) = (trace for trace in make_loads(seed) if trace.name == "noise")
+    assert run_deployment(noise, MUSTER).reversals_30min <= 1
 
 
 @pytest.mark.parametrize("name", ["load that doubles", "bursts", "noise"])
 def test_keda_s_kafka_rules_turn_around_on_the_same_load_or_let_it_wait(name: str) -> None:
     """As documented: there is no threshold that does neither."""
-    ours = run(LOADS[name], MUSTER)
+    ours = run_deployment(LOADS[name], MUSTER)
     for threshold in (1_000, 5_000, 30_000):
-        theirs = run(LOADS[name], keda(threshold))
+        theirs = run_deployment(LOADS[name], keda_trigger(threshold))
         assert theirs.reversals_30min > ours.reversals_30min
         assert theirs.peak_lag > ours.peak_lag
 
 
 def test_a_load_that_goes_leaves_nothing_running_for_long() -> None:
-    found = run(Trace("gone", 7_200, lambda at: 800.0 if at < 1_800 else 0.0), MUSTER)
+    found = run_deployment(WriteLoad("gone", 7_200, lambda at: 800.0 if at < 1_800 else 0.0), MUSTER)
     assert max(found.replicas) >= 8
     assert found.replicas[-1] == 1
 

@@ -5,26 +5,28 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from muster.coordinator.core.control.balance.judging import falls_behind
-from muster.coordinator.core.control.balance.loads import UNKNOWN, Loads
-from muster.coordinator.core.control.balance.rules import Rules
-from muster.coordinator.lab.balance.plays import Score, play
-from muster.coordinator.lab.balance.policies import Balance, Kcl3
-from muster.coordinator.lab.balance.suite import POLICIES, Row, goals_of
-from muster.coordinator.lab.balance.traces import HEADROOM, MEMBERS, PARTITIONS, SAMPLE_S, TOTAL, WRITTEN, trace
+from muster.coordinator.core.control.balance.judging import does_member_fall_behind
+from muster.coordinator.core.control.balance.loads import UNKNOWN, PartitionLoads
+from muster.coordinator.core.control.balance.rules import BalanceRules
+from muster.coordinator.lab.balance.plays import TraceScore, play_trace
+from muster.coordinator.lab.balance.policies import Kcl3, MusterBalance
+from muster.coordinator.lab.balance.suite import POLICIES, PolicyScore, judge_goals
+from muster.coordinator.lab.balance.traces import HEADROOM, MEMBERS, PARTITIONS, SAMPLE_S, TOTAL, WRITTEN, make_trace
 
-RULES = Rules()
+RULES = BalanceRules()
 
 
-def scored(name: str, seed: int, samples: int | None = None, policy: type[Balance | Kcl3] = Balance) -> Score:
-    whole = trace(name, seed)
+def scored(
+    name: str, seed: int, samples: int | None = None, policy: type[MusterBalance | Kcl3] = MusterBalance
+) -> TraceScore:
+    whole = make_trace(name, seed)
     part = replace(whole, written=whole.written[:samples], power=whole.power[:samples])
-    return play(part, policy(PARTITIONS, RULES), RULES)
+    return play_trace(part, policy(PARTITIONS, RULES), RULES)
 
 
 def test_a_trace_is_the_same_for_the_same_seed() -> None:
-    assert np.array_equal(trace("wandering", 3).written, trace("wandering", 3).written)
-    assert not np.array_equal(trace("wandering", 3).written, trace("wandering", 4).written)
+    assert np.array_equal(make_trace("wandering", 3).written, make_trace("wandering", 3).written)
+    assert not np.array_equal(make_trace("wandering", 3).written, make_trace("wandering", 4).written)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -55,21 +57,23 @@ def test_a_partition_that_becomes_hot_is_believed_after_the_rounds() -> None:
 
 def test_load_changes_at_any_of_three_samples() -> None:
     """A rule that looks at every third sample must not find each change in its first."""
-    begins = {int(np.argmax(trace("slow-member", seed).power.min(axis=1) < TOTAL / MEMBERS)) % 3 for seed in range(10)}
+    begins = {
+        int(np.argmax(make_trace("slow-member", seed).power.min(axis=1) < TOTAL / MEMBERS)) % 3 for seed in range(10)
+    }
     assert begins == {0, 1, 2}
 
 
 def test_a_reader_that_never_commits_does_not_fall_behind() -> None:
-    loads = Loads({"t": 2}, 1_000)
+    loads = PartitionLoads({"t": 2}, 1_000)
     for second in range(3):
         loads.take("t", 0, [second * 100, second * 100], [second * 50, UNKNOWN], second * 1_000)
         loads.taken()
     written, growth = loads.growth()
     assert (written.tolist(), growth.tolist()) == ([100.0, 0.0], [50.0, 0.0])
     owner = np.array([0, 1], dtype=np.int32)
-    assert falls_behind(owner, written, growth, 2)
-    assert not falls_behind(owner, written, growth * 0.05, 2)
-    assert not falls_behind(np.array([-1, 1], dtype=np.int32), written, growth, 2)
+    assert does_member_fall_behind(owner, written, growth, 2)
+    assert not does_member_fall_behind(owner, written, growth * 0.05, 2)
+    assert not does_member_fall_behind(np.array([-1, 1], dtype=np.int32), written, growth, 2)
     assert loads.counted(1_000, behind=True).tolist() == loads.last().records(1_000).tolist()
     assert loads.counted(1_000, behind=False).tolist() == loads.mean().records(1_000).tolist()
 
@@ -84,10 +88,10 @@ def test_kcl_sheds_six_tenths_of_the_excess_to_whoever_has_most_room() -> None:
 
 
 def test_a_goal_that_is_missed_is_told_as_missed() -> None:
-    good, bad = Score(1.0, 1.1, 1, 0, 10), Score(0.5, 2.0, 9, 3, 5)
-    rows = [Row(name, policy, good) for name in WRITTEN for policy in POLICIES]
-    rows = [Row(r.trace, r.policy, bad) if (r.trace, r.policy) == ("zipf-1.2", "muster") else r for r in rows]
-    missed = [goal.goal for goal in goals_of(rows) if not goal.met]
+    good, bad = TraceScore(1.0, 1.1, 1, 0, 10), TraceScore(0.5, 2.0, 9, 3, 5)
+    rows = [PolicyScore(name, policy, good) for name in WRITTEN for policy in POLICIES]
+    rows = [PolicyScore(r.trace, r.policy, bad) if (r.trace, r.policy) == ("zipf-1.2", "muster") else r for r in rows]
+    missed = [goal.goal for goal in judge_goals(rows) if not goal.met]
     assert missed[:3] == [
         "zipf 1.2: heaviest over mean <= 1.25 for 90 % of the time",
         "no partition moves twice within the cooldown",

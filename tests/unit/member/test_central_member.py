@@ -10,11 +10,11 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.central.machine import CentralMember
+from muster.coordinator.member.central.machine import CentralMemberMachine
 from muster.coordinator.member.central.states import MEANINGS, MOVES
-from muster.coordinator.member.consumer.report import Wish
-from muster.coordinator.member.states import State
-from muster.coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.member.consumer.report import RequestedSubscription
+from muster.coordinator.member.states import MembershipState
+from muster.coordinator.member.types import LeavePolicy, MemberSettings
 
 T0, T1 = ("t", 0), ("t", 1)
 SESSION_MS = 6_000
@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self) -> None:
         settings = MemberSettings("g", "c", session_timeout_ms=SESSION_MS, retry_backoff_ms=100)
-        self.member = CentralMember(settings, "m", Wish(("t",), "", "range"))
+        self.member = CentralMemberMachine(settings, "m", RequestedSubscription(("t",), "", "range"))
         self.now_ms = 1_000
         self.done: list[ce.CentralAction] = []
         self.wake_ms: int | None = None
@@ -34,12 +34,12 @@ class Bench:
         """What it asks for, but for being woken."""
         self.now_ms += after_ms
         out = self.member.step(event, self.now_ms)
-        self.wake_ms = next((action.at_ms for action in out if isinstance(action, act.WakeAt)), None)
-        self.done = [action for action in out if not isinstance(action, act.WakeAt)]
+        self.wake_ms = next((action.at_ms for action in out if isinstance(action, act.WakeMemberAt)), None)
+        self.done = [action for action in out if not isinstance(action, act.WakeMemberAt)]
         return self.done
 
     def order(self, order: object, answered: int = 0, after_ms: int = 0) -> list[ce.CentralAction]:
-        return self.tell(ce.Ordered(order, answered), after_ms)  # type: ignore[arg-type]
+        return self.tell(ce.OrderReceived(order, answered), after_ms)  # type: ignore[arg-type]
 
     def token(self) -> int:
         (asked,) = [action for action in self.done if hasattr(action, "token")]
@@ -48,8 +48,8 @@ class Bench:
     def registered(self) -> "Bench":
         self.tell(ev.Start())
         self.tell(ev.CoordinatorFound(self.token()))
-        self.tell(ce.Registered(self.token()))
-        assert self.member.state is State.STABLE
+        self.tell(ce.MemberRegistered(self.token()))
+        assert self.member.state is MembershipState.STABLE
         return self
 
     def started(self, *share: tuple[str, int]) -> "Bench":
@@ -71,9 +71,9 @@ def test_it_finds_the_coordinator_and_registers_with_nothing() -> None:
     (find,) = bench.tell(ev.Start())
     assert isinstance(find, act.FindCoordinator)
     (register,) = bench.tell(ev.CoordinatorFound(find.token))
-    assert register == ce.Register(2, "m", ("t",), "", "range", -1, ())
-    assert bench.tell(ce.Registered(2)) == []
-    assert bench.member.state is State.STABLE
+    assert register == ce.RegisterMember(2, "m", ("t",), "", "range", -1, ())
+    assert bench.tell(ce.MemberRegistered(2)) == []
+    assert bench.member.state is MembershipState.STABLE
     assert bench.wake_ms == 1_000 + SESSION_MS
 
 
@@ -88,7 +88,7 @@ def test_it_starts_and_stops_as_it_is_told() -> None:
     # Its application has two thirds of a session; until it has let go, commits are still its own.
     assert (revoke.partitions, revoke.deadline_ms, bench.member.generation) == ((T0, T1), bench.now_ms + 4_000, 3)
     assert bench.tell(ev.Revoked(revoke.token)) == [ce.AnswerStopped(2)]
-    assert (bench.member.generation, bench.member.owned, bench.member.state) == (-1, set(), State.STABLE)
+    assert (bench.member.generation, bench.member.owned, bench.member.state) == (-1, set(), MembershipState.STABLE)
 
 
 def test_who_has_nothing_stops_at_once() -> None:
@@ -139,14 +139,14 @@ def test_a_lease_lasts_from_the_last_answer_that_was_heard() -> None:
 
 def test_when_nothing_comes_through_for_a_session_everything_is_lost() -> None:
     bench = Bench().started(T0)
-    close, lost = bench.tell(ev.Tick(), after_ms=SESSION_MS)
+    close, lost = bench.tell(ev.TimerExpired(), after_ms=SESSION_MS)
     assert close == ce.CloseStream()
     assert isinstance(lost, act.Lost)
     assert (lost.partitions, lost.cause, bench.member.generation) == ((T0,), Cause.SESSION_EXPIRED, -1)
     (find,) = bench.tell(ev.Revoked(lost.token))
     assert isinstance(find, act.FindCoordinator)
     (register,) = bench.tell(ev.CoordinatorFound(find.token))
-    assert isinstance(register, ce.Register)
+    assert isinstance(register, ce.RegisterMember)
     assert (register.generation, register.owned) == (-1, ())
 
 
@@ -160,21 +160,21 @@ def test_a_broken_stream_is_opened_again_with_what_it_has() -> None:
     bench = Bench().started(T0)
     assert bench.tell(ce.StreamEnded(), after_ms=1_000) == []
     assert (bench.member.owned, bench.wake_ms) == ({T0}, bench.now_ms)
-    (find,) = bench.tell(ev.Tick())
+    (find,) = bench.tell(ev.TimerExpired())
     assert isinstance(find, act.FindCoordinator)
     (register,) = bench.tell(ev.CoordinatorFound(find.token))
-    assert isinstance(register, ce.Register)
+    assert isinstance(register, ce.RegisterMember)
     assert (register.generation, register.owned) == (1, (T0,))
-    bench.tell(ce.Registered(register.token))
-    assert (bench.member.state, bench.member.owned, bench.done) == (State.STABLE, {T0}, [])
+    bench.tell(ce.MemberRegistered(register.token))
+    assert (bench.member.state, bench.member.owned, bench.done) == (MembershipState.STABLE, {T0}, [])
 
 
 def test_what_the_coordinator_does_not_know_is_given_up() -> None:
     bench = Bench().started(T0)
     bench.tell(ce.StreamEnded())
-    bench.tell(ev.Tick())
+    bench.tell(ev.TimerExpired())
     bench.tell(ev.CoordinatorFound(bench.token()))
-    (lost,) = bench.tell(ce.Registered(bench.token(), ErrorCode.ILLEGAL_GENERATION, "not yours"))
+    (lost,) = bench.tell(ce.MemberRegistered(bench.token(), ErrorCode.ILLEGAL_GENERATION, "not yours"))
     assert isinstance(lost, act.Lost)
     assert lost.partitions == (T0,)
 
@@ -187,7 +187,7 @@ def test_a_stream_that_breaks_while_it_lets_go_comes_back_with_nothing() -> None
     (find,) = bench.tell(ev.Revoked(token))
     assert isinstance(find, act.FindCoordinator)
     (register,) = bench.tell(ev.CoordinatorFound(find.token))
-    assert isinstance(register, ce.Register)
+    assert isinstance(register, ce.RegisterMember)
     assert (register.generation, register.owned) == (-1, ())
 
 
@@ -218,30 +218,30 @@ def test_it_tries_again_when_that_can_help(code: ErrorCode, again_after_ms: int,
     bench = Bench()
     bench.tell(ev.Start())
     bench.tell(ev.CoordinatorFound(bench.token()))
-    assert bench.tell(ce.Registered(bench.token(), code, "later")) == []
+    assert bench.tell(ce.MemberRegistered(bench.token(), code, "later")) == []
     assert bench.wake_ms == bench.now_ms + again_after_ms
-    (again,) = bench.tell(ev.Tick(), after_ms=again_after_ms)
-    assert isinstance(again, act.FindCoordinator if looks else ce.Register)
+    (again,) = bench.tell(ev.TimerExpired(), after_ms=again_after_ms)
+    assert isinstance(again, act.FindCoordinator if looks else ce.RegisterMember)
 
 
 def test_it_fails_when_that_cannot_help() -> None:
     bench = Bench()
     bench.tell(ev.Start())
     bench.tell(ev.CoordinatorFound(bench.token()))
-    (fail,) = bench.tell(ce.Registered(bench.token(), ErrorCode.INVALID_SESSION_TIMEOUT, "too short"))
+    (fail,) = bench.tell(ce.MemberRegistered(bench.token(), ErrorCode.INVALID_SESSION_TIMEOUT, "too short"))
     assert fail == act.Fail(ErrorCode.INVALID_SESSION_TIMEOUT, "too short")
 
 
 def test_a_new_subscription_is_said_on_the_open_stream_one_at_a_time() -> None:
     bench = Bench().started(T0)
     (register,) = bench.tell(ev.SubscriptionChanged(("u",), "v.*"))
-    assert isinstance(register, ce.Register)
+    assert isinstance(register, ce.RegisterMember)
     assert (register.topics, register.regex, register.again) == (("u",), "v.*", True)
     assert bench.tell(ev.SubscriptionChanged(("w",))) == []
-    (again,) = bench.tell(ce.Registered(register.token))
-    assert isinstance(again, ce.Register)
+    (again,) = bench.tell(ce.MemberRegistered(register.token))
+    assert isinstance(again, ce.RegisterMember)
     assert (again.topics, again.again) == (("w",), True)
-    assert bench.tell(ce.Registered(again.token)) == []
+    assert bench.tell(ce.MemberRegistered(again.token)) == []
 
 
 def test_it_closes_when_its_application_has_let_go() -> None:
@@ -250,7 +250,7 @@ def test_it_closes_when_its_application_has_let_go() -> None:
     assert isinstance(revoke, act.Revoke)
     bye, closed = bench.tell(ev.Revoked(revoke.token))
     assert (type(bye), closed) == (ce.SendDeregister, act.Closed())
-    assert bench.tell(ev.Tick()) == []
+    assert bench.tell(ev.TimerExpired()) == []
 
 
 def test_what_it_lets_go_of_by_itself_carries_the_last_rebalance_that_it_knows() -> None:
@@ -262,7 +262,7 @@ def test_what_it_lets_go_of_by_itself_carries_the_last_rebalance_that_it_knows()
 
 def test_one_that_is_to_remain_breaks_off_without_a_word() -> None:
     bench = Bench().started(T0)
-    bench.tell(ev.Close(Leaving.REMAIN))
+    bench.tell(ev.Close(LeavePolicy.REMAIN))
     assert bench.tell(ev.Revoked(bench.token())) == [ce.CloseStream(), act.Closed()]
 
 
@@ -271,19 +271,24 @@ def test_an_application_that_stops_polling_is_signed_off_and_on_again() -> None:
     bye, lost = bench.tell(ev.PollExpired())
     assert bye == ce.SendDeregister("consumer poll timeout has expired.")
     assert isinstance(lost, act.Lost)
-    assert bench.tell(ev.Polled()) == []
+    assert bench.tell(ev.PollResumed()) == []
     (register,) = bench.tell(ev.Revoked(lost.token))
-    assert isinstance(register, ce.Register)  # it knows the coordinator still
+    assert isinstance(register, ce.RegisterMember)  # it knows the coordinator still
 
 
 def test_a_report_is_passed_on() -> None:
-    assert Bench().registered().order(RebalanceFailed(1, "all attempts failed")) == [ce.Report("all attempts failed")]
+    assert Bench().registered().order(RebalanceFailed(1, "all attempts failed")) == [
+        ce.LogNotice("all attempts failed")
+    ]
 
 
 def test_every_state_is_told_and_has_its_moves() -> None:
     assert MOVES.keys() == MEANINGS.keys()
-    assert MOVES[State.CLOSED] == frozenset()
-    assert all(State.CLOSED in MOVES[state] for state in (State.CLOSING, State.FAILED, State.IDLE))
+    assert MOVES[MembershipState.CLOSED] == frozenset()
+    assert all(
+        MembershipState.CLOSED in MOVES[state]
+        for state in (MembershipState.CLOSING, MembershipState.FAILED, MembershipState.IDLE)
+    )
 
 
 def test_a_late_order_of_a_deposed_coordinator_is_not_obeyed() -> None:
@@ -291,26 +296,26 @@ def test_a_late_order_of_a_deposed_coordinator_is_not_obeyed() -> None:
     bench = Bench()
     bench.tell(ev.Start())
     bench.tell(ev.CoordinatorFound(bench.token()))
-    bench.tell(ce.Registered(bench.token(), coordinator_epoch=5))
-    bench.tell(ce.Ordered(start(1, 1, [T0]), 0, 5))
-    bench.tell(ce.Ordered(Ping(2), 0, 6))
-    done = bench.tell(ce.Ordered(stop(3), 0, 5))
+    bench.tell(ce.MemberRegistered(bench.token(), coordinator_epoch=5))
+    bench.tell(ce.OrderReceived(start(1, 1, [T0]), 0, 5))
+    bench.tell(ce.OrderReceived(Ping(2), 0, 6))
+    done = bench.tell(ce.OrderReceived(stop(3), 0, 5))
     assert [type(action).__name__ for action in done][:1] == ["CloseStream"]
     assert bench.member.owned == {T0}, "what it fetches is its own as long as its lease runs"
-    bench.tell(ev.Tick(), 1)
+    bench.tell(ev.TimerExpired(), 1)
     bench.tell(ev.CoordinatorFound(bench.token()))
     (register,) = bench.done
-    assert isinstance(register, ce.Register)
+    assert isinstance(register, ce.RegisterMember)
     assert (register.coordinator_epoch, register.owned, register.generation) == (6, (T0,), 1)
     # An older node again: it says so by its answer.
-    done = bench.tell(ce.Registered(register.token, coordinator_epoch=5))
+    done = bench.tell(ce.MemberRegistered(register.token, coordinator_epoch=5))
     assert [type(action).__name__ for action in done] == ["CloseStream"]
-    assert bench.member.state is State.JOINING
+    assert bench.member.state is MembershipState.JOINING
     assert bench.wake_ms is not None
     assert bench.wake_ms > bench.now_ms, "it is not asked again at once"
 
 
 def test_an_order_without_an_election_is_obeyed() -> None:
     bench = Bench().registered()
-    bench.tell(ce.Ordered(Ping(1), 0, 5))
-    assert bench.tell(ce.Ordered(Ping(2), 0, 0)) == [ce.AnswerPing(2)]
+    bench.tell(ce.OrderReceived(Ping(1), 0, 5))
+    assert bench.tell(ce.OrderReceived(Ping(2), 0, 0)) == [ce.AnswerPing(2)]

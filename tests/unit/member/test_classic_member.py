@@ -9,7 +9,7 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import GroupMember
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims
 from tests.support.stories.member_story import t
@@ -39,8 +39,8 @@ def test_heartbeats_begin_with_the_join_answer_not_with_the_share() -> None:
     story = Story()
     story.start()
     story.joined()
-    assert story.member.state is State.SYNCING
-    assert story.the(act.WakeAt).at_ms == 3_000
+    assert story.member.state is MembershipState.SYNCING
+    assert story.the(act.WakeMemberAt).at_ms == 3_000
     story.wait(3_000)
     assert story.the(act.SendHeartbeat).generation == 1
 
@@ -49,14 +49,14 @@ def test_a_member_with_a_stream_says_that_it_lives_as_seldom_as_it_was_told_unti
     story = Story().stable()
     story.on(ev.SessionOpened(9_000))
     story.wait(3_000)  # One was due already.
-    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
     story.wait(8_999)
     assert not story.has(act.SendHeartbeat)
     story.wait(1)
-    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
     story.on(ev.SessionLost())
     story.wait(3_000)
-    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
     story.wait(3_000)
     assert story.has(act.SendHeartbeat)
 
@@ -65,11 +65,11 @@ def test_members_of_a_stream_beat_in_step_and_none_of_them_late() -> None:
     story = Story().stable()
     story.on(ev.SessionOpened(9_000, in_step_ms=story.now_ms - 8_000))
     story.wait(3_000)  # One was due already.
-    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
     story.wait(6_999)
     assert not story.has(act.SendHeartbeat)
     story.wait(1)
-    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+    story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
     story.wait(8_999)
     assert not story.has(act.SendHeartbeat)
     story.wait(1)
@@ -81,7 +81,7 @@ def test_a_stream_that_says_nothing_of_heartbeats_changes_nothing() -> None:
     story.on(ev.SessionOpened())
     for _ in range(2):
         story.wait(3_000)
-        story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
+        story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token, ErrorCode.NONE))
 
 
 def test_a_follower_asks_for_its_share_and_takes_it() -> None:
@@ -105,8 +105,8 @@ def test_the_leader_hands_in_its_plan_with_the_snapshot() -> None:
     join = story.start()
     everyone = (GroupMember("me", None, join.protocols[0].metadata), GroupMember("you", None, b"?"))
     story.joined(leader="me", members=everyone)
-    assert story.the(act.Plan).members == everyone
-    story.on(ev.Planned(1, (("me", b"m"), ("you", b"y")), b"{}", {"t": 4}))
+    assert story.the(act.MakePlan).members == everyone
+    story.on(ev.PlanMade(1, (("me", b"m"), ("you", b"y")), b"{}", {"t": 4}))
     sync = story.the(act.SendSync)
     assert (sync.assignments, sync.snapshot) == ((("me", b"m"), ("you", b"y")), b"{}")
 
@@ -115,7 +115,7 @@ def test_a_plan_for_an_older_generation_is_ignored() -> None:
     story = Story()
     story.start()
     story.joined(generation=5, leader="me")
-    assert not [a for a in story.on(ev.Planned(4, ())) if isinstance(a, act.SendSync)]
+    assert not [a for a in story.on(ev.PlanMade(4, ())) if isinstance(a, act.SendSync)]
 
 
 def test_a_plan_for_a_generation_that_never_came_to_be_is_ignored() -> None:
@@ -123,13 +123,13 @@ def test_a_plan_for_a_generation_that_never_came_to_be_is_ignored() -> None:
     story = Story()
     story.start()
     story.joined(generation=5, leader="me")
-    lost = story.the(act.Plan)
+    lost = story.the(act.MakePlan)
     story.heartbeat(ErrorCode.UNKNOWN_MEMBER_ID)
     story.joined(generation=5, leader="me")
-    asked = story.the(act.Plan)
-    late = ev.Planned(5, (("me", b"all"),), question=lost.question)
+    asked = story.the(act.MakePlan)
+    late = ev.PlanMade(5, (("me", b"all"),), question=lost.question)
     assert not [a for a in story.on(late) if isinstance(a, act.SendSync)]
-    story.on(ev.Planned(5, (("me", b"share"),), question=asked.question))
+    story.on(ev.PlanMade(5, (("me", b"share"),), question=asked.question))
     assert story.the(act.SendSync).assignments == (("me", b"share"),)
 
 
@@ -138,16 +138,16 @@ def test_a_plan_that_could_not_be_made_is_asked_for_again_after_a_back_off() -> 
     story.start()
     story.joined(leader="me")
     story.on(ev.PlanFailed(1, "no metadata"))
-    assert not story.has(act.Plan)
+    assert not story.has(act.MakePlan)
     story.wait(100)
-    assert story.the(act.Plan).generation == 1
+    assert story.the(act.MakePlan).generation == 1
 
 
 def test_a_returning_static_leader_may_not_plan_again() -> None:
     story = Story(instance="i")
     story.start()
     story.joined(leader="me", skip_assignment=True)
-    assert not story.has(act.Plan)
+    assert not story.has(act.MakePlan)
     assert story.the(act.SendSync).assignments == ()
 
 
@@ -169,7 +169,7 @@ def test_what_the_coordinator_says_about_a_rebalance_reaches_the_callback() -> N
     story.wait(3_000)
     beat = story.the(act.SendHeartbeat)
     why = (Cause.MEMBER_JOINED, "member b joined")
-    story.on(ev.HeartbeatAnswered(beat.token, ErrorCode.REBALANCE_IN_PROGRESS, "join again", *why))
+    story.on(ev.ClassicHeartbeatAnswered(beat.token, ErrorCode.REBALANCE_IN_PROGRESS, "join again", *why))
     revoke = story.the(act.Revoke)
     assert (revoke.cause, revoke.detail) == why
 
@@ -269,26 +269,26 @@ def test_a_subscription_that_changed_while_joining_is_noticed_once_stable() -> N
 
 def test_only_the_leader_joins_again_when_partitions_are_added() -> None:
     follower = Story().stable(0)
-    follower.on(ev.TopicsChanged({"t": 9}))
+    follower.on(ev.PartitionCountsChanged({"t": 9}))
     assert not follower.has(act.Revoke)
 
     leader = Story(COOPERATIVE)
     join = leader.start()
     leader.joined(leader="me", members=(GroupMember("me", None, join.protocols[0].metadata),))
-    leader.on(ev.Planned(1, (), b"", {"t": 4}))
+    leader.on(ev.PlanMade(1, (), b"", {"t": 4}))
     leader.synced(0)
-    leader.on(ev.TopicsChanged({"t": 4, "unrelated": 7}))
+    leader.on(ev.PartitionCountsChanged({"t": 4, "unrelated": 7}))
     assert not leader.has(act.SendJoin)
-    leader.on(ev.TopicsChanged({"t": 6}))
+    leader.on(ev.PartitionCountsChanged({"t": 6}))
     assert leader.the(act.SendJoin).reason == "partition counts changed: t 4 -> 6"
 
 
 def test_counts_older_than_the_plan_are_no_change() -> None:
     leader = Story(COOPERATIVE)
     join = leader.start()
-    leader.on(ev.TopicsChanged({"t": 2}))
+    leader.on(ev.PartitionCountsChanged({"t": 2}))
     leader.asked = [join]
     leader.joined(leader="me", members=(GroupMember("me", None, join.protocols[0].metadata),))
-    leader.on(ev.Planned(1, (), b"", {"t": 4}))
+    leader.on(ev.PlanMade(1, (), b"", {"t": 4}))
     leader.synced(0)
     assert not leader.has(act.SendJoin)

@@ -6,8 +6,8 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.states import MOVES, State
-from muster.coordinator.member.types import Leaving
+from muster.coordinator.member.states import MOVES, MembershipState
+from muster.coordinator.member.types import LeavePolicy
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, Named, Story, claims
 from tests.support.stories.member_story import t
 
@@ -40,7 +40,7 @@ def test_the_wait_between_attempts_doubles_up_to_a_limit() -> None:
     waits = []
     for _ in range(6):
         story.on(ev.JoinAnswered(join.token, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        waits.append(story.the(act.WakeAt).at_ms - story.now_ms)
+        waits.append(story.the(act.WakeMemberAt).at_ms - story.now_ms)
         story.wait(waits[-1])
         join = story.the(act.SendJoin)
     assert waits == [100, 200, 400, 800, 1000, 1000]
@@ -112,7 +112,7 @@ def test_some_refusals_end_the_membership(code: ErrorCode) -> None:
     join = story.start()
     story.on(ev.JoinAnswered(join.token, code, "no"))
     assert story.the(act.Fail) == act.Fail(code, "no")
-    assert story.on(ev.Tick()) == []
+    assert story.on(ev.TimerExpired()) == []
 
 
 def test_a_fenced_static_member_loses_its_partitions_and_fails() -> None:
@@ -168,7 +168,7 @@ def test_a_commit_that_crossed_the_end_of_a_join_phase_says_nothing() -> None:
 def test_a_commit_refused_for_its_own_sake_does_not_end_the_membership() -> None:
     story = Story().stable(0)
     story.on(ev.CommitRefused(ErrorCode.OFFSET_METADATA_TOO_LARGE, "", generation=1))
-    assert story.member.state is State.STABLE
+    assert story.member.state is MembershipState.STABLE
 
 
 # Liveness
@@ -209,7 +209,7 @@ def test_an_application_that_stops_polling_leaves_and_comes_back_as_new() -> Non
     lost = story.the(act.Lost)
     assert lost.cause is Cause.POLL_TIMEOUT
     assert story.wait(60_000) == []
-    story.on(ev.Polled())
+    story.on(ev.PollResumed())
     assert not story.has(act.SendJoin)
     story.on(ev.Revoked(lost.token))
     assert story.the(act.SendJoin).member_id == ""
@@ -241,7 +241,7 @@ def test_closing_revokes_then_leaves() -> None:
     story.on(ev.Revoked(revoke.token))
     assert story.the(act.SendLeave) == act.SendLeave("me", "the consumer is being closed")
     assert story.has(act.Closed)
-    assert story.on(ev.Tick()) == []
+    assert story.on(ev.TimerExpired()) == []
 
 
 def test_closing_during_a_rebalance_loses() -> None:
@@ -260,8 +260,10 @@ def test_a_static_member_does_not_leave_when_it_closes() -> None:
     assert story.has(act.Closed)
 
 
-@pytest.mark.parametrize(("instance", "leaving", "leaves"), [("i", Leaving.LEAVE, True), (None, Leaving.REMAIN, False)])
-def test_closing_can_be_told_to_leave_or_to_remain(instance: str | None, leaving: Leaving, leaves: bool) -> None:
+@pytest.mark.parametrize(
+    ("instance", "leaving", "leaves"), [("i", LeavePolicy.LEAVE, True), (None, LeavePolicy.REMAIN, False)]
+)
+def test_closing_can_be_told_to_leave_or_to_remain(instance: str | None, leaving: LeavePolicy, leaves: bool) -> None:
     story = Story(instance=instance).stable()
     story.on(ev.Close(leaving))
     assert story.has(act.SendLeave) is leaves
@@ -278,8 +280,8 @@ def test_reasons_are_cut_to_255_characters() -> None:
 
 
 def test_every_state_can_be_left_except_closed() -> None:
-    assert set(MOVES) == set(State)
-    assert [state for state, targets in MOVES.items() if not targets] == [State.CLOSED]
+    assert set(MOVES) == set(MembershipState)
+    assert [state for state, targets in MOVES.items() if not targets] == [MembershipState.CLOSED]
 
 
 # A coordinator that cannot be reached for a whole session (CL-K4)
@@ -298,7 +300,7 @@ def test_k4_a_member_works_on_until_a_session_after_the_sending_of_the_last_answ
     unreachable(story)
     story.wait(6_999)
     assert story.member.owned == set(t(0))
-    assert story.the(act.WakeAt).at_ms == 13_000
+    assert story.the(act.WakeMemberAt).at_ms == 13_000
     story.wait(1)
     lost = story.the(act.Lost)
     assert (lost.partitions, lost.cause, lost.detail) == (
@@ -319,7 +321,7 @@ def test_k4_who_finds_the_coordinator_in_time_goes_on_as_it_was() -> None:
     unreachable(story)
     story.wait(6_900)
     story.on(ev.CoordinatorFound(story.the(act.FindCoordinator).token))
-    story.on(ev.HeartbeatAnswered(story.the(act.SendHeartbeat).token))
+    story.on(ev.ClassicHeartbeatAnswered(story.the(act.SendHeartbeat).token))
     story.wait(9_000)
     assert (story.member.owned, story.member.generation) == (set(t(0)), 1)
 
@@ -330,7 +332,7 @@ def test_k4_an_answer_counts_from_when_its_question_left() -> None:
     story.wait(3_000)
     token = story.the(act.SendHeartbeat).token
     story.now_ms += 10_000
-    story.on(ev.HeartbeatAnswered(token))
+    story.on(ev.ClassicHeartbeatAnswered(token))
     assert story.the(act.Lost).partitions == t(0)
 
 

@@ -8,19 +8,19 @@ from muster.assignors.api import RebalanceProtocol, Snapshot
 from muster.assignors.data.user_data import parse_subscription
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMember
-from muster.coordinator.member.connect.leader import LeaderState
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
+from muster.coordinator.member.connect.leader import DelayedLeaderState
 from muster.coordinator.member.connect.member import (
     DELAYED,
     DelayedLeader,
     DelayedSubscriber,
-    decide_again,
+    encode_share,
     read_delay,
     read_state,
-    share_blob,
+    replay_decision,
     write_state,
 )
-from muster.coordinator.member.states import State
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import GroupMember, MemberSettings
 from tests.support.stories.delayed import RESOURCES, shares, worker
 
@@ -34,11 +34,11 @@ class Cooperative:
 
 def asked(
     generation: int, *members: GroupMember, completed: int = -1, known: str = "", left_ms: int | None = None
-) -> act.Plan:
-    return act.Plan(generation, DELAYED, members, completed, known, left_ms)
+) -> act.MakePlan:
+    return act.MakePlan(generation, DELAYED, members, completed, known, left_ms)
 
 
-def running_delay(leader: DelayedLeader) -> ev.Planned:
+def running_delay(leader: DelayedLeader) -> ev.PlanMade:
     """a and b share four resources; b goes, and the group waits for it."""
     leader.plan(asked(1, worker("a"), worker("b")), 1_000)
     planned = leader.plan(asked(2, worker("a", "r", "t"), completed=1), 2_000)
@@ -82,13 +82,13 @@ def test_a_state_that_nobody_can_read_counts_as_none(strange: str) -> None:
 
 @pytest.mark.parametrize("field", ["generation", "revocations", "candidates", "members"])
 def test_a_state_with_a_wrong_field_is_refused_by_its_name(field: str) -> None:
-    known = json.loads(write_state(LeaderState())) | {field: "many"}
+    known = json.loads(write_state(DelayedLeaderState())) | {field: "many"}
     with pytest.raises(ValueError, match=f"{field} is 'many'"):
         read_state(json.dumps(known))
 
 
 def test_the_state_survives_its_json_but_for_the_time() -> None:
-    state = LeaderState(frozenset("ab"), 7, frozenset({"w"}), frozenset("b"), ("w",), None, True, 3)
+    state = DelayedLeaderState(frozenset("ab"), 7, frozenset({"w"}), frozenset("b"), ("w",), None, True, 3)
     assert read_state(write_state(state)) == state
 
 
@@ -111,11 +111,11 @@ def test_a_member_that_cannot_be_read_takes_part_with_nothing() -> None:
 
 def test_the_snapshot_is_enough_to_decide_again() -> None:
     planned = running_delay(DelayedLeader(DELAY_MS))
-    again = decide_again(Snapshot.from_json(planned.snapshot))
+    again = replay_decision(Snapshot.from_json(planned.snapshot))
     assert {member: list(share) for member, share in again.shares.items()} == shares(planned)
     assert again.delay_ms == planned.scheduled_delay_ms
     with pytest.raises(ValueError, match=r"no option 'leader\.state'"):
-        decide_again(Snapshot({}, []))
+        replay_decision(Snapshot({}, []))
 
 
 # The worker
@@ -128,43 +128,43 @@ def test_a_worker_offers_delayed_first_and_then_what_it_fell_back_on_before() ->
     assert (told.topics, told.owned, told.generation) == (RESOURCES, {"r": [0]}, 4)
 
 
-def stable_worker(delay_ms: int) -> ClassicMember:
+def stable_worker(delay_ms: int) -> ClassicMemberMachine:
     """It has its share, at 0 ms, in a group that waits for `delay_ms`."""
     settings = MemberSettings("g", session_timeout_ms=10_000, heartbeat_interval_ms=3_000)
-    member = ClassicMember(settings, DelayedSubscriber(RESOURCES, [Cooperative()]))
+    member = ClassicMemberMachine(settings, DelayedSubscriber(RESOURCES, [Cooperative()]))
     member.step(ev.Start(), 0)
     member.step(ev.CoordinatorFound(1), 0)
     member.step(ev.JoinAnswered(2, generation=1, member_id="me", leader="boss", protocol_name=DELAYED), 0)
-    member.step(ev.SyncAnswered(3, assignment=share_blob(["r"], delay_ms)), 0)
-    assert member.state is State.STABLE
+    member.step(ev.SyncAnswered(3, assignment=encode_share(["r"], delay_ms)), 0)
+    assert member.state is MembershipState.STABLE
     return member
 
 
 def test_a_worker_joins_again_when_the_delay_is_over() -> None:
     member = stable_worker(2_000)
-    (wish,) = [action for action in member.step(ev.Tick(), 1_999) if isinstance(action, act.WakeAt)]
+    (wish,) = [action for action in member.step(ev.TimerExpired(), 1_999) if isinstance(action, act.WakeMemberAt)]
     assert wish.at_ms == 2_000
-    (join,) = [action for action in member.step(ev.Tick(), 2_000) if isinstance(action, act.SendJoin)]
+    (join,) = [action for action in member.step(ev.TimerExpired(), 2_000) if isinstance(action, act.SendJoin)]
     assert join.reason == "the scheduled delay is over"
     assert member.owned == {("r", 0)}
 
 
 def test_a_worker_without_a_delay_stays() -> None:
     member = stable_worker(0)
-    assert not [action for action in member.step(ev.Tick(), 2_999) if isinstance(action, act.SendJoin)]
+    assert not [action for action in member.step(ev.TimerExpired(), 2_999) if isinstance(action, act.SendJoin)]
 
 
 def test_a_leader_hands_in_what_the_next_one_has_to_know() -> None:
     settings = MemberSettings("g", session_timeout_ms=10_000, heartbeat_interval_ms=3_000)
-    member = ClassicMember(settings, DelayedSubscriber(RESOURCES, [Cooperative()]))
+    member = ClassicMemberMachine(settings, DelayedSubscriber(RESOURCES, [Cooperative()]))
     member.step(ev.Start(), 0)
     member.step(ev.CoordinatorFound(1), 0)
     answer = ev.JoinAnswered(
         2, generation=5, member_id="me", leader="me", protocol_name=DELAYED, leader_state="known", scheduled_delay_ms=9
     )
-    (plan,) = [action for action in member.step(answer, 0) if isinstance(action, act.Plan)]
+    (plan,) = [action for action in member.step(answer, 0) if isinstance(action, act.MakePlan)]
     assert (plan.leader_state, plan.scheduled_delay_ms, plan.completed_generation) == ("known", 9, -1)
-    planned = ev.Planned(5, (), b"", None, "learnt", 7)
+    planned = ev.PlanMade(5, (), b"", None, "learnt", 7)
     (sync,) = [action for action in member.step(planned, 0) if isinstance(action, act.SendSync)]
     assert (sync.leader_state, sync.scheduled_delay_ms) == ("learnt", 7)
 

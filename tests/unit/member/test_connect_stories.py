@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.member.connect.leader import LeaderState, Round, plan_round
+from muster.coordinator.member.connect.leader import DelayedLeaderState, DelayedRound, plan_round
 from tests.support.stories.story import Block, pairs, read_story, write_story
 
 STORIES = sorted((Path(__file__).parent / "connect").glob("*.txt"))
@@ -28,7 +28,7 @@ class Cluster:
     kinds: tuple[frozenset[str], ...] = ()
     workers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     leader: str = ""
-    state: LeaderState = field(default_factory=LeaderState)
+    state: DelayedLeaderState = field(default_factory=DelayedLeaderState)
     now_ms: int = 1_000
     generation: int = 0
     completed: int = -1
@@ -71,9 +71,9 @@ class Cluster:
     def do_rebalance(self, words: list[str]) -> Iterator[str]:
         if self.leader not in self.workers:
             # The reference: whoever leads next knows nothing of what was before.
-            self.leader, self.state, self.completed = min(self.workers), LeaderState(), -1
+            self.leader, self.state, self.completed = min(self.workers), DelayedLeaderState(), -1
         self.generation += 1
-        asked = Round(self.generation, self.completed, self.kinds, self.workers)
+        asked = DelayedRound(self.generation, self.completed, self.kinds, self.workers)
         decision = plan_round(self.state, asked, self.now_ms, self.max_delay_ms)
         self.state = decision.state
         if "failed" not in words:

@@ -7,10 +7,10 @@ import pytest
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import Wish
+from muster.coordinator.member.consumer.machine import RequestedSubscription
 from muster.coordinator.member.consumer.states import MOVES
-from muster.coordinator.member.states import State
-from muster.coordinator.member.types import Leaving
+from muster.coordinator.member.states import MembershipState
+from muster.coordinator.member.types import LeavePolicy
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t
 
@@ -18,7 +18,7 @@ from tests.support.stories.member_story import t
 
 
 def test_the_first_heartbeat_joins_and_says_everything() -> None:
-    story = Story(Wish(("t",), "u.*", "range"))
+    story = Story(RequestedSubscription(("t",), "u.*", "range"))
     assert story.start() == act.SendConsumerHeartbeat(2, "me", 0, 60_000, ("t",), "u.*", "range", ())
     assert not story.member.owned
 
@@ -69,7 +69,7 @@ def test_an_answer_without_assignment_changes_nothing() -> None:
 
 
 def test_a_changed_subscription_is_said_at_once_and_only_that() -> None:
-    story = Story(Wish(("t",), "u.*")).stable(0)
+    story = Story(RequestedSubscription(("t",), "u.*")).stable(0)
     story.on(ev.SubscriptionChanged(("s", "t"), ""))
     assert story.said == act.SendConsumerHeartbeat(4, "me", 1, topics=("s", "t"), regex="")
 
@@ -169,7 +169,7 @@ def test_a_heartbeat_that_crossed_a_push_is_not_waited_for() -> None:
 
 def test_a_pushed_fence_is_a_fence() -> None:
     story = Story().stable(0)
-    story.on(ev.ConsumerPushed(ev.ConsumerHeartbeatAnswered(0, ErrorCode.FENCED_MEMBER_EPOCH)))
+    story.on(ev.ConsumerHeartbeatPushed(ev.ConsumerHeartbeatAnswered(0, ErrorCode.FENCED_MEMBER_EPOCH)))
     assert story.the(act.Lost).partitions == t(0)
 
 
@@ -177,7 +177,7 @@ def test_nothing_can_be_pushed_to_whoever_joins() -> None:
     story = Story()
     story.start()
     story.pushed(5, t(0))
-    assert (story.member.generation, story.asked) == (-1, [act.WakeAt(10_000)])
+    assert (story.member.generation, story.asked) == (-1, [act.WakeMemberAt(10_000)])
 
 
 def test_on_a_new_stream_everything_is_said_so_that_the_coordinator_knows_to_whom_it_may_speak() -> None:
@@ -236,15 +236,15 @@ def test_a_lost_stream_brings_a_heartbeat_that_is_far_off_near() -> None:
 @pytest.mark.parametrize(
     ("instance", "how", "epoch"),
     [
-        (None, Leaving.DEFAULT, -1),
-        (None, Leaving.LEAVE, -1),
-        (None, Leaving.REMAIN, None),
-        ("i", Leaving.DEFAULT, -2),
-        ("i", Leaving.LEAVE, -1),
-        ("i", Leaving.REMAIN, -2),
+        (None, LeavePolicy.DEFAULT, -1),
+        (None, LeavePolicy.LEAVE, -1),
+        (None, LeavePolicy.REMAIN, None),
+        ("i", LeavePolicy.DEFAULT, -2),
+        ("i", LeavePolicy.LEAVE, -1),
+        ("i", LeavePolicy.REMAIN, -2),
     ],
 )
-def test_a_closing_member_lets_go_and_leaves(instance: str | None, how: Leaving, epoch: int | None) -> None:
+def test_a_closing_member_lets_go_and_leaves(instance: str | None, how: LeavePolicy, epoch: int | None) -> None:
     story = Story(instance=instance).stable(0)
     story.on(ev.Close(how))
     revoke = story.the(act.Revoke)
@@ -283,5 +283,5 @@ def test_fenced_while_it_closes_it_leaves_nobody() -> None:
 
 
 def test_every_state_has_its_moves() -> None:
-    assert set(MOVES) == set(State) - {State.PLANNING, State.SYNCING}
+    assert set(MOVES) == set(MembershipState) - {MembershipState.PLANNING, MembershipState.SYNCING}
     assert set().union(*MOVES.values()) <= set(MOVES)

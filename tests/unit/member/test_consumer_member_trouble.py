@@ -6,8 +6,8 @@ from muster.coordinator.core.types import Cause
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.report import Wish
-from muster.coordinator.member.states import State
+from muster.coordinator.member.consumer.report import RequestedSubscription
+from muster.coordinator.member.states import MembershipState
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t
 
@@ -70,7 +70,7 @@ def test_what_trying_again_cannot_help_ends_the_membership(code: ErrorCode) -> N
     story.refused(code)
     assert story.the(act.Lost).partitions == t(0)
     assert (story.the(act.Fail).code, story.the(act.Fail).message) == (code, "because")
-    assert story.member.state is State.FAILED
+    assert story.member.state is MembershipState.FAILED
 
 
 def test_an_instance_whose_former_process_is_still_known_is_waited_for() -> None:
@@ -79,7 +79,7 @@ def test_an_instance_whose_former_process_is_still_known_is_waited_for() -> None
     story.refused(ErrorCode.UNRELEASED_INSTANCE_ID)
     tries = 0
     while not story.has(act.Fail):
-        story.wait(story.the(act.WakeAt).at_ms - story.now_ms)
+        story.wait(story.the(act.WakeMemberAt).at_ms - story.now_ms)
         assert story.said.epoch == 0
         story.refused(ErrorCode.UNRELEASED_INSTANCE_ID)
         tries += 1
@@ -102,7 +102,7 @@ def test_after_a_lost_answer_everything_is_said_under_the_epoch_that_is_known() 
 
 def test_an_expression_that_was_given_up_meanwhile_is_taken_back_after_a_lost_answer() -> None:
     """Nobody knows whether the coordinator has it: leaving it out would mean that it stays."""
-    story = Story(Wish(regex="t.*")).stable(0)
+    story = Story(RequestedSubscription(regex="t.*")).stable(0)
     story.wait(FIVE_SECONDS)
     story.on(ev.RequestFailed(story.said.token, True))
     story.on(ev.SubscriptionChanged(("t",), ""))
@@ -178,7 +178,7 @@ def test_an_application_that_does_not_poll_leaves_until_it_polls_again(instance:
     assert story.the(act.LeaveConsumerGroup).epoch == epoch
     lost = story.the(act.Lost)
     assert lost.cause is Cause.POLL_TIMEOUT
-    story.on(ev.Polled())
+    story.on(ev.PollResumed())
     assert not story.has(act.SendConsumerHeartbeat)
     story.on(ev.Revoked(lost.token))
     assert story.said.epoch == 0
@@ -189,7 +189,7 @@ def test_polling_again_after_the_callbacks_joins_at_once() -> None:
     story.on(ev.PollExpired())
     story.on(ev.Revoked(story.the(act.Lost).token))
     assert not story.has(act.SendConsumerHeartbeat)
-    story.on(ev.Polled())
+    story.on(ev.PollResumed())
     assert story.said.epoch == 0
 
 

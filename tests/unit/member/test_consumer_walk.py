@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import ConsumerMember, Wish
-from muster.coordinator.member.states import State
-from muster.coordinator.member.types import Leaving, MemberSettings
+from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
+from muster.coordinator.member.states import MembershipState
+from muster.coordinator.member.types import LeavePolicy, MemberSettings
 
 CODES = [
     ErrorCode.NONE,
@@ -29,7 +29,7 @@ class Walk:
 
     def __init__(self, static: bool) -> None:
         config = MemberSettings("g", group_instance_id="i" if static else None, session_timeout_ms=9_000)
-        self.member = ConsumerMember(config, "me", Wish(("t",)))
+        self.member = ConsumerMemberMachine(config, "me", RequestedSubscription(("t",)))
         self.now_ms = 0
         self.epoch = 0
         self.open: list[act.Action] = []
@@ -60,7 +60,7 @@ class Walk:
                 self.open.append(action)
             case act.Abandon():
                 self.open = [asked for asked in self.open if getattr(asked, "token", None) != action.token]
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 assert action.at_ms >= 0
             case act.Closed():
                 self.closed = True
@@ -77,7 +77,7 @@ class Walk:
             # Nothing is called given up before the application has let go of it.
             letting_go = {tp for asked in self.open if isinstance(asked, act.Revoke) for tp in asked.partitions}
             assert self.held | (letting_go & set(action.owned)) == set(action.owned)
-            if self.member.state is State.ADOPTING:
+            if self.member.state is MembershipState.ADOPTING:
                 assert letting_go <= set(action.owned)
         self.open.append(action)
 
@@ -112,7 +112,7 @@ def test_any_walk_keeps_the_books_and_can_be_closed(moves: list[tuple[int, int, 
         match kind:
             case 0:
                 walk.now_ms += 100 * (what + 1) ** 2
-                walk.step(ev.Tick())
+                walk.step(ev.TimerExpired())
             case 1:
                 failed = [asked for asked in walk.open if not isinstance(asked, act.Revoke | act.Lost)]
                 if failed:
@@ -120,9 +120,9 @@ def test_any_walk_keeps_the_books_and_can_be_closed(moves: list[tuple[int, int, 
                     walk.open.remove(asked)
                     walk.step(ev.RequestFailed(asked.token, True))  # type: ignore[union-attr]
             case 2:
-                walk.step(ev.ConsumerPushed(walk.word(0, CODES[which % len(CODES)], what)))
+                walk.step(ev.ConsumerHeartbeatPushed(walk.word(0, CODES[which % len(CODES)], what)))
             case 3:
-                walk.step(ev.PollExpired() if what % 3 == 0 else ev.Polled())
+                walk.step(ev.PollExpired() if what % 3 == 0 else ev.PollResumed())
             case 4:
                 walk.step(ev.SubscriptionChanged(("t",) if what % 2 else ("s", "t")))
             case 5:
@@ -130,7 +130,7 @@ def test_any_walk_keeps_the_books_and_can_be_closed(moves: list[tuple[int, int, 
                 walk.step(ev.CommitRefused(code, "", walk.member.generation))
             case _:
                 walk.answer(which, CODES[what % len(CODES)], which)
-    walk.step(ev.Close(list(Leaving)[len(moves) % 3]))
+    walk.step(ev.Close(list(LeavePolicy)[len(moves) % 3]))
     while walk.open and not walk.closed:
         walk.answer(0, ErrorCode.NONE, 0)
     assert walk.closed

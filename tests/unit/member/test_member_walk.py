@@ -8,10 +8,10 @@ from muster.assignors.data.user_data import Subscription, encode_assignment, enc
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMember
+from muster.coordinator.member.classic.machine import ClassicMemberMachine
 from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.states import State
-from muster.coordinator.member.types import GroupMember, Leaving, MemberSettings
+from muster.coordinator.member.states import MembershipState
+from muster.coordinator.member.types import GroupMember, LeavePolicy, MemberSettings
 
 CODES = [
     ErrorCode.NONE,
@@ -39,7 +39,7 @@ class Walk:
     def __init__(self, protocol: RebalanceProtocol, static: bool) -> None:
         config = MemberSettings("g", group_instance_id="i" if static else None, session_timeout_ms=9_000)
         self.eager = protocol is RebalanceProtocol.EAGER
-        self.member = ClassicMember(config, Subscriber(("t",), (Assignor("sticky", protocol),)))
+        self.member = ClassicMemberMachine(config, Subscriber(("t",), (Assignor("sticky", protocol),)))
         self.now_ms = 0
         self.generation = 0
         self.open: list[act.Action] = []
@@ -47,7 +47,7 @@ class Walk:
         self.closed = False
         self.wake_ms: int | None = None
 
-    def step(self, event: ev.Event) -> None:
+    def step(self, event: ev.ClassicEvent) -> None:
         for action in self.member.step(event, self.now_ms):
             assert not self.closed, f"{action} after the end"
             self.book(action)
@@ -72,7 +72,7 @@ class Walk:
                 self.open.append(action)
             case act.Abandon():
                 self.open = [other for other in self.open if getattr(other, "token", None) != action.token]
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 self.wake_ms = action.at_ms
             case act.Closed():
                 self.closed = True
@@ -85,7 +85,7 @@ class Walk:
         if not self.open:
             return
         action = self.open.pop(which % len(self.open))
-        if lost and not isinstance(action, act.Revoke | act.Lost | act.Plan):
+        if lost and not isinstance(action, act.Revoke | act.Lost | act.MakePlan):
             self.step(ev.RequestFailed(action.token, retriable=True))  # type: ignore[union-attr]
             return
         match action:
@@ -102,22 +102,22 @@ class Walk:
                 share = encode_assignment({"t": list(range(which % 4))})
                 self.step(ev.SyncAnswered(action.token, code, "", share))
             case act.SendHeartbeat():
-                self.step(ev.HeartbeatAnswered(action.token, code))
-            case act.Plan():
+                self.step(ev.ClassicHeartbeatAnswered(action.token, code))
+            case act.MakePlan():
                 if lost:
                     self.step(ev.PlanFailed(action.generation, "no"))
                 else:
-                    self.step(ev.Planned(action.generation, (), b"", {"t": 4}))
+                    self.step(ev.PlanMade(action.generation, (), b"", {"t": 4}))
             case act.Revoke() | act.Lost():
                 self.step(ev.Revoked(action.token))
 
     def happen(self, which: int) -> None:
-        events: list[ev.Event] = [
-            ev.Tick(),
+        events: list[ev.ClassicEvent] = [
+            ev.TimerExpired(),
             ev.SubscriptionChanged(TOPICS[which % 3]),
-            ev.TopicsChanged({"t": which}),
+            ev.PartitionCountsChanged({"t": which}),
             ev.PollExpired(),
-            ev.Polled(),
+            ev.PollResumed(),
             ev.CommitRefused(CODES[which % len(CODES)], "", self.generation),
         ]
         self.step(events[which % len(events)])
@@ -126,7 +126,7 @@ class Walk:
         self.now_ms += ms
         if self.wake_ms is not None and self.now_ms >= self.wake_ms:
             self.wake_ms = None
-            self.step(ev.Tick())
+            self.step(ev.TimerExpired())
 
 
 MOVE = st.tuples(st.integers(0, 5), st.integers(0, 50), st.sampled_from(CODES), st.booleans())
@@ -148,13 +148,13 @@ def test_the_member_stays_consistent_and_can_be_closed(
             walk.pass_time(which * 200)
         else:
             walk.happen(which)
-    walk.step(ev.Close(list(Leaving)[len(moves) % 3]))
+    walk.step(ev.Close(list(LeavePolicy)[len(moves) % 3]))
     while (releases := [a for a in walk.open if isinstance(a, act.Revoke | act.Lost)]) and not walk.closed:
         walk.open.remove(releases[0])
         walk.step(ev.Revoked(releases[0].token))
     assert walk.closed
     assert walk.held == set()
-    assert walk.member.state is State.CLOSED
+    assert walk.member.state is MembershipState.CLOSED
 
 
 @settings(max_examples=200, deadline=None)
@@ -172,10 +172,10 @@ def test_once_the_trouble_is_over_a_member_becomes_stable(
         else:
             walk.happen(which)
     walk.step(ev.SubscriptionChanged(("t",)))
-    walk.step(ev.Polled())
+    walk.step(ev.PollResumed())
     for _ in range(200):
-        if walk.member.state in {State.STABLE, State.FAILED} and not walk.open:
+        if walk.member.state in {MembershipState.STABLE, MembershipState.FAILED} and not walk.open:
             break
         walk.pass_time(1_000)
         walk.answer(0, ErrorCode.NONE, False)
-    assert walk.member.state in {State.STABLE, State.FAILED}
+    assert walk.member.state in {MembershipState.STABLE, MembershipState.FAILED}

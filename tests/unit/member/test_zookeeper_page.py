@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.lab import chosen, join_row
+from muster.coordinator.cli.lab import choose_generations, join_row
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.group_protocols import ZOOKEEPER_ONLY, dotted
+from muster.coordinator.client.group_protocols import ZOOKEEPER_ONLY, to_dotted
 from muster.coordinator.lab.joins import measure_joins
 from muster.coordinator.member.zookeeper.states import MOVES, ZookeeperState
 
@@ -31,16 +31,16 @@ def test_the_page_shows_the_legal_moves() -> None:
 
 def test_the_page_tells_every_property_with_its_default() -> None:
     told = dict(re.findall(r"^\| `([a-z.]+)` \| ?(\w*) \|", PAGE, re.MULTILINE))
-    assert {dotted(name) for name in ZOOKEEPER_ONLY} <= told.keys()
+    assert {to_dotted(name) for name in ZOOKEEPER_ONLY} <= told.keys()
     for name in ZOOKEEPER_ONLY - {"rebalance_backoff_ms", "zookeeper_connect", "consumer_id", "dual_commit_enabled"}:
-        assert told[dotted(name)] == str(ConsumerConfig.model_fields[name].default)
+        assert told[to_dotted(name)] == str(ConsumerConfig.model_fields[name].default)
 
 
 @pytest.mark.timeout(240)
 def test_the_page_shows_what_a_join_costs() -> None:
     """The two that differ most; all four would take three times as long."""
     shown = [line.split() for line in PAGE.splitlines()]
-    for costs in measure_joins((10, 50, 100), chosen(("zookeeper", "pushed"))):
+    for costs in measure_joins((10, 50, 100), choose_generations(("zookeeper", "pushed"))):
         row = [str(value) for value in join_row(costs).values()]
         assert row in shown, f"the page is stale: paste what `muster lab join` prints; found {' '.join(row)}"
 

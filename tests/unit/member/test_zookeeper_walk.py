@@ -9,42 +9,47 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
 from muster.coordinator.member.zookeeper.states import MOVES, ZookeeperState
-from muster.coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
+from muster.coordinator.member.zookeeper.types import (
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperSession,
+)
 
-ONE = Registration({"t": 1})
-OTHERS: Sequence[dict[str, Registration]] = (
+ONE = GroupRegistration({"t": 1})
+OTHERS: Sequence[dict[str, GroupRegistration]] = (
     {},
     {"a": ONE},
     {"a": ONE, "z": ONE},
-    {"z": Registration({"(": 1}, "white_list")},
+    {"z": GroupRegistration({"(": 1}, "white_list")},
 )
-LINKS = (Link.CONNECTED, Link.SUSPENDED, Link.LOST)
+LINKS = (ZookeeperSession.CONNECTED, ZookeeperSession.SUSPENDED, ZookeeperSession.LOST)
 
 
 class Walk:
     """Answers what the machine asks for as the drawn numbers say, and checks every action against its own books."""
 
     def __init__(self) -> None:
-        self.machine = ZookeeperMember(ZookeeperSettings("g", rebalance_retries=1), ONE)
+        self.machine = ZookeeperMemberMachine(ZookeeperMemberSettings("g", rebalance_retries=1), ONE)
         self.now_ms = 0
         self.held: set[tuple[str, int]] = set()
-        self.asked: zk.Action | None = None
+        self.asked: zk.ZookeeperAction | None = None
         self.callbacks: list[int] = []
         self.registrations = 0
         self.claims = 0
-        self.link = Link.LOST
+        self.link = ZookeeperSession.LOST
         self.closed = False
 
-    def step(self, event: zk.Event) -> None:
+    def step(self, event: zk.ZookeeperEvent) -> None:
         for action in self.machine.step(event, self.now_ms):
             assert not self.closed, f"{action} after the end"
             self.book(action)
         assert self.held == self.machine.owned
         assert self.machine.owned <= self.machine.nodes or self.machine.state is ZookeeperState.CLOSED
 
-    def book(self, action: zk.Action) -> None:
+    def book(self, action: zk.ZookeeperAction) -> None:
         match action:
             case act.Revoke() | act.Lost():
                 assert set(action.partitions) == self.held
@@ -53,17 +58,17 @@ class Walk:
                 self.callbacks.append(action.token)
             case act.Assign():
                 assert not self.held, "everything was let go of before"
-                assert self.link is not Link.LOST
+                assert self.link is not ZookeeperSession.LOST
                 self.held = set(action.partitions)
             case act.Abandon():
                 self.asked = None
             case act.Closed():
                 self.closed = True
-            case act.WakeAt() | act.Fail() | zk.RebalanceFailed():
+            case act.WakeMemberAt() | act.Fail() | zk.RebalanceGivenUp():
                 pass
             case _:
                 assert self.asked is None, f"{action} while {self.asked} waits"
-                assert self.link is not Link.LOST, "without a session nothing can be asked"
+                assert self.link is not ZookeeperSession.LOST, "without a session nothing can be asked"
                 self.asked = action
 
     def answer(self, choice: int) -> None:
@@ -73,21 +78,21 @@ class Walk:
                 return
             case _ if choice % 7 == 6:
                 self.step(ev.RequestFailed(token_of(action), True, "no answer"))
-            case zk.Register():
+            case zk.CreateRegistration():
                 self.registrations += 1
-                self.step(zk.Registered(action.token, f"m{self.registrations}"))
+                self.step(zk.ConsumerRegistered(action.token, f"m{self.registrations}"))
             case zk.ReadGroup():
                 mine = {f"m{self.registrations}": ONE} if choice % 5 else {}
-                view = GroupView({**OTHERS[choice % 4], **mine}, {"t": choice % 6}, (1,) if choice % 11 else ())
+                view = ConsumerGroupView({**OTHERS[choice % 4], **mine}, {"t": choice % 6}, (1,) if choice % 11 else ())
                 self.step(zk.GroupRead(action.token, view))
-            case zk.Claim():
+            case zk.ClaimOwners():
                 self.claims += 1
                 conflicts = dict.fromkeys(sorted(action.share)[: choice % 3], "a-0") if choice % 2 else {}
-                self.step(zk.Claimed(action.token, conflicts, self.claims))
-            case zk.Release():
-                self.step(zk.Released(action.token))
-            case zk.Withdraw():
-                self.step(zk.Withdrawn(action.token))
+                self.step(zk.OwnersClaimed(action.token, conflicts, self.claims))
+            case zk.ReleaseOwners():
+                self.step(zk.OwnersReleased(action.token))
+            case zk.WithdrawConsumer():
+                self.step(zk.ConsumerWithdrawn(action.token))
             case _:
                 raise AssertionError(f"{action} wants no answer")
 
@@ -98,14 +103,14 @@ class Walk:
                 self.step(zk.WatchFired("members"))
             case 1:
                 link = LINKS[choice % 3]
-                if link is Link.LOST:
+                if link is ZookeeperSession.LOST:
                     self.asked = None
                 self.link = link
                 self.step(zk.SessionChanged(link))
             case 2:
-                self.step(ev.Tick())
+                self.step(ev.TimerExpired())
             case 3:
-                self.step(ev.PollExpired() if choice % 3 == 0 else ev.Polled())
+                self.step(ev.PollExpired() if choice % 3 == 0 else ev.PollResumed())
             case 4:
                 self.step(ev.SubscriptionChanged(("t",) if choice % 2 else ("t", "u")))
             case 5:
@@ -121,8 +126,10 @@ class Walk:
             self.step(ev.Revoked(self.callbacks.pop(0)))
 
 
-def token_of(action: zk.Action) -> int:
-    assert isinstance(action, zk.Register | zk.ReadGroup | zk.Claim | zk.Release | zk.Withdraw)
+def token_of(action: zk.ZookeeperAction) -> int:
+    assert isinstance(
+        action, zk.CreateRegistration | zk.ReadGroup | zk.ClaimOwners | zk.ReleaseOwners | zk.WithdrawConsumer
+    )
     return action.token
 
 
@@ -130,8 +137,8 @@ def token_of(action: zk.Action) -> int:
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 60)), max_size=80))
 def test_any_walk_keeps_the_books_and_ends_closed(walked: list[tuple[int, int]]) -> None:
     walk = Walk()
-    walk.link = Link.CONNECTED
-    walk.step(zk.SessionChanged(Link.CONNECTED))
+    walk.link = ZookeeperSession.CONNECTED
+    walk.step(zk.SessionChanged(ZookeeperSession.CONNECTED))
     walk.step(ev.Start())
     for what, choice in walked:
         walk.happen(what, choice)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from muster.coordinator.core.control.balance.evaluating import likeness
-from muster.coordinator.core.control.balance.judging import Patience
-from muster.coordinator.core.control.balance.loads import Loads
-from muster.coordinator.core.control.balance.ongoing import Balancing
+from muster.coordinator.core.control.balance.evaluating import group_likeness
+from muster.coordinator.core.control.balance.judging import PaidRounds
+from muster.coordinator.core.control.balance.loads import PartitionLoads
+from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 from muster.coordinator.core.control.balance.problem import problem_of
-from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.core.control.balance.rules import BalanceRules
 from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.records import RebalanceDecided, RebalanceShadowed, SettingsStored, SettingsUnset
@@ -15,7 +15,7 @@ from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import MemberPlan, Score
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.metrics.scraping import Fineness
+from muster.coordinator.metrics.scraping import SeriesGranularity
 from muster.coordinator.metrics.table import FAMILIES, Level
 from tests.support.sight import store_group
 from tests.unit.metrics.test_scraping import Scraped, entry, names, of, two_members
@@ -26,14 +26,14 @@ def test_balance_by_the_weight_that_the_group_s_balance_goes_by() -> None:
     sight = two_members()
     [shard] = sight.shards
     state, group = shard.state, shard.state.groups["g"]
-    loads = Loads({"t": 4}, 1_000)
+    loads = PartitionLoads({"t": 4}, 1_000)
     for at_ms, written in ((0, (0, 0, 0, 0)), (10_000, (20, 20, 40, 40))):
         loads.take("t", 0, written, written, at_ms)
         loads.taken()
     snapshot = KINDS[type(group)].snapshot(group, Step(state, 0))
     assert snapshot is not None
-    problem = problem_of(snapshot, likeness(group, loads, state), {"member.capacity": {"a": 2.0}})
-    state.balancing["g"] = Balancing(Rules(), Patience(), loads=loads, problem=problem)
+    problem = problem_of(snapshot, group_likeness(group, loads, state), {"member.capacity": {"a": 2.0}})
+    state.balancing["g"] = OngoingBalance(BalanceRules(), PaidRounds(), loads=loads, problem=problem)
     scraped = Scraped(sight)
     ratio = {"name": "muster_group_imbalance_ratio", "group": "g", "by": "weight"}
     assert of(scraped.read(), **ratio) == pytest.approx(1.0)
@@ -78,7 +78,7 @@ def test_how_far_a_shadow_disagrees_in_the_latest_decisions() -> None:
 def test_every_line_is_of_a_family_of_the_table_and_has_its_labels() -> None:
     sight = two_members()
     shadowed(sight.shards[0], "g", 2)
-    scraped = Scraped(sight, Fineness(commit_age=True))
+    scraped = Scraped(sight, SeriesGranularity(commit_age=True))
     scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
     scraped.fenced["g", ErrorCode.STALE_MEMBER_EPOCH] = 1
     scraped.read(0)

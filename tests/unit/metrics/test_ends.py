@@ -3,19 +3,19 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.metrics.ends import APART_MS, MOST, Ends
+from muster.coordinator.metrics.ends import APART_MS, MOST, TopicEndHistory
 
 
-def growing(rows: list[tuple[int, int]]) -> Ends:
-    ends = Ends()
+def growing(rows: list[tuple[int, int]]) -> TopicEndHistory:
+    ends = TopicEndHistory()
     for now_ms, end in rows:
         ends.note(now_ms, end)
     return ends
 
 
 def test_without_lag_it_is_nothing_and_before_anything_was_seen_it_is_not_known() -> None:
-    assert Ends().seconds(0, 10, 0) == 0.0
-    assert Ends().seconds(0, 10, 1) is None
+    assert TopicEndHistory().seconds(0, 10, 0) == 0.0
+    assert TopicEndHistory().seconds(0, 10, 1) is None
 
 
 def test_between_two_times_it_is_interpolated() -> None:
@@ -47,7 +47,7 @@ def test_a_topic_that_was_made_anew_and_a_clock_that_was_set_back_begin_again() 
     st.lists(st.tuples(st.integers(0, 60_000), st.integers(0, 1_000)), min_size=1, max_size=300), st.integers(0, 500)
 )
 def test_it_is_never_negative_and_grows_with_the_lag(rows: list[tuple[int, int]], lag: int) -> None:
-    ends, now_ms, end = Ends(), 0, 0
+    ends, now_ms, end = TopicEndHistory(), 0, 0
     for after_ms, grown in rows:
         now_ms, end = now_ms + after_ms, end + grown
         ends.note(now_ms, end)

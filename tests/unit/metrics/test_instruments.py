@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.metrics.instruments import BOUNDS, Instruments, Meter, Timing
+from muster.coordinator.metrics.instruments import BOUNDS, Instruments, RequestMeter, Timing
 from muster.coordinator.runtime.metrics import FENCING, MAX_FENCED, Metrics
 
 
@@ -19,7 +19,7 @@ def test_each_time_is_in_every_bucket_that_it_is_no_longer_than(times: list[floa
 
 
 def test_answers_refusals_and_streams_of_an_api() -> None:
-    meter = Meter()
+    meter = RequestMeter()
     for code in (0, 0, 27):
         meter.answered(0.1, code)
     meter.refused(0.1, "UNAVAILABLE")

@@ -6,16 +6,18 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from muster.coordinator.metrics.cluster import ClusterFigures
-from muster.coordinator.metrics.engine import EngineFigures
+from muster.coordinator.metrics.engine import KafkaBackendFigures
 from muster.coordinator.metrics.instruments import Instruments
-from muster.coordinator.metrics.node import NodeFigures, families, negotiated, written
-from muster.coordinator.metrics.rebalances import Rebalances
+from muster.coordinator.metrics.node import NodeFigures, encode_family, negotiate_format, node_families
+from muster.coordinator.metrics.rebalances import RebalanceTotals
 from muster.coordinator.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, Level
 
 
 def text(figures: NodeFigures, instruments: Instruments, accept: str = "") -> str:
-    _, encode, _ = negotiated(accept)
-    return b"".join(written([each], encode) for each in families(figures, instruments, Rebalances(), str)).decode()
+    _, encode, _ = negotiate_format(accept)
+    return b"".join(
+        encode_family([each], encode) for each in node_families(figures, instruments, RebalanceTotals(), str)
+    ).decode()
 
 
 def busy() -> Instruments:
@@ -46,7 +48,7 @@ CLUSTER = ClusterFigures(
     max_lag=700,
     undone=13,
 )
-ENGINE = EngineFigures(
+ENGINE = KafkaBackendFigures(
     unacked={3: 70},
     owned=2,
     fenced=1,
@@ -147,6 +149,6 @@ def test_a_disk_that_nobody_can_look_at_has_no_figure() -> None:
     "accept", ["application/openmetrics-text;version=x.y", "application/openmetrics-text;version=", ";;,=", "a" * 9_999]
 )
 def test_an_accept_header_that_is_none_is_answered(accept: str) -> None:
-    form, encode, content_type = negotiated(accept)
+    form, encode, content_type = negotiate_format(accept)
     assert form.openmetrics == content_type.startswith("application/openmetrics-text")
     assert encode is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.metrics.table import FAMILIES, Family
+from muster.coordinator.metrics.table import FAMILIES, MetricFamily
 
 PAGE = (Path(__file__).parents[3] / "docs/observe.md").read_text()
 ROWS = {
@@ -15,7 +15,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_a_metric_is_told_of_as_it_is(family: Family) -> None:
+def test_a_metric_is_told_of_as_it_is(family: MetricFamily) -> None:
     _, kind, labels, meaning, question = ROWS[family.name]
     assert (kind, meaning) == (family.kind, family.meaning)
     assert tuple(re.findall(r"`([^`]+)`", labels)) == family.labels

@@ -9,15 +9,15 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from muster.coordinator.core.events import Loaded
 from muster.coordinator.core.records import GroupDeleted
-from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
+from muster.coordinator.core.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.metrics.cluster import ClusterFigures, Led
+from muster.coordinator.metrics.cluster import ClusterFigures, LedPartitionFigures
 from muster.coordinator.metrics.instruments import Instruments
-from muster.coordinator.metrics.rebalances import Rebalances
-from muster.coordinator.metrics.scraping import Counts, Fineness, Page, Scraper
+from muster.coordinator.metrics.rebalances import RebalanceTotals
+from muster.coordinator.metrics.scraping import ScrapeCounts, ScrapePage, Scraper, SeriesGranularity
 from muster.coordinator.metrics.table import Level
-from muster.coordinator.metrics.writing import Form
-from muster.coordinator.observe.history import Rates
+from muster.coordinator.metrics.writing import ExpositionFormat
+from muster.coordinator.observe.history import PartitionRates
 from tests.support.sight import NumbersOnly, commit, shard_with, store_group
 
 Found = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -28,19 +28,19 @@ NASTY = 'a"b\\c\nd'
 class Scraped:
     """One node's answers, parsed."""
 
-    def __init__(self, sight: NumbersOnly, fineness: Fineness | None = None) -> None:
-        self.rebalances = Rebalances()
+    def __init__(self, sight: NumbersOnly, fineness: SeriesGranularity | None = None) -> None:
+        self.rebalances = RebalanceTotals()
         self.fenced: dict[tuple[str, ErrorCode], int] = {}
         self.instruments = Instruments()
-        self.scraper = Scraper(sight, Counts(self.instruments, self.rebalances, self.fenced), 7, fineness)
+        self.scraper = Scraper(sight, ScrapeCounts(self.instruments, self.rebalances, self.fenced), 7, fineness)
 
-    def page(self, now_ms: int = 0, form: Form | None = None) -> Page:
-        page = self.scraper.page(form or Form())
+    def page(self, now_ms: int = 0, form: ExpositionFormat | None = None) -> ScrapePage:
+        page = self.scraper.page(form or ExpositionFormat())
         for _ in self.scraper.steps(page, now_ms):
             pass
         return page
 
-    def text(self, now_ms: int = 0, form: Form | None = None) -> str:
+    def text(self, now_ms: int = 0, form: ExpositionFormat | None = None) -> str:
         return b"".join(self.page(now_ms, form).sheet.pieces()).decode()
 
     def read(self, now_ms: int = 0) -> Found:
@@ -83,8 +83,8 @@ def entry(number: int, cause: Cause = Cause.MEMBER_JOINED, **values: object) -> 
         "outcome": Outcome.COMPLETED,
         "started_at_ms": 0,
         "ended_at_ms": 3_000,
-        "phases": (Phase("join", 2_000), Phase("plan", 1_000)),
-        "moves": (Move("t", 0, "", "a", -1, ""), Move("t", 1, "", "a", -1, "")),
+        "phases": (RebalancePhase("join", 2_000), RebalancePhase("plan", 1_000)),
+        "moves": (PartitionMove("t", 0, "", "a", -1, ""), PartitionMove("t", 1, "", "a", -1, "")),
     }
     return RebalanceEntry(number=number, cause=cause, **{**plain, **values})  # type: ignore[arg-type]
 
@@ -126,8 +126,8 @@ class LedBySome:
     def figures(self) -> ClusterFigures:
         return ClusterFigures()
 
-    def led(self, topic: str, partitions: range) -> list[Led | None]:
-        return [Led(number > 1, 3, 3 - number % 3) if number % 2 else None for number in partitions]
+    def led(self, topic: str, partitions: range) -> list[LedPartitionFigures | None]:
+        return [LedPartitionFigures(number > 1, 3, 3 - number % 3) if number % 2 else None for number in partitions]
 
 
 def test_of_a_cluster_each_partition_is_told_of_by_its_leader() -> None:
@@ -156,9 +156,11 @@ def test_balance_by_the_rate_of_writing_where_that_is_known() -> None:
     sight = two_members()
     unknown = np.full(4, np.nan)
     places = tuple(("t", partition) for partition in range(4))
-    sight.written["g"] = Rates(places, np.array([1.0, 1.0, np.nan, 6.0]), unknown, unknown, np.zeros(4, np.int64))
+    sight.written["g"] = PartitionRates(
+        places, np.array([1.0, 1.0, np.nan, 6.0]), unknown, unknown, np.zeros(4, np.int64)
+    )
     assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") == 1.5
-    sight.written["g"] = Rates(places, unknown, unknown, unknown, np.zeros(4, np.int64))
+    sight.written["g"] = PartitionRates(places, unknown, unknown, unknown, np.zeros(4, np.int64))
     assert of(Scraped(sight).read(), "muster_group_imbalance_ratio", group="g", by="rate") is None
 
 
@@ -184,11 +186,11 @@ def test_a_group_without_members_has_no_unowned_partitions() -> None:
 
 def test_commit_ages_are_for_those_who_ask() -> None:
     assert "muster_member_commit_age_seconds" not in names(Scraped(two_members()).read(6_000))
-    found = Scraped(two_members(), Fineness(commit_age=True)).read(6_000)
+    found = Scraped(two_members(), SeriesGranularity(commit_age=True)).read(6_000)
     assert of(found, "muster_member_commit_age_seconds", group="g", member="b") == 5
     assert (
         of(
-            Scraped(two_members(), Fineness(commit_age=True)).read(0),
+            Scraped(two_members(), SeriesGranularity(commit_age=True)).read(0),
             "muster_member_commit_age_seconds",
             group="g",
             member="b",
@@ -260,8 +262,8 @@ def test_an_entry_is_counted_once_however_often_it_is_told_of() -> None:
 
 
 def test_what_settles_later_is_a_phase_of_its_own() -> None:
-    rebalances = Rebalances()
-    whole = (Phase("join", 1), Phase("plan", 1), Phase("settle", 4_000))
+    rebalances = RebalanceTotals()
+    whole = (RebalancePhase("join", 1), RebalancePhase("plan", 1), RebalancePhase("settle", 4_000))
     rebalances.told("g", "classic", entry(1))
     rebalances.told("g", "classic", entry(1, phases=whole, unowned_partition_ms=0))
     assert {name: timing.count for name, timing in rebalances.phases.items()} == {"join": 1, "plan": 1, "settle": 1}
@@ -282,7 +284,7 @@ def test_fenced_requests_by_reason() -> None:
     ],
 )
 def test_granularity(granularity: str, without: set[str]) -> None:
-    scraped = Scraped(two_members(), Fineness(granularity))
+    scraped = Scraped(two_members(), SeriesGranularity(granularity))
     scraped.read(0)
     assert not names(scraped.read(10_000)) & without
     assert {"kafka_consumergroup_lag_sum", "kafka_consumergroup_members"} <= names(scraped.read(10_000))
@@ -294,7 +296,7 @@ def test_beyond_the_limit_the_finest_of_the_largest_goes_first() -> None:
     store_group(shard, "large", {"a": {"u": (0,)}})
     commit(shard, "small", {("t", 0): 1})
     commit(shard, "large", {("u", 0): 1})
-    scraped = Scraped(NumbersOnly([shard], {"t": 4, "u": 40}), Fineness(max_series=60))
+    scraped = Scraped(NumbersOnly([shard], {"t": 4, "u": 40}), SeriesGranularity(max_series=60))
     page = scraped.page()
     text = b"".join(page.sheet.pieces()).decode()
     # Largest first: the 280 series of u's partitions, then the 80 of the group that reads it.
@@ -310,14 +312,14 @@ def test_what_would_be_written_is_what_counts_against_the_limit() -> None:
     sight = two_members()
     store_group(sight.shards[0], "empty", {})
     for commit_age in (False, True):
-        exactly = Scraped(sight, Fineness(max_series=10**6, commit_age=commit_age)).page().sheet.series
+        exactly = Scraped(sight, SeriesGranularity(max_series=10**6, commit_age=commit_age)).page().sheet.series
         for room, dropped in ((3, 0), (2, 28)):
-            page = Scraped(sight, Fineness(max_series=exactly + room, commit_age=commit_age)).page()
+            page = Scraped(sight, SeriesGranularity(max_series=exactly + room, commit_age=commit_age)).page()
             assert page.budget.dropped.total() == dropped
 
 
 def test_sums_and_members_stay_whatever_the_limit() -> None:
-    found = Scraped(two_members(), Fineness(max_series=1)).read(10_000)
+    found = Scraped(two_members(), SeriesGranularity(max_series=1)).read(10_000)
     stay = {"kafka_consumergroup_lag_sum", "kafka_consumergroup_current_offset_sum", "kafka_consumergroup_members"}
     assert names(found) == stay
 
@@ -333,7 +335,7 @@ def test_names_full_of_quotes_and_new_lines_are_read_again_as_they_were() -> Non
 def test_openmetrics_is_read_by_its_own_parser() -> None:
     scraped = Scraped(two_members())
     scraped.rebalances.told("g", "classic", entry(1, unowned_partition_ms=5))
-    text = scraped.text(form=Form(openmetrics=True)) + "# EOF\n"
+    text = scraped.text(form=ExpositionFormat(openmetrics=True)) + "# EOF\n"
     families = {family.name: family.type for family in openmetrics.text_string_to_metric_families(text)}
     assert families["muster_group_rebalances"] == "counter"
     assert families["muster_group_rebalance_duration_seconds"] == "histogram"
@@ -360,7 +362,7 @@ def test_no_step_goes_through_more_than_a_slice() -> None:
     asked: list[int] = []
     look = sight.ends
     sight.ends = lambda topic, partitions: asked.append(len(partitions)) or look(topic, partitions)  # type: ignore
-    page = scraped.scraper.page(Form())
+    page = scraped.scraper.page(ExpositionFormat())
     for _ in scraped.scraper.steps(page, 0):
         assert sum(asked) <= 200
         asked.clear()

@@ -3,13 +3,13 @@
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.observed.events import GroupObserved
 from muster.coordinator.core.observed.group import ObservedGroup
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
-from muster.coordinator.metrics.ownership import Shares
+from muster.coordinator.metrics.ownership import OwnerCache
 
 T = bytes(15) + b"t"
 STATE = Shard(Limits(), 0).state
@@ -19,7 +19,7 @@ def classic(**shares: tuple[int, ...]) -> ClassicGroup:
     group = ClassicGroup("g")
     for name, partitions in shares.items():
         blob = encode_assignment({"t": partitions})
-        group.members.add(Member(name, None, "", "", 1, 1, (), assignment=blob))
+        group.members.add(ClassicMember(name, None, "", "", 1, 1, (), assignment=blob))
     return group
 
 
@@ -27,21 +27,21 @@ def test_a_kip_848_group_s_owners_by_the_names_that_topics_have_now() -> None:
     group = ConsumerGroup("g", owners={T: {0: "a", 1: "b"}, bytes(16): {0: "a"}})
     state = Shard(Limits(), 0).state
     state.topic_names = {T: "t"}
-    assert Shares().of(group, state) == {"t": {0: "a", 1: "b"}}
+    assert OwnerCache().of(group, state) == {"t": {0: "a", 1: "b"}}
 
 
 def test_a_central_group_s_are_what_is_stored() -> None:
     group = CentralGroup("g", owned={"a": {"t": (0, 2)}})
-    assert Shares().of(group, STATE) == {"t": {0: "a", 2: "a"}}
+    assert OwnerCache().of(group, STATE) == {"t": {0: "a", 2: "a"}}
 
 
 def test_a_zookeeper_group_s_are_its_claims() -> None:
     group = ObservedGroup("g", GroupObserved("g", (), {("t", 1): "a"}), 1)
-    assert Shares().of(group, STATE) == {"t": {1: "a"}}
+    assert OwnerCache().of(group, STATE) == {"t": {1: "a"}}
 
 
 def test_a_classic_group_s_are_read_once_a_generation() -> None:
-    shares, group = Shares(), classic(a=(0,), b=(1,))
+    shares, group = OwnerCache(), classic(a=(0,), b=(1,))
     first = shares.of(group, STATE)
     assert first == {"t": {0: "a", 1: "b"}}
     assert shares.of(group, STATE) is first
@@ -52,7 +52,7 @@ def test_a_classic_group_s_are_read_once_a_generation() -> None:
 
 
 def test_the_members_that_went_have_nothing_any_more() -> None:
-    shares, group = Shares(), classic(a=(0,), b=(1,))
+    shares, group = OwnerCache(), classic(a=(0,), b=(1,))
     shares.of(group, STATE)
     group.members.remove(group.members["b"])
     assert shares.of(group, STATE) == {"t": {0: "a"}}

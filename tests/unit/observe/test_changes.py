@@ -1,11 +1,11 @@
 """What changed since a mark: named as long as it is remembered, never passed over."""
 
 from muster.coordinator.observe import changes as room
-from muster.coordinator.observe.changes import Changes
+from muster.coordinator.observe.changes import GroupChanges
 
 
 def test_each_group_is_named_once_the_latest_first() -> None:
-    changes = Changes("a")
+    changes = GroupChanges("a")
     before = changes.mark()
     for group in ("x", "y", "x"):
         changes.note(group)
@@ -15,7 +15,7 @@ def test_each_group_is_named_once_the_latest_first() -> None:
 
 
 def test_who_follows_some_groups_hears_of_no_other() -> None:
-    changes = Changes("a")
+    changes = GroupChanges("a")
     before = changes.mark()
     changes.note("x")
     assert not changes.since(before, {"y"})
@@ -24,7 +24,7 @@ def test_who_follows_some_groups_hears_of_no_other() -> None:
 
 
 def test_a_mark_of_another_life_or_of_nobody_means_that_anything_may_have_changed() -> None:
-    changes = Changes("a")
+    changes = GroupChanges("a")
     for mark in ("b-0", "", "a", "a-1", "a--1", "a-x", "a-٣"):
         for news in (changes.since(mark), changes.since(mark, {"x"})):
             assert news
@@ -32,7 +32,7 @@ def test_a_mark_of_another_life_or_of_nobody_means_that_anything_may_have_change
 
 
 def test_what_is_forgotten_is_said_to_be_unknown() -> None:
-    changes = Changes("a")
+    changes = GroupChanges("a")
     before = changes.mark()
     for number in range(room.MOST_GROUPS + 1):
         changes.note(f"g{number}")
@@ -44,7 +44,7 @@ def test_what_is_forgotten_is_said_to_be_unknown() -> None:
 
 def test_listeners_hear_of_each_change_and_of_the_end() -> None:
     heard: list[bool] = []
-    changes = Changes("a")
+    changes = GroupChanges("a")
     changes.on_change(lambda: heard.append(changes.closed))
     changes.note("x")
     changes.close()
@@ -52,7 +52,7 @@ def test_listeners_hear_of_each_change_and_of_the_end() -> None:
 
 
 def test_a_group_that_goes_on_changing_is_looked_at_again_until_it_rests() -> None:
-    changes = Changes("a")
+    changes = GroupChanges("a")
     changes.note("x", restless=True)
     changes.note("x")
     seen = changes.mark()

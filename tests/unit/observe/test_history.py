@@ -4,8 +4,8 @@ from math import isnan
 
 import pytest
 
-from muster.coordinator.observe.health import Status
-from muster.coordinator.observe.history import MAX_TROUBLED, History, Sample
+from muster.coordinator.observe.health import HealthStatus
+from muster.coordinator.observe.history import MAX_TROUBLED, GroupHistory, Sample
 
 SAMPLE_MS = 10_000
 PLACE = ("orders", 0)
@@ -15,7 +15,7 @@ class Watched:
     """A history of one group that is looked at every 10 s."""
 
     def __init__(self) -> None:
-        self.history = History(SAMPLE_MS)
+        self.history = GroupHistory(SAMPLE_MS)
         self.now_ms = 960_000
         self.history.topics({"orders": b"1"})
 
@@ -31,7 +31,7 @@ class Watched:
         return float(rates.produced[0]), float(rates.consumed[0])
 
     @property
-    def status(self) -> Status:
+    def status(self) -> HealthStatus:
         found = self.history.health("g", self.now_ms)
         assert self.history.last_health("g") == found  # whoever asks later is told what the sample said
         return found.status
@@ -94,8 +94,8 @@ def test_offsets_that_are_set_back_tell_no_rate_and_rewind(watched: Watched) -> 
     watched.look(400, 0)
     assert watched.rates()[1] == pytest.approx(5.0)
     assert watched.history.lag("g") == 400
-    assert watched.status is Status.ERR
-    assert watched.history.health("g", watched.now_ms).troubled[0].status is Status.REWIND
+    assert watched.status is HealthStatus.ERR
+    assert watched.history.health("g", watched.now_ms).troubled[0].status is HealthStatus.REWIND
     watched.look(500, 60)
     assert watched.rates()[1] > 5.0
 
@@ -150,19 +150,19 @@ class TestHealth:
         for at in range(1, 12):
             watched.look(at * 100, at * 100)
         health = watched.history.health("g", watched.now_ms)
-        assert (health.status, health.total_lag, health.complete) == (Status.OK, 0, 1.0)
+        assert (health.status, health.total_lag, health.complete) == (HealthStatus.OK, 0, 1.0)
         assert health.reason == "it keeps up"
 
     def test_one_that_is_too_slow(self, watched: Watched) -> None:
         for at in range(1, 12):
             watched.look(at * 100, at * 50)
-        assert watched.status is Status.WARN
+        assert watched.status is HealthStatus.WARN
 
     def test_one_that_is_stuck_says_where(self, watched: Watched) -> None:
         for at in range(1, 12):
             watched.look(100 + at * 10, 50)
         health = watched.history.health("g", watched.now_ms)
-        assert health.status is Status.ERR
+        assert health.status is HealthStatus.ERR
         assert health.reason == (
             "orders-0 (STALL, lag 160): it commits the same offset over and over while records wait: "
             "it is stuck at one of them"
@@ -174,15 +174,15 @@ class TestHealth:
         last_ms = watched.now_ms
         for at in range(4):
             watched.look(200 + at, 53, commit_ms=last_ms)
-        assert watched.history.health("g", watched.now_ms).troubled[0].status is Status.STOP
+        assert watched.history.health("g", watched.now_ms).troubled[0].status is HealthStatus.STOP
 
     def test_a_node_that_has_just_started_calls_nobody_stopped(self, watched: Watched) -> None:
         """Burrow would: the only commit that it knows is older than no time at all."""
         watched.look(100, 50, commit_ms=1)
-        assert watched.status is Status.OK
+        assert watched.status is HealthStatus.OK
         for _ in range(10):
             watched.look(100, 50, commit_ms=1)
-        assert watched.history.health("g", watched.now_ms).troubled[0].status is Status.STOP
+        assert watched.history.health("g", watched.now_ms).troubled[0].status is HealthStatus.STOP
 
     def test_many_in_trouble_are_counted_and_the_worst_named(self, watched: Watched) -> None:
         places = [("orders", partition) for partition in range(100)]

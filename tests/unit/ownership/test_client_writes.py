@@ -5,8 +5,8 @@ import pytest
 
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership.client_writes import MOST_TRIES
-from muster.coordinator.ownership.facts import Client, Producer
-from muster.coordinator.ownership.following import UNKNOWN
+from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.ownership.following import UNKNOWN_TRANSACTION
 from tests.support.client_transactions import (
     APP,
     adds,
@@ -28,12 +28,12 @@ def test_e2_sequences_go_on_over_the_transactions_of_an_epoch_and_begin_anew_in_
         node.commits(APP, b"a", offset)
         marks(kafka)
         node.passes(500)
-    later = Client("app", Producer(50, 1))
+    later = TransactionalClient("app", ProducerEpoch(50, 1))
     adds(kafka, later)
     node.commits(later, b"a", b"4")
     assert sequences(node) == [1, 2, 3, 0], "they begin where the log ended"
     assert outcomes(node) == [(1, 0), (2, 0), (3, 0), (4, 0)]
-    assert len(node.of(fx.AskProducer)) == 1, "of what it wrote itself it need not be told"
+    assert len(node.of(fx.DescribeProducer)) == 1, "of what it wrote itself it need not be told"
 
 
 def test_e3_a_new_owner_asks_where_sequences_stand() -> None:
@@ -52,10 +52,10 @@ def test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that
     the broker took the next batch for one that it had, and positions that were acknowledged were in no transaction."""
     kafka = Kafka()
     node = served(kafka)
-    later = Client("app", Producer(50, 4))
+    later = TransactionalClient("app", ProducerEpoch(50, 4))
     adds(kafka)
     node.commits(later, b"a", b"1")
-    node.commits(Client("app", Producer(50, 2)), b"b", b"2")
+    node.commits(TransactionalClient("app", ProducerEpoch(50, 2)), b"b", b"2")
     node.commits(later, b"c", b"3")
     assert outcomes(node) == [(1, 0), (2, 47), (3, 0)]
     assert sequences(node) == [1, 2], "nor is it sent"
@@ -67,11 +67,11 @@ def test_e3_a_late_word_of_an_epoch_that_is_over_takes_nothing_from_the_one_that
 def test_e3_so_does_one_that_comes_to_a_new_owner() -> None:
     kafka = Kafka()
     node = served(kafka)
-    later = Client("app", Producer(50, 4))
+    later = TransactionalClient("app", ProducerEpoch(50, 4))
     adds(kafka)
     node.commits(later, b"a", b"1")
     other = served(kafka, node=2)
-    other.commits(Client("app", Producer(50, 2)), b"b", b"2")
+    other.commits(TransactionalClient("app", ProducerEpoch(50, 2)), b"b", b"2")
     other.commits(later, b"c", b"3")
     assert outcomes(other) == [(1, 47), (2, 0)]
     assert sequences(other) == [2]
@@ -83,7 +83,7 @@ def test_e3_what_a_broker_has_forgotten_the_next_leader_may_know() -> None:
     kafka = after_a_transaction()
     known = kafka.partitions[0].producers.pop(APP.producer.id)
     second = served(kafka, 2)
-    second.hold = {fx.WriteTxn}
+    second.hold = {fx.WriteClientBatch}
     second.commits(APP, b"a", b"2")
     kafka.partitions[0].producers[APP.producer.id] = known
     second.releases()
@@ -98,11 +98,11 @@ def test_e3_what_a_broker_has_forgotten_the_next_leader_may_know() -> None:
 def test_e3_what_a_broker_refuses_is_over(code: int, told: int) -> None:
     kafka = Kafka()
     node = served(kafka)
-    node.codes = {fx.WriteTxn: code}
+    node.codes = {fx.WriteClientBatch: code}
     node.commits(APP, b"a", b"1")
     assert outcomes(node) == [(1, told)]
     node.passes(1_000)
-    assert not node.of(fx.Follow)
+    assert not node.of(fx.FollowLog)
 
 
 def test_e3_not_in_the_transaction() -> None:
@@ -115,9 +115,9 @@ def test_e3_not_in_the_transaction() -> None:
 def test_e3_another_sequence_is_asked_for_and_not_for_ever(code: int) -> None:
     kafka = Kafka()
     node = served(kafka)
-    node.codes = {fx.WriteTxn: code}
+    node.codes = {fx.WriteClientBatch: code}
     node.commits(APP, b"a", b"1")
-    assert len(node.of(fx.AskProducer)) == 2
+    assert len(node.of(fx.DescribeProducer)) == 2
     assert outcomes(node) == [(1, code)]
 
 
@@ -126,10 +126,10 @@ def test_e3_what_is_surely_not_in_the_log_is_tried_some_times(code: int) -> None
     """One client's transaction whose coordinator is away must not take the shard along."""
     kafka = Kafka()
     node = served(kafka)
-    node.codes = {fx.WriteTxn: code}
+    node.codes = {fx.WriteClientBatch: code}
     node.commits(APP, b"a", b"1")
     node.passes(5_000)
-    assert len(node.of(fx.WriteTxn)) == MOST_TRIES
+    assert len(node.of(fx.WriteClientBatch)) == MOST_TRIES
     assert outcomes(node) == [(1, 15)]
     assert node.serves
 
@@ -139,14 +139,14 @@ def test_e3_of_what_nobody_knows_the_same_bytes_are_sent_again(code: int) -> Non
     kafka = Kafka()
     node = served(kafka)
     adds(kafka)
-    node.codes = {fx.WriteTxn: code}
+    node.codes = {fx.WriteClientBatch: code}
     node.commits(APP, b"a", b"1")
     node.passes(2_000)
-    writes = node.of(fx.WriteTxn)
+    writes = node.of(fx.WriteClientBatch)
     assert len(writes) > MOST_TRIES
     assert {id(each.batch) for each in writes} == {id(writes[0].batch)}
     assert outcomes(node) == []
-    del node.codes[fx.WriteTxn]
+    del node.codes[fx.WriteClientBatch]
     node.passes(1_000)
     assert outcomes(node) == [(1, 0)]
 
@@ -175,7 +175,7 @@ def test_e3_nor_whether_it_is_there_which_is_looked_for_when_its_client_comes_ag
     node = served(kafka)
     is_there_and_answered(kafka, node, code)
     node.commits(APP, b"a", b"2")
-    assert [unload.why for unload in node.of(fx.Unload)] == [UNKNOWN]
+    assert [unload.why for unload in node.of(fx.UnloadShard)] == [UNKNOWN_TRANSACTION]
     marks(kafka)
     node.passes(1_000)
     assert node.serves
@@ -185,7 +185,7 @@ def test_e3_nor_whether_it_is_there_which_is_looked_for_when_its_client_comes_ag
 def test_a3_what_waits_for_clients_takes_room() -> None:
     kafka = Kafka()
     node = served(kafka, unacked_bytes=200)
-    node.hold = {fx.WriteTxn}
+    node.hold = {fx.WriteClientBatch}
     for number in range(8):
         adds(kafka)
         node.commits(APP, b"key-%d" % number, b"1")
@@ -200,4 +200,4 @@ def test_a_commit_that_has_no_room_in_any_batch_is_refused() -> None:
     node = served(Kafka(), batch_bytes=300)
     node.commits(APP, b"a", b"x" * 400)
     assert outcomes(node) == [(1, 10)]
-    assert not node.of(fx.AskProducer)
+    assert not node.of(fx.DescribeProducer)

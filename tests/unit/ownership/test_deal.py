@@ -3,34 +3,36 @@
 import pytest
 
 from muster.coordinator.ownership.deal import (
-    Bid,
-    Deal,
-    NodeDealt,
+    AssignedNode,
+    NodeBid,
+    ShardAssignment,
+    decode_assignment,
     decode_bid,
-    decode_deal,
     encode_bid,
     joins_again_ms,
-    plan,
+    plan_assignment,
 )
 
 SHARDS = 50
 
 
-def dealt(*bids: Bid) -> Deal:
-    return decode_deal(plan({f"member-{at}": encode_bid(bid) for at, bid in enumerate(bids)}, SHARDS))
+def dealt(*bids: NodeBid) -> ShardAssignment:
+    return decode_assignment(plan_assignment({f"member-{at}": encode_bid(bid) for at, bid in enumerate(bids)}, SHARDS))
 
 
-def counts(deal: Deal) -> dict[int, int]:
+def counts(deal: ShardAssignment) -> dict[int, int]:
     return {node.node: len(node.shards) for node in deal.nodes.values()}
 
 
 def test_f1_a_node_says_what_it_is_and_is_read_again() -> None:
-    bid = Bid(2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True, generation=4, leaving=True)
+    bid = NodeBid(
+        2, "a", {"grpc": "host:9290", "kafka": "host:9092"}, (3, 7), draining=True, generation=4, leaving=True
+    )
     assert decode_bid(encode_bid(bid)) == bid
 
 
 def test_f1_everybody_gets_the_whole_map_with_addresses() -> None:
-    deal = dealt(Bid(1, "a", {"grpc": "one:9290"}), Bid(2, "b", {"grpc": "two:9290"}), Bid(3, "c"))
+    deal = dealt(NodeBid(1, "a", {"grpc": "one:9290"}), NodeBid(2, "b", {"grpc": "two:9290"}), NodeBid(3, "c"))
     assert counts(deal) == {1: 17, 2: 17, 3: 16}
     owner = deal.owner_of(0)
     assert owner is not None
@@ -41,48 +43,54 @@ def test_f1_everybody_gets_the_whole_map_with_addresses() -> None:
 
 
 def test_f1_what_moves_is_let_go_of_in_one_round_and_taken_in_the_next() -> None:
-    first = dealt(Bid(1, "a", owned=tuple(range(SHARDS))), Bid(2, "b"))
+    first = dealt(NodeBid(1, "a", owned=tuple(range(SHARDS))), NodeBid(2, "b"))
     assert counts(first) == {1: 25, 2: 0}
-    second = dealt(Bid(1, "a", owned=first.nodes[1].shards), Bid(2, "b"))
+    second = dealt(NodeBid(1, "a", owned=first.nodes[1].shards), NodeBid(2, "b"))
     assert counts(second) == {1: 25, 2: 25}
     assert second.nodes[1].shards == first.nodes[1].shards
 
 
 def test_f1_a_draining_node_gets_nothing_and_what_it_holds_waits_for_it() -> None:
     held = tuple(range(20))
-    first = dealt(Bid(1, "a", owned=held, draining=True), Bid(2, "b", owned=tuple(range(20, SHARDS))))
+    first = dealt(NodeBid(1, "a", owned=held, draining=True), NodeBid(2, "b", owned=tuple(range(20, SHARDS))))
     assert counts(first) == {1: 0, 2: 30}
     assert first.nodes[1].draining
-    assert counts(dealt(Bid(1, "a", draining=True), Bid(2, "b", owned=first.nodes[2].shards))) == {1: 0, 2: SHARDS}
+    assert counts(dealt(NodeBid(1, "a", draining=True), NodeBid(2, "b", owned=first.nodes[2].shards))) == {
+        1: 0,
+        2: SHARDS,
+    }
 
 
 def test_f1_what_two_claim_is_dealt_to_neither() -> None:
-    deal = dealt(Bid(1, "a", owned=(0, 1)), Bid(2, "b", owned=(1, 2)))
+    deal = dealt(NodeBid(1, "a", owned=(0, 1)), NodeBid(2, "b", owned=(1, 2)))
     assert deal.owner_of(1) is None
     assert deal.of(1) >= {0}
     assert deal.of(2) >= {2}
 
 
 def test_f1_who_cannot_be_read_gets_nothing_and_all_others_do() -> None:
-    members = {"a": encode_bid(Bid(1, "a")), "b": b"{", "c": b'{"node":"x"}', "d": b'{"node":1,"instance":"twin"}'}
-    deal = decode_deal(plan(members, SHARDS))
+    members = {"a": encode_bid(NodeBid(1, "a")), "b": b"{", "c": b'{"node":"x"}', "d": b'{"node":1,"instance":"twin"}'}
+    deal = decode_assignment(plan_assignment(members, SHARDS))
     assert counts(deal) == {1: SHARDS}
     assert deal.nodes[1].instance == "a"
 
 
 def test_f1_nobody_who_can_take_anything() -> None:
-    assert counts(dealt(Bid(1, "a", draining=True, leaving=True))) == {1: 0}
-    assert decode_deal(b"") == Deal()
+    assert counts(dealt(NodeBid(1, "a", draining=True, leaving=True))) == {1: 0}
+    assert decode_assignment(b"") == ShardAssignment()
 
 
 def test_f1_a_drained_node_has_what_would_be_nobody_s() -> None:
     """It stays up: groups are better off with it than with none, where those that had them are gone, or going."""
-    assert counts(dealt(Bid(1, "a", draining=True))) == {1: SHARDS}
+    assert counts(dealt(NodeBid(1, "a", draining=True))) == {1: SHARDS}
     held = tuple(range(SHARDS))
-    first = dealt(Bid(1, "a", draining=True), Bid(2, "b", owned=held, draining=True, leaving=True))
+    first = dealt(NodeBid(1, "a", draining=True), NodeBid(2, "b", owned=held, draining=True, leaving=True))
     assert counts(first) == {1: 0, 2: 0}, "what is held is waited for"
-    assert counts(dealt(Bid(1, "a", draining=True), Bid(2, "b", draining=True, leaving=True))) == {1: SHARDS, 2: 0}
-    assert counts(dealt(Bid(1, "a", owned=held, draining=True), Bid(2, "b"))) == {1: 0, 2: 0}
+    assert counts(dealt(NodeBid(1, "a", draining=True), NodeBid(2, "b", draining=True, leaving=True))) == {
+        1: SHARDS,
+        2: 0,
+    }
+    assert counts(dealt(NodeBid(1, "a", owned=held, draining=True), NodeBid(2, "b"))) == {1: 0, 2: 0}
 
 
 @pytest.mark.parametrize(
@@ -101,7 +109,7 @@ def test_f1_a_drained_node_has_what_would_be_nobody_s() -> None:
 )
 def test_a_map_that_cannot_be_read_says_why(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        decode_deal(text)
+        decode_assignment(text)
 
 
 @pytest.mark.parametrize("generation", ["null", "[]", "1e400", "true", '"6"'])
@@ -109,17 +117,21 @@ def test_what_a_stranger_says_costs_nobody_else_his_shards(generation: str) -> N
     """Whoever may join the nodes' group says what he likes there."""
     with pytest.raises(ValueError, match="generation is"):
         decode_bid(b'{"node":1,"generation":%s}' % generation.encode())
-    bids = {"a": b'{"node":1,"generation":%s}' % generation.encode(), "b": b"[" * 100_000, "c": encode_bid(Bid(2, "i"))}
-    assert decode_deal(plan(bids, 3)).of(2) == {0, 1, 2}
+    bids = {
+        "a": b'{"node":1,"generation":%s}' % generation.encode(),
+        "b": b"[" * 100_000,
+        "c": encode_bid(NodeBid(2, "i")),
+    }
+    assert decode_assignment(plan_assignment(bids, 3)).of(2) == {0, 1, 2}
 
 
 def test_kafka_answers_a_static_member_that_came_back_with_the_map_there_is() -> None:
-    bid = Bid(1, "new", {"grpc": "new:1"})
-    assert joins_again_ms(Deal(1, {}), bid)
-    assert joins_again_ms(Deal(1, {1: NodeDealt(1, "new", {"grpc": "old:1"})}), bid)
-    assert joins_again_ms(Deal(1, {1: NodeDealt(1, "old", {"grpc": "new:1"})}), bid)
-    assert not joins_again_ms(Deal(1, {1: NodeDealt(1, "new", {"grpc": "new:1"})}), bid)
+    bid = NodeBid(1, "new", {"grpc": "new:1"})
+    assert joins_again_ms(ShardAssignment(1, {}), bid)
+    assert joins_again_ms(ShardAssignment(1, {1: AssignedNode(1, "new", {"grpc": "old:1"})}), bid)
+    assert joins_again_ms(ShardAssignment(1, {1: AssignedNode(1, "old", {"grpc": "new:1"})}), bid)
+    assert not joins_again_ms(ShardAssignment(1, {1: AssignedNode(1, "new", {"grpc": "new:1"})}), bid)
 
 
 def test_who_joins_again_says_something_new() -> None:
-    assert encode_bid(Bid(1, "a", generation=6)) != encode_bid(Bid(1, "a"))
+    assert encode_bid(NodeBid(1, "a", generation=6)) != encode_bid(NodeBid(1, "a"))

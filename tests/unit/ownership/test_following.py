@@ -4,8 +4,8 @@ import pytest
 
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Client, Producer
-from muster.coordinator.ownership.following import IN_DOUBT, UNKNOWN
+from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.ownership.following import OUTCOME_IN_DOUBT, UNKNOWN_TRANSACTION
 from tests.support.client_transactions import (
     APP,
     adds,
@@ -24,19 +24,19 @@ def test_e4_a_marker_decides(commits: bool) -> None:
     node = served(kafka)
     node.writes(b"a", b"1")
     adds(kafka)
-    assert not node.of(fx.Follow), "a shard without open transactions is not read"
+    assert not node.of(fx.FollowLog), "a shard without open transactions is not read"
     node.commits(APP, b"a", b"2")
     assert outcomes(node) == [(1, 0)]
     node.passes(1_000)
     assert ends(node) == []
-    assert node.of(fx.Follow)
+    assert node.of(fx.FollowLog)
     marks(kafka, commits=commits)
     node.passes(1_000)
     assert ends(node) == [(50, commits, [b"a"] if commits else [])]
     assert node.state == {b"a": b"2" if commits else b"1"}
-    polls = len(node.of(fx.Follow))
+    polls = len(node.of(fx.FollowLog))
     node.passes(5_000)
-    assert len(node.of(fx.Follow)) == polls, "nor is it any more"
+    assert len(node.of(fx.FollowLog)) == polls, "nor is it any more"
 
 
 def test_e4_what_was_written_behind_it_is_the_later_word() -> None:
@@ -77,7 +77,7 @@ def test_e4_the_next_transaction_may_begin_before_the_marker_of_the_one_before_i
     node.commits(APP, b"b", b"2")
     node.passes(500)
     assert ends(node) == [(50, True, [b"a"])]
-    assert [each.offset for each in node.of(fx.Ended)] == [2]
+    assert [each.offset for each in node.of(fx.TransactionEnded)] == [2]
     marks(kafka, commits=False)
     node.passes(500)
     assert ends(node) == [(50, True, [b"a"]), (50, False, [])]
@@ -104,10 +104,10 @@ def test_e4_what_was_refused_and_may_be_in_the_log_is_looked_for_there(code: int
     kafka = Kafka()
     node = served(kafka)
     is_there_and_answered(kafka, node, 7)
-    node.codes = {fx.WriteTxn: code}
+    node.codes = {fx.WriteClientBatch: code}
     node.passes(500)
     assert outcomes(node) == [(1, code)]
-    assert [unload.why for unload in node.of(fx.Unload)] == [IN_DOUBT]
+    assert [unload.why for unload in node.of(fx.UnloadShard)] == [OUTCOME_IN_DOUBT]
     marks(kafka)
     node.passes(1_000)
     assert node.serves
@@ -117,12 +117,12 @@ def test_e4_what_was_refused_and_may_be_in_the_log_is_looked_for_there(code: int
 def test_a4_where_nobody_says_for_long_what_became_of_it_the_log_is_read_anew() -> None:
     kafka = Kafka()
     node = served(kafka, delivery_timeout_ms=4_000)
-    node.codes = {fx.WriteTxn: 7}
+    node.codes = {fx.WriteClientBatch: 7}
     node.commits(APP, b"a", b"1")
     node.passes(3_500)
-    assert not node.of(fx.Unload)
+    assert not node.of(fx.UnloadShard)
     node.passes(1_000)
-    assert len(node.of(fx.Unload)) == 1
+    assert len(node.of(fx.UnloadShard)) == 1
     node.passes(1_000)
     assert node.serves
 
@@ -131,11 +131,11 @@ def test_e4_a_marker_waits_for_the_answer_about_what_is_in_front_of_it() -> None
     """Else it would be told before its positions are, and they would wait for ever."""
     kafka = Kafka()
     node = served(kafka)
-    other = Client("other", Producer(60, 0))
+    other = TransactionalClient("other", ProducerEpoch(60, 0))
     for client in (APP, other):
         adds(kafka, client)
     node.commits(other, b"b", b"1")
-    node.hold = {fx.WriteTxn}
+    node.hold = {fx.WriteClientBatch}
     node.commits(APP, b"a", b"1")
     [written] = node.held
     partition = kafka.partitions[0]
@@ -144,11 +144,11 @@ def test_e4_a_marker_waits_for_the_answer_about_what_is_in_front_of_it() -> None
     marks(kafka, commits=False)
     node.passes(1_000)
     assert ends(node) == []
-    node.tell(ev.TxnAnswered(0, written.request, 0, at))
+    node.tell(ev.ClientBatchAnswered(0, written.request, 0, at))
     node.passes(1_000)
-    assert [type(each) for each in node.seen if isinstance(each, fx.TxnOutcome | fx.Ended)][-2:] == [
-        fx.TxnOutcome,
-        fx.Ended,
+    assert [type(each) for each in node.seen if isinstance(each, fx.ClientWriteOutcome | fx.TransactionEnded)][-2:] == [
+        fx.ClientWriteOutcome,
+        fx.TransactionEnded,
     ]
     assert ends(node) == [(50, False, [])]
 
@@ -159,9 +159,11 @@ def test_e4_a_new_owner_is_told_what_waits_before_it_serves_and_follows_it() -> 
     adds(kafka)
     first.commits(APP, b"a", b"1")
     second = served(kafka, 2)
-    kinds = [type(each) for each in second.seen if isinstance(each, fx.Waits | fx.Serve)]
-    assert kinds == [fx.Waits, fx.Serve]
-    assert [(each.producer_id, [r.key for r in each.records]) for each in second.of(fx.Waits)] == [(50, [b"a"])]
+    kinds = [type(each) for each in second.seen if isinstance(each, fx.TransactionPending | fx.ServeShard)]
+    assert kinds == [fx.TransactionPending, fx.ServeShard]
+    assert [(each.producer_id, [r.key for r in each.records]) for each in second.of(fx.TransactionPending)] == [
+        (50, [b"a"])
+    ]
     marks(kafka)
     second.passes(500)
     assert second.state == {b"a": b"1"}
@@ -171,16 +173,16 @@ def test_e4_what_an_owner_before_wrote_late_is_found_when_its_client_comes_again
     kafka = Kafka()
     first = served(kafka)
     adds(kafka)
-    first.hold = {fx.WriteTxn}
+    first.hold = {fx.WriteClientBatch}
     first.commits(APP, b"a", b"1")
     second = served(kafka, 2)
     first.releases()
-    assert not second.of(fx.Waits)
+    assert not second.of(fx.TransactionPending)
     second.commits(APP, b"b", b"2")
-    assert [unload.why for unload in second.of(fx.Unload)] == [UNKNOWN]
+    assert [unload.why for unload in second.of(fx.UnloadShard)] == [UNKNOWN_TRANSACTION]
     second.passes(1_000)
     assert second.serves
-    assert [each.producer_id for each in second.of(fx.Waits)] == [50]
+    assert [each.producer_id for each in second.of(fx.TransactionPending)] == [50]
     second.commits(APP, b"b", b"2")
     marks(kafka)
     second.passes(1_000)
@@ -201,7 +203,7 @@ def test_what_a_cleaner_left_of_a_transaction_is_none() -> None:
     partition.log = [stored for stored in partition.log if stored.seen.marker is None]
     later = served(kafka, 2)
     later.passes(1_000)
-    assert not later.of(fx.Follow)
+    assert not later.of(fx.FollowLog)
 
 
 def test_f7_without_a_lease_nothing_is_written_nor_followed() -> None:
@@ -210,10 +212,10 @@ def test_f7_without_a_lease_nothing_is_written_nor_followed() -> None:
     adds(kafka)
     node.commits(APP, b"a", b"1")
     node.passes(9_500, beats=False)
-    polls = len(node.of(fx.Follow))
+    polls = len(node.of(fx.FollowLog))
     node.commits(APP, b"b", b"2")
     node.passes(1_000, beats=False)
-    assert (len(node.of(fx.Follow)), len(node.of(fx.WriteTxn))) == (polls, 1)
+    assert (len(node.of(fx.FollowLog)), len(node.of(fx.WriteClientBatch))) == (polls, 1)
     node.passes(1_000)
     assert outcomes(node) == [(1, 0), (2, 0)]
 
@@ -222,26 +224,26 @@ def test_f8_a_shard_is_let_go_of_when_what_it_writes_for_clients_is_there() -> N
     kafka = Kafka()
     node = served(kafka)
     adds(kafka)
-    node.hold = {fx.WriteTxn}
+    node.hold = {fx.WriteClientBatch}
     node.commits(APP, b"a", b"1")
-    node.tell(ev.Revoke(7, frozenset({0}), kafka.now_ms + 60_000))
+    node.tell(ev.RevokeShards(7, frozenset({0}), kafka.now_ms + 60_000))
     node.passes(1_000)
-    assert not node.of(fx.LetGo)
+    assert not node.of(fx.ShardsLetGo)
     node.releases()
     node.passes(500)
-    assert [each.token for each in node.of(fx.LetGo)] == [7]
+    assert [each.token for each in node.of(fx.ShardsLetGo)] == [7]
 
 
 def test_what_cannot_be_fetched_is_asked_for_again() -> None:
     kafka = Kafka()
     node = served(kafka)
     adds(kafka)
-    node.codes = {fx.Follow: 6}
+    node.codes = {fx.FollowLog: 6}
     node.commits(APP, b"a", b"1")
     marks(kafka)
     node.passes(3_000)
-    assert len(node.of(fx.Follow)) > 2
+    assert len(node.of(fx.FollowLog)) > 2
     assert ends(node) == []
-    del node.codes[fx.Follow]
+    del node.codes[fx.FollowLog]
     node.passes(2_000)
     assert ends(node) == [(50, True, [b"a"])]

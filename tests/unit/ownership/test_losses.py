@@ -4,12 +4,12 @@ import pytest
 
 from muster.coordinator.ownership import effects as fx
 from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import Producer, Read
-from muster.coordinator.ownership.losses import Accepted, Losses, accepted_record, read_accepted
+from muster.coordinator.ownership.facts import ProducerEpoch, ShardRecordRead
+from muster.coordinator.ownership.losses import AcceptedLoss, LogLosses, decode_accepted_loss, encode_accepted_loss
 from muster.coordinator.ownership.stages import Stage
 from tests.support.owning import Kafka, OwningNode
 
-NOBODY = Producer(-1, -1)
+NOBODY = ProducerEpoch(-1, -1)
 BEHIND_MS = 5_000
 
 
@@ -30,7 +30,7 @@ def cut(kafka: Kafka, start: int) -> None:
 
 def accepts(kafka: Kafka, start: int, token: str = "word") -> None:
     """As `muster engine init --again` does."""
-    key, value, _ = accepted_record(Accepted(start, token))
+    key, value, _ = encode_accepted_loss(AcceptedLoss(start, token))
     kafka.partitions[0].append(NOBODY, -1, [(key, value)], kafka.now_ms)
     kafka.partitions[0].commit()
 
@@ -74,12 +74,12 @@ def test_a_word_counts_for_what_was_gone_by_then_and_no_more() -> None:
 def test_an_owner_that_hears_that_its_log_is_cut_tells_no_answer_any_more() -> None:
     kafka = Kafka()
     node = taken(kafka)
-    released = len(node.of(fx.Released))
+    released = len(node.of(fx.ReleaseAnswers))
     cut(kafka, 2)
     node.writes(b"a", b"2")
     is_lost(node, "begins at offset 2")
-    assert len(node.of(fx.Released)) == released
-    [unload] = node.of(fx.Unload)
+    assert len(node.of(fx.ReleaseAnswers)) == released
+    [unload] = node.of(fx.UnloadShard)
     assert unload.again
 
 
@@ -87,11 +87,11 @@ def test_an_owner_whose_batch_is_put_where_another_one_was_tells_no_answer_any_m
     """A topic of the same name, made by somebody: its brokers know no producer, and take any sequence."""
     kafka = Kafka()
     node = taken(kafka)
-    released = len(node.of(fx.Released))
+    released = len(node.of(fx.ReleaseAnswers))
     kafka.partitions[0] = type(kafka.partitions[0])(kafka.partitions[0].leader)
     node.writes(b"a", b"2")
     is_lost(node, "was put at offset 0, and it was acknowledged up to 2")
-    assert len(node.of(fx.Released)) == released
+    assert len(node.of(fx.ReleaseAnswers)) == released
 
 
 def test_a_process_that_takes_a_log_again_that_is_shorter_than_it_was_does_not_serve_it() -> None:
@@ -115,14 +115,14 @@ def test_while_the_topic_is_lost_nothing_is_asked_and_afterwards_all_is_taken_an
     node.deals((0,))
     node.writes(b"a", b"1")
     node.tell(ev.TopicLost("somebody deleted it"))
-    assert [effect.why for effect in node.of(fx.Unload)] == ["somebody deleted it"]
-    asked = len(node.of(fx.AskEnd))
+    assert [effect.why for effect in node.of(fx.UnloadShard)] == ["somebody deleted it"]
+    asked = len(node.of(fx.FindLogEnd))
     node.tell(ev.TopicLost("somebody deleted it, and made another"))
     node.deals((0, 1))
     node.passes(10 * BEHIND_MS)
     assert node.shards.stages() == {0: Stage.LOST, 1: Stage.LOST}
     assert node.shards.topic_lost == "somebody deleted it, and made another"
-    assert len(node.of(fx.AskEnd)) == asked
+    assert len(node.of(fx.FindLogEnd)) == asked
     kafka.partitions = [type(each)(each.leader) for each in kafka.partitions]
     node.tell(ev.TopicFound(another=True))
     assert node.shards.topic_lost == ""
@@ -150,11 +150,11 @@ def test_what_is_let_go_of_is_let_go_of_though_it_has_lost_something() -> None:
     node = taken(kafka)
     node.hold = {fx.Produce}
     node.writes(b"a", b"2")
-    node.tell(ev.Revoke(7, frozenset({0}), kafka.now_ms + 60_000))
+    node.tell(ev.RevokeShards(7, frozenset({0}), kafka.now_ms + 60_000))
     cut(kafka, 2)
     node.releases()
     node.passes(500)
-    assert [effect.token for effect in node.of(fx.LetGo)] == [7]
+    assert [effect.token for effect in node.of(fx.ShardsLetGo)] == [7]
     assert node.shards.stages() == {}
 
 
@@ -167,12 +167,12 @@ STRANGE = [b"", b"[]", b"{}", b"\xff", b"[" * 100_000]
     [*STRANGE, b'{"start":"x","token":""}', b'{"start":Infinity,"token":""}', b'{"start":' + b"9" * 5_000 + b"}"],
 )
 def test_a_word_that_nobody_can_read_is_none(value: bytes) -> None:
-    key, _, _ = accepted_record(Accepted(1, "t"))
-    assert read_accepted(Read(key, value, 0)) is None
+    key, _, _ = encode_accepted_loss(AcceptedLoss(1, "t"))
+    assert decode_accepted_loss(ShardRecordRead(key, value, 0)) is None
 
 
 def test_what_is_not_told_is_not_held_against_anybody() -> None:
-    losses = Losses()
+    losses = LogLosses()
     assert losses.read(0, 0, 10, None) == ""
     assert losses.acked(0, 10, 2) == ""
     assert losses.acked(0, -1, 2) == ""

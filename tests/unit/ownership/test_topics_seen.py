@@ -2,20 +2,20 @@
 
 import pytest
 
-from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS, NO_ID, Question, Topic, TopicsSeen
+from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS, NO_ID, TopicPresence, TopicQuestion, UpstreamTopic
 
 GONE_AFTER = 60_000
-ORDERS, OTHER = Topic(b"o" * 16, 4), Topic(b"x" * 16, 1)
+ORDERS, OTHER = UpstreamTopic(b"o" * 16, 4), UpstreamTopic(b"x" * 16, 1)
 NEITHER = (3, 100)
 
 
-def seen() -> TopicsSeen:
-    topics = TopicsSeen(GONE_AFTER)
+def seen() -> TopicPresence:
+    topics = TopicPresence(GONE_AFTER)
     assert topics.heard({"orders": ORDERS, "other": OTHER}, 0).created == {"orders": ORDERS, "other": OTHER}
     return topics
 
 
-def left_out() -> tuple[TopicsSeen, Question]:
+def left_out() -> tuple[TopicPresence, TopicQuestion]:
     topics = seen()
     assert not topics.heard({"other": OTHER}, 1_000)
     [question] = topics.questions(1_000)
@@ -28,7 +28,7 @@ def test_t1_changes_are_told_once() -> None:
     more = ORDERS._replace(partitions=6)
     assert topics.heard({"orders": more, "other": OTHER}, 2_000).grown == {"orders": more}
     assert not topics.heard({"orders": more, "other": OTHER}, 3_000)
-    assert not topics.heard_of({"orders": ORDERS})
+    assert not topics.learn_some({"orders": ORDERS})
     assert topics.topics["orders"] == more
 
 
@@ -36,7 +36,7 @@ def test_t4_a_shorter_answer_takes_nothing_away() -> None:
     topics, question = left_out()
     assert topics.topics["orders"] == ORDERS
     assert topics.unseen(31_000) == {"orders": 30_000}
-    assert question == Question("orders", ORDERS.id, -1)
+    assert question == TopicQuestion("orders", ORDERS.id, -1)
 
 
 def test_t4_two_brokers_a_good_while_apart_have_to_know_neither_name_nor_id() -> None:
@@ -85,7 +85,7 @@ def test_t4_it_is_seen_again() -> None:
 
 def test_t4_the_same_name_with_another_id_is_another_topic() -> None:
     topics = seen()
-    anew = Topic(b"n" * 16, 2)
+    anew = UpstreamTopic(b"n" * 16, 2)
     change = topics.heard({"orders": anew, "other": OTHER}, 1_000)
     assert (change.gone, change.created) == ({"orders": ORDERS.id}, {"orders": anew})
 
@@ -93,7 +93,7 @@ def test_t4_the_same_name_with_another_id_is_another_topic() -> None:
 def test_t4_a_broker_that_is_behind_brings_nothing_back() -> None:
     """Or the positions committed since would go with what it takes for another topic."""
     topics = seen()
-    anew = Topic(b"n" * 16, 2)
+    anew = UpstreamTopic(b"n" * 16, 2)
     topics.heard({"orders": anew, "other": OTHER}, 1_000)
     assert not topics.heard({"orders": ORDERS, "other": OTHER}, 2_000)
     assert topics.topics["orders"] == anew
@@ -101,14 +101,14 @@ def test_t4_a_broker_that_is_behind_brings_nothing_back() -> None:
 
 def test_t4_a_question_about_what_has_changed_is_nobodys() -> None:
     topics, question = left_out()
-    topics.heard_of({"orders": Topic(b"n" * 16, 2)})
+    topics.learn_some({"orders": UpstreamTopic(b"n" * 16, 2)})
     assert not topics.answered(question, 1, *NEITHER, 2_000)
     assert topics.unseen(2_000) == {}
 
 
 def test_t4_a_topic_of_positions_that_no_answer_tells_of_is_there_and_unseen() -> None:
     topics = seen()
-    lost = Topic(b"l" * 16, 3)
+    lost = UpstreamTopic(b"l" * 16, 3)
     assert topics.recalled({"lost": lost, "orders": ORDERS}, 1_000).created == {"lost": lost}
     assert topics.unseen(1_500) == {"lost": 500}
     [question] = topics.questions(1_500)
@@ -120,9 +120,16 @@ def test_t4_a_topic_of_positions_that_no_answer_tells_of_is_there_and_unseen() -
 
 def test_t4_it_is_the_one_that_answers_tell_of_unless_its_positions_name_another() -> None:
     topics = seen()
-    topics.recalled({"nameless": Topic(NO_ID, 2), "same": Topic(b"s" * 16, 2), "other id": Topic(b"i" * 16, 2)}, 0)
-    told = {name: Topic(name[:1].encode() * 16, 4) for name in ("nameless", "same", "other id")}
-    change = topics.heard_of(told)
+    topics.recalled(
+        {
+            "nameless": UpstreamTopic(NO_ID, 2),
+            "same": UpstreamTopic(b"s" * 16, 2),
+            "other id": UpstreamTopic(b"i" * 16, 2),
+        },
+        0,
+    )
+    told = {name: UpstreamTopic(name[:1].encode() * 16, 4) for name in ("nameless", "same", "other id")}
+    change = topics.learn_some(told)
     assert change.gone == {"other id": b"i" * 16}
     assert change.grown == {"nameless": told["nameless"], "same": told["same"]}
     assert topics.unseen(0) == {}

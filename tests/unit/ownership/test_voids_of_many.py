@@ -6,20 +6,26 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.ownership.facts import Owner, Producer, Read, Record, owner_record
-from muster.coordinator.ownership.voids import Replay, Seen
+from muster.coordinator.ownership.facts import (
+    OwnerRecord,
+    ProducerEpoch,
+    ShardRecord,
+    ShardRecordRead,
+    encode_owner_record,
+)
+from muster.coordinator.ownership.voids import LogBatch, ShardReplay
 
-ME, STRANGER = Producer(7, 1), Producer(8, 0)
+ME, STRANGER = ProducerEpoch(7, 1), ProducerEpoch(8, 0)
 KEYS = st.sampled_from([b"a", b"b", b"c"])
 CLIENTS = st.integers(50, 53)
 
 
-class Naive(Replay):
+class Naive(ShardReplay):
     """By going through all that waits."""
 
     __slots__ = ()
 
-    def _overtakes(self, records: Sequence[Record]) -> None:
+    def _overtakes(self, records: Sequence[ShardRecord]) -> None:
         for record in records:
             key = record.key
             assert key is not None
@@ -36,19 +42,19 @@ class Naive(Replay):
         return [key for key in self.to_repair if not any(key in waiting for waiting in self.pending.values())]
 
 
-def log_of(steps: list[tuple[str, int, list[bytes]]]) -> list[Seen]:
-    key, value, _ = owner_record(Owner(1, 1, ME))
-    log, end = [Seen(0, 1, ME, [Read(key, value, 0)])], 1
+def log_of(steps: list[tuple[str, int, list[bytes]]]) -> list[LogBatch]:
+    key, value, _ = encode_owner_record(OwnerRecord(1, 1, ME))
+    log, end = [LogBatch(0, 1, ME, [ShardRecordRead(key, value, 0)])], 1
     for kind, client, keys in steps:
-        records = [Read(each, b"v", end + at) for at, each in enumerate(keys)]
+        records = [ShardRecordRead(each, b"v", end + at) for at, each in enumerate(keys)]
         after = end + max(len(keys), 1)
         if kind == "marks":
-            log.append(Seen(end, end + 1, Producer(client, 0), (), True, client % 2 == 0))
+            log.append(LogBatch(end, end + 1, ProducerEpoch(client, 0), (), True, client % 2 == 0))
             after = end + 1
         elif kind == "commits":
-            log.append(Seen(end, after, Producer(client, 0), records, True))
+            log.append(LogBatch(end, after, ProducerEpoch(client, 0), records, True))
         else:
-            log.append(Seen(end, after, ME if kind == "plain" else STRANGER, records))
+            log.append(LogBatch(end, after, ME if kind == "plain" else STRANGER, records))
         end = after
     return log
 
@@ -62,7 +68,7 @@ def log_of(steps: list[tuple[str, int, list[bytes]]]) -> list[Seen]:
     )
 )
 def test_what_counts_and_what_waits_is_as_by_going_through_it(steps: list[tuple[str, int, list[bytes]]]) -> None:
-    quick, naive = Replay(), Naive()
+    quick, naive = ShardReplay(), Naive()
     for batch in log_of(steps):
         assert list(quick.take(batch)) == list(naive.take(batch))
         assert quick.pending == naive.pending
@@ -78,7 +84,7 @@ def test_a_record_costs_no_more_where_many_transactions_are_open() -> None:
 
         items = __iter__ = values
 
-    replay = Replay()
+    replay = ShardReplay()
     for batch in log_of([("commits", client, [b"a"]) for client in range(50, 150)]):
         replay.take(batch)
     replay.pending = Untouched(replay.pending)

@@ -12,16 +12,16 @@ import pytest
 
 from muster.assignors.api import Assignor, AssignorError, Plan, RebalanceProtocol, Snapshot
 from muster.coordinator.spark.foreign import run_in_time
-from muster.coordinator.spark.pipelines.backtest import Backtest, Row, run_here, same
-from muster.coordinator.spark.pipelines.candidates import Candidate, candidates
-from muster.coordinator.spark.pipelines.ranking import ranked
-from muster.coordinator.spark.pipelines.replaying import HandOver, replay, worked_off
-from muster.coordinator.spark.pipelines.scoring import Score
+from muster.coordinator.spark.pipelines.backtest import Backtest, BacktestRow, are_same_rows, run_here
+from muster.coordinator.spark.pipelines.candidates import BacktestCandidate, parse_candidates
+from muster.coordinator.spark.pipelines.ranking import rank_candidates
+from muster.coordinator.spark.pipelines.replaying import HandoverModel, replay, work_off
+from muster.coordinator.spark.pipelines.scoring import ReplayScore
 from muster.coordinator.spark.pipelines.synthetic import LOADS, SCENARIOS
-from muster.coordinator.spark.pipelines.synthetic import Plan as Made
-from muster.coordinator.spark.pipelines.trace import Step, Trace, TraceMember, lines_of
+from muster.coordinator.spark.pipelines.synthetic import SyntheticPlan as Made
+from muster.coordinator.spark.pipelines.trace import GroupTrace, TraceMember, TraceStep, write_lines
 
-MODEL = HandOver(round_ms=1_000)
+MODEL = HandoverModel(round_ms=1_000)
 
 
 class Swapping:
@@ -51,20 +51,20 @@ class Failing:
         raise RuntimeError("no idea")
 
 
-def trace(*steps: Step, load: list[list[int]], counts: tuple[int, ...] = (4,), drain: int = 0) -> Trace:
+def trace(*steps: TraceStep, load: list[list[int]], counts: tuple[int, ...] = (4,), drain: int = 0) -> GroupTrace:
     """A group of up to three members on one topic, for ten seconds after its last step."""
     members = tuple(TraceMember(name) for name in ("a", "b", "c"))
     topics = tuple("tuvw"[: len(counts)])
     rows = np.array(load, dtype=np.int64)
-    return Trace("hand", topics, counts, members, (topics,), steps, rows, steps[-1].at_ms + 10_000, drain)
+    return GroupTrace("hand", topics, counts, members, (topics,), steps, rows, steps[-1].at_ms + 10_000, drain)
 
 
-def step(at_ms: int, cause: str, *present: int, lost: tuple[tuple[int, int], ...] = (), count: int = 4) -> Step:
-    return Step(at_ms, cause, present, (0,) * len(present), (count,), lost)
+def step(at_ms: int, cause: str, *present: int, lost: tuple[tuple[int, int], ...] = (), count: int = 4) -> TraceStep:
+    return TraceStep(at_ms, cause, present, (0,) * len(present), (count,), lost)
 
 
-def one(word: str) -> Candidate:
-    return candidates(word)[0]
+def one(word: str) -> BacktestCandidate:
+    return parse_candidates(word)[0]
 
 
 def test_a_recorded_lag_is_scored_by_time() -> None:
@@ -130,7 +130,7 @@ def test_a_silent_member_works_on_nothing() -> None:
 def test_work_is_shared_out_exactly_and_a_product_beyond_64_bits_does_not_wrap() -> None:
     lag = np.array([10**12, 10**12], dtype=np.int64)
     owner = np.zeros(2, dtype=np.int64)
-    left = worked_off(lag, owner, np.ones(2, dtype=np.bool_), 10**12)
+    left = work_off(lag, owner, np.ones(2, dtype=np.bool_), 10**12)
     assert left.tolist() == [5 * 10**11] * 2
 
 
@@ -154,20 +154,20 @@ def test_an_assignor_that_never_comes_to_rest_is_counted_and_placed_last() -> No
     steps = (step(0, "start", 0, 1, count=2), step(5_000, "operator", 0, 1, count=2))
     history = trace(*steps, load=[[1, 1]] * 2, counts=(2,))
     word = f"{__name__}:Swapping"
-    test = Backtest((history,), (Candidate("swapping", word), one("sticky")), (0,), MODEL)
+    test = Backtest((history,), (BacktestCandidate("swapping", word), one("sticky")), (0,), MODEL)
     rows = list(run_here(test))
     assert rows[0].score is not None
     assert rows[0].score.unsettled == 1
-    assert [standing.candidate for standing in ranked(rows)] == ["sticky", "swapping"]
+    assert [standing.candidate for standing in rank_candidates(rows)] == ["sticky", "swapping"]
 
 
 def test_an_assignor_that_fails_has_an_error_and_no_score_and_the_others_go_on() -> None:
     history = trace(step(0, "start", 0, 1), load=[[1] * 4])
-    test = Backtest((history,), (Candidate("failing", f"{__name__}:Failing"), one("range")), (0, 1), MODEL)
+    test = Backtest((history,), (BacktestCandidate("failing", f"{__name__}:Failing"), one("range")), (0, 1), MODEL)
     rows = list(run_here(test))
     assert [row.score is None for row in rows] == [True, False, True, False]
     assert "no idea" in rows[0].error
-    assert ranked(rows)[1].failed == 2
+    assert rank_candidates(rows)[1].failed == 2
 
 
 def test_an_assignor_that_hangs_is_given_up_once_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,9 +178,9 @@ def test_an_assignor_that_hangs_is_given_up_once_and_the_others_go_on(monkeypatc
         return run_in_time(assignor, *given)
 
     monkeypatch.setattr("muster.coordinator.spark.pipelines.replaying.run_in_time", counted)
-    hanging = Candidate("hanging", "tests.support.plugins:Hangs")
+    hanging = BacktestCandidate("hanging", "tests.support.plugins:Hangs")
     plan = Made(scenario="steady", load="even", members=2, topics=1, partitions=2, minutes=20)
-    test = Backtest((plan,), (hanging, *candidates("range")), tuple(range(5)), deadline_ms=20)
+    test = Backtest((plan,), (hanging, *parse_candidates("range")), tuple(range(5)), deadline_ms=20)
     rows = list(run_here(test))
     assert [row.score is None for row in rows] == [True, False] * 5
     assert {row.error for row in rows if row.candidate == "hanging"} == {
@@ -202,23 +202,23 @@ def test_seeds_rename_the_members_of_a_recorded_history_and_nothing_else() -> No
 @pytest.mark.parametrize("load", LOADS)
 def test_every_scenario_makes_histories_that_every_kind_of_assignor_can_replay(scenario: str, load: str) -> None:
     plan = Made(scenario=scenario, load=load, members=3, partitions=5, minutes=40)
-    assert list(lines_of(plan.make(1))) != list(lines_of(plan.make(2)))
-    test = Backtest((plan,), tuple(candidates("range,cooperative-sticky,lag-sticky")), (0, 1), MODEL)
+    assert list(write_lines(plan.make(1))) != list(write_lines(plan.make(2)))
+    test = Backtest((plan,), tuple(parse_candidates("range,cooperative-sticky,lag-sticky")), (0, 1), MODEL)
     rows = list(run_here(test))
     assert [row.error for row in rows] == [""] * 6
     assert all(row.score is not None and row.score.decisions and row.score.mean_lag > 0 for row in rows)
-    assert same(rows, list(run_here(test)))
+    assert are_same_rows(rows, list(run_here(test)))
 
 
 PROGRAM = """
 import json
 from muster.coordinator.spark.foreign import run_in_time
-from muster.coordinator.spark.pipelines.backtest import Backtest, digits, run_here
-from muster.coordinator.spark.pipelines.candidates import candidates
-from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, Plan
-plans = tuple(Plan(scenario=name, load="bursty", members=3, partitions=6, minutes=30) for name in SCENARIOS)
-test = Backtest(plans, tuple(candidates("range,roundrobin,cooperative-sticky,lag,lag-sticky")), (0, 1))
-print(json.dumps([digits(row) for row in run_here(test)]))
+from muster.coordinator.spark.pipelines.backtest import Backtest, row_digits, run_here
+from muster.coordinator.spark.pipelines.candidates import parse_candidates
+from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, SyntheticPlan
+plans = tuple(SyntheticPlan(scenario=name, load="bursty", members=3, partitions=6, minutes=30) for name in SCENARIOS)
+test = Backtest(plans, tuple(parse_candidates("range,roundrobin,cooperative-sticky,lag,lag-sticky")), (0, 1))
+print(json.dumps([row_digits(row) for row in run_here(test)]))
 """
 
 
@@ -242,7 +242,7 @@ def test_a_small_history_has_the_score_it_has_always_had() -> None:
     assert row.score == GOLDEN
 
 
-GOLDEN = Score(
+GOLDEN = ReplayScore(
     decisions=6,
     rounds=8,
     lag_ratio=2.0480505376604206,
@@ -263,21 +263,21 @@ GOLDEN = Score(
 
 
 def test_who_is_level_shares_the_places_and_weights_decide() -> None:
-    def row(job: int, name: str, **scores: float) -> Row:
-        return Row(job, "h", 0, name, "", replace(GOLDEN, **scores))
+    def row(job: int, name: str, **scores: float) -> BacktestRow:
+        return BacktestRow(job, "h", 0, name, "", replace(GOLDEN, **scores))
 
     rows = [
         row(0, "even", lag_ratio=1.0, moves=50),
         row(1, "quiet", lag_ratio=2.0, moves=0),
         row(2, "both", lag_ratio=1.0, moves=0),
     ]
-    assert [(one.candidate, one.rank) for one in ranked(rows, {"lag": 1.0})] == [
+    assert [(one.candidate, one.rank) for one in rank_candidates(rows, {"lag": 1.0})] == [
         ("both", 1.5),
         ("even", 1.5),
         ("quiet", 3.0),
     ]
-    assert ranked(rows, {"lag": 1.0, "moves": 1.0})[0].candidate == "both"
-    assert [one.candidate for one in ranked(rows, {"moves": 2.0, "lag": 1.0})][-1] == "even"
+    assert rank_candidates(rows, {"lag": 1.0, "moves": 1.0})[0].candidate == "both"
+    assert [one.candidate for one in rank_candidates(rows, {"moves": 2.0, "lag": 1.0})][-1] == "even"
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_who_is_level_shares_the_places_and_weights_decide() -> None:
 )
 def test_weights_that_cannot_be_are_refused(weights: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        ranked([], weights)
+        rank_candidates([], weights)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_weights_that_cannot_be_are_refused(weights: dict[str, float], said: str
 )
 def test_candidates_that_cannot_be_are_refused_at_once(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said) as raised:
-        candidates(text)
+        parse_candidates(text)
     assert isinstance(raised.value, ValueError | AssignorError)
 
 
@@ -316,4 +316,4 @@ def test_candidates_have_one_name_however_they_are_written() -> None:
         "RangeAssignor, range",
         'lag-sticky[ seed=1, member.capacity={"a": 2} ],lag-sticky[member.capacity={"a":2},seed=1]',
     ]
-    assert [found.label for found in candidates(words)] == ["range", 'lag-sticky[member.capacity={"a":2},seed=1]']
+    assert [found.label for found in parse_candidates(words)] == ["range", 'lag-sticky[member.capacity={"a":2},seed=1]']

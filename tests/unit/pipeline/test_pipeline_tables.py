@@ -20,19 +20,34 @@ from muster.coordinator.core.records import (
 from muster.coordinator.core.types import (
     Cause,
     MemberPlan,
-    Move,
     Outcome,
-    Phase,
+    PartitionMove,
     RebalanceEntry,
+    RebalancePhase,
     Settlement,
     StoredOffset,
 )
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.spark.pipelines.decoding import ledger_columns, offsets_columns
-from muster.coordinator.spark.pipelines.log_ends import LATER, NOW, RETAINED, End, log_ends, moments, table_of
-from muster.coordinator.spark.pipelines.page import Page
-from muster.coordinator.spark.pipelines.positions import note
-from muster.coordinator.spark.pipelines.recorded import Entry, Lags, Position, entries_of, moments_of, trace_of
+from muster.coordinator.spark.pipelines.log_ends import (
+    LATER,
+    NOW,
+    RETAINED,
+    PastLogEnd,
+    build_table,
+    choose_moments,
+    find_log_ends,
+)
+from muster.coordinator.spark.pipelines.page import ReportPage
+from muster.coordinator.spark.pipelines.positions import note_position
+from muster.coordinator.spark.pipelines.recorded import (
+    RecordedEntry,
+    RecordedLags,
+    RecordedPosition,
+    build_trace,
+    find_lag_moments,
+    read_entries,
+)
 
 ENTRY = RebalanceEntry(
     number=3,
@@ -49,9 +64,9 @@ ENTRY = RebalanceEntry(
     outcome=Outcome.COMPLETED,
     started_at_ms=1_000,
     ended_at_ms=1_200,
-    phases=(Phase("join", 150), Phase("plan", 50)),
+    phases=(RebalancePhase("join", 150), RebalancePhase("plan", 50)),
     members=(MemberPlan("a", "worker-a", "127.0.0.1", None, (("t", (0, 1)), ("u", (0,)))),),
-    moves=(Move("t", 1, "b", "a", -1, "session expired"),),
+    moves=(PartitionMove("t", 1, "b", "a", -1, "session expired"),),
     snapshot_source="leader",
 )
 
@@ -125,30 +140,30 @@ class Node:
 
 
 def test_the_end_of_a_log_at_a_moment_is_where_the_next_record_stands() -> None:
-    ends = log_ends(Node(), [("t", 0), ("t", 7), ("gone", 0)], [5_000, 11_000, 13_999, 20_000])  # type: ignore[arg-type]
+    ends = find_log_ends(Node(), [("t", 0), ("t", 7), ("gone", 0)], [5_000, 11_000, 13_999, 20_000])  # type: ignore[arg-type]
     assert ends == [
-        End("t", 0, 5_000, 10, RETAINED),
-        End("t", 0, 11_000, 12, LATER),
-        End("t", 0, 13_999, 14, LATER),
-        End("t", 0, 20_000, 15, NOW),
+        PastLogEnd("t", 0, 5_000, 10, RETAINED),
+        PastLogEnd("t", 0, 11_000, 12, LATER),
+        PastLogEnd("t", 0, 13_999, 14, LATER),
+        PastLogEnd("t", 0, 20_000, 15, NOW),
     ]
-    assert table_of(ends).num_rows == 4
+    assert build_table(ends).num_rows == 4
 
 
 def test_too_many_look_ups_are_refused() -> None:
     with pytest.raises(ValueError, match="make the pause between moments longer"):
-        log_ends(Node(), [("t", 0)], range(3_000_000))  # type: ignore[arg-type]
+        find_log_ends(Node(), [("t", 0)], range(3_000_000))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("span_ms", "every_ms"), [(60_000, 1_000), (3_600_000, 10_000), (30 * 86_400_000, 21_600_000)])
 def test_a_line_has_some_hundred_moments_however_long_it_is(span_ms: int, every_ms: int) -> None:
-    found = moments(0, span_ms, None)
+    found = choose_moments(0, span_ms, None)
     assert found.step == every_ms
     assert 50 < len(found) < 500
 
 
 def test_positions_are_read_in_order_and_a_tombstone_ends_one() -> None:
-    found: dict[tuple[str, int], list[Position]] = {}
+    found: dict[tuple[str, int], list[RecordedPosition]] = {}
     records = (
         OffsetStored("g", "t", 0, StoredOffset(5, -1, "", 1_000)),
         OffsetStored("other", "t", 0, StoredOffset(9, -1, "", 1_000)),
@@ -156,13 +171,13 @@ def test_positions_are_read_in_order_and_a_tombstone_ends_one() -> None:
         OffsetDeleted("g", "t", 0),
         OffsetDeleted("g", "never", 0),
     )
-    assert all(note(found, "g", stored) for stored in encode(records).groups)
-    assert found == {("t", 0): [Position(1_000, 5), Position(1_000, 7), Position(1_000, None)]}
-    assert not note(found, "g", encode(records).groups[0]._replace(value=b"\x00\x09"))
+    assert all(note_position(found, "g", stored) for stored in encode(records).groups)
+    assert found == {("t", 0): [RecordedPosition(1_000, 5), RecordedPosition(1_000, 7), RecordedPosition(1_000, None)]}
+    assert not note_position(found, "g", encode(records).groups[0]._replace(value=b"\x00\x09"))
 
 
-def entry(started_ms: int, cause: str, snapshot: Snapshot | None, **idle_ms: int) -> Entry:
-    return Entry(started_ms, started_ms + 500, cause, snapshot, idle_ms)
+def entry(started_ms: int, cause: str, snapshot: Snapshot | None, **idle_ms: int) -> RecordedEntry:
+    return RecordedEntry(started_ms, started_ms + 500, cause, snapshot, idle_ms)
 
 
 def test_a_recorded_group_is_followed_from_entry_to_entry() -> None:
@@ -175,11 +190,17 @@ def test_a_recorded_group_is_followed_from_entry_to_entry() -> None:
         entry(20_000, "session expired", alone, b=10_500),
         entry(30_000, "member left", None),
     ]
-    times = moments_of(entries, 32_000, 10_000)
+    times = find_lag_moments(entries, 32_000, 10_000)
     assert times == [1_000, 5_000, 15_000, 20_000, 30_000]
     ends = {(("t", number), at): 100 for number in range(2) for at in times}
-    lags = Lags({("t", 0): [Position(4_000, 60)], ("t", 1): [Position(4_000, 90), Position(16_000, None)]}, ends)
-    trace = trace_of("g", entries, times, lags, 32_000)
+    lags = RecordedLags(
+        {
+            ("t", 0): [RecordedPosition(4_000, 60)],
+            ("t", 1): [RecordedPosition(4_000, 90), RecordedPosition(16_000, None)],
+        },
+        ends,
+    )
+    trace = build_trace("g", entries, times, lags, 32_000)
     assert [member.id for member in trace.members] == ["a", "b"]
     assert trace.members[1][1:] == ("i", "r")
     assert [step.present for step in trace.steps] == [(0,), (0, 1), (0, 1), (0,), ()]
@@ -203,9 +224,9 @@ def test_a_topic_nobody_has_any_more_is_no_topic_of_the_trace() -> None:
         },
         {"outcome": "SUPERSEDED", "cause": "MEMBER_JOINED", "snapshot": None},
     ]
-    entries = entries_of(documents)
+    entries = read_entries(documents)
     assert len(entries) == 1
-    trace = trace_of("g", entries, [1], Lags(), 10)
+    trace = build_trace("g", entries, [1], RecordedLags(), 10)
     assert (trace.topics, trace.subscriptions) == (("t",), (("t",),))
 
 
@@ -220,11 +241,11 @@ def test_a_topic_nobody_has_any_more_is_no_topic_of_the_trace() -> None:
 )
 def test_a_ledger_that_is_none_is_refused(documents: object, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        entries_of(documents)
+        read_entries(documents)
 
 
 def test_a_page_makes_everything_safe_and_says_what_it_leaves_out() -> None:
-    page = Page("<script>", "lead")
+    page = ReportPage("<script>", "lead")
     page.table("t", "", [{"<b>": "<i>&", "n": number} for number in range(203)])
     text = page.html()
     assert "<script>" not in text
@@ -235,7 +256,7 @@ def test_a_page_makes_everything_safe_and_says_what_it_leaves_out() -> None:
 
 def test_charts_of_the_same_figures_have_the_same_bytes() -> None:
     def drawn() -> str:
-        page = Page("t", "")
+        page = ReportPage("t", "")
         page.chart("c", "", lambda figure: figure.subplots().plot([1, 2], [3, 4]))
         return page.html()
 

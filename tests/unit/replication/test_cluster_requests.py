@@ -7,7 +7,7 @@ import pytest
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.storage.errors import (
     InvalidRequiredAcks,
-    InvalidTopic,
+    InvalidTopicName,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -250,7 +250,7 @@ def test_very_many_of_a_turn_are_answered_as_they_are_committed() -> None:
     [
         (("nowhere", 0), UnknownTopicOrPartition),
         (("orders", 1), UnknownTopicOrPartition),
-        (("__elections", 0), InvalidTopic),
+        (("__elections", 0), InvalidTopicName),
     ],
 )
 def test_a_partition_that_is_not_there_is_refused(place: tuple[str, int], error: type[StorageError]) -> None:

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.cluster.leader import Leader
-from muster.coordinator.cluster.lease import Promise
-from muster.coordinator.replication.shards.coordinating import Coordinating
-from muster.coordinator.replication.wire.link import Caller
-from muster.coordinator.replication.wire.links import Calling
+from muster.coordinator.cluster.lease import SilencePromise
+from muster.coordinator.replication.shards.coordinating import ShardCoordination
+from muster.coordinator.replication.wire.link import LinkCaller
+from muster.coordinator.replication.wire.links import LinkSettings
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.support.led import EPOCH, SHARD, Cluster
 from tests.support.sides import unheard
@@ -58,17 +58,17 @@ class Stage:
             gained=dict[TopicPartition, int](),
             lost=dict[TopicPartition, None](),
             resized=dict[TopicPartition, None](),
-            promise=lambda unit: Promise(-SESSION),
+            promise=lambda unit: SilencePromise(-SESSION),
         )
         side: Any = SimpleNamespace(
             replicas=self.replicas,
-            image=Image(),
-            calling=Calling(Caller("c", 1)),
+            image=ClusterImage(),
+            calling=LinkSettings(LinkCaller("c", 1)),
             on_learned=lambda listener: None,
             on_moved=lambda listener: None,
             on_settled=self.settlers.append,
         )
-        self.coordinating = Coordinating(
+        self.coordinating = ShardCoordination(
             side, session_ms=SESSION, on_refusal=True, failed=unheard, now_ms=lambda: self.now_ms
         )
         self.lost: list[int] = []

@@ -7,53 +7,57 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.effects import Clean, Note
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
-from muster.coordinator.cluster.image import Image, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.copying import Undone
+from muster.coordinator.cluster.controller.effects import ElectionKind, ElectionNote
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.copying import TruncatedRecords
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.ledger import MOST_WAITING, PLACE, Dated, Ledger
+from muster.coordinator.replication.elections.ledger import MAX_WAITING, PLACE, DatedElection, ElectionLedger
 from muster.coordinator.replication.elections.records import (
     MOST_CAUSE,
-    Election,
-    cost_of,
-    read,
-    record_of,
-    record_of_lost,
-    told,
+    ElectionRecord,
+    election_cost,
+    election_record,
+    loss_record,
+    parse_election_record,
+    report_elections,
 )
-from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, Cuts
-from muster.coordinator.replication.wire.words import Noted
-from muster.storage.errors import OffsetOutOfRange
+from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, ShardLosses
+from muster.coordinator.replication.wire.words import ElectionEntry
+from muster.storage.errors import OffsetOutsideLog
 from tests.support.sides import Sides, unheard
 
 ORDERS = TopicPartition("orders-eu", 3)
 
 
-def note(epoch: int = 8, unit: TopicPartition = ORDERS, clean: Clean = Clean.ISR, cause: str = "node 1 died") -> Note:
-    return Note(unit, epoch, 1, 2, clean, cause, (2, 3), (1,), decided_ms=1_000, took_ms=40)
+def note(
+    epoch: int = 8, unit: TopicPartition = ORDERS, clean: ElectionKind = ElectionKind.ISR, cause: str = "node 1 died"
+) -> ElectionNote:
+    return ElectionNote(unit, epoch, 1, 2, clean, cause, (2, 3), (1,), decided_ms=1_000, took_ms=40)
 
 
 def test_an_election_is_written_as_section_11_has_it() -> None:
-    record = record_of(note(), 1_700_000_000_000)
+    record = election_record(note(), 1_700_000_000_000)
     assert record.key == b"orders-eu-3"
     assert record.value == (
         b'{"unit":"orders-eu-3","epoch":8,"from":1,"to":2,"clean":"isr","cause":"node 1 died","isr":[2,3],"elr":[1],'
         b'"decided_ms":1700000000000,"took_ms":40}'
     )
-    found = read(record.value)
-    assert isinstance(found, Election)
+    found = parse_election_record(record.value)
+    assert isinstance(found, ElectionRecord)
     assert (found.before, found.after, found.isr, found.took_ms) == (1, 2, (2, 3), 40)
 
 
 def test_what_was_lost_is_told_with_the_election_that_cost_it() -> None:
-    undone = Undone(ORDERS, 120, 133, (6, 7), 8)
-    record = record_of_lost(1, undone)
+    undone = TruncatedRecords(ORDERS, 120, 133, (6, 7), 8)
+    record = loss_record(1, undone)
     assert record.value == (
         b'{"unit":"orders-eu-3","epoch":8,"lost":{"node":1,"from":120,"to":133,"records":13,"epochs":[6,7]}}'
     )
-    values = [record_of(note(epoch, clean=Clean.UNCLEAN), epoch).value for epoch in (8, 9)] + [record.value] * 2
-    younger, older = told(values)
+    values = [election_record(note(epoch, clean=ElectionKind.UNCLEAN), epoch).value for epoch in (8, 9)] + [
+        record.value
+    ] * 2
+    younger, older = report_elections(values)
     assert (younger.election.epoch, younger.lost) == (9, ())
     assert [(each.node, each.start, each.end, each.records, each.epochs) for each in older.lost] == [
         (1, 120, 133, 13, (6, 7))
@@ -62,50 +66,55 @@ def test_what_was_lost_is_told_with_the_election_that_cost_it() -> None:
 
 def test_what_the_second_half_of_a_shard_lost_is_told_with_the_shard_s_election() -> None:
     shard, ledger = TopicPartition(OFFSETS, 3), TopicPartition(LEDGER, 3)
-    cut = [record_of_lost(1, Undone(half, 40, 42, (6,), 8)) for half in (shard, ledger)]
-    (found,) = told([record_of(note(8, shard, Clean.UNCLEAN), 5).value, *(each.value for each in cut)], OFFSETS)
+    cut = [loss_record(1, TruncatedRecords(half, 40, 42, (6,), 8)) for half in (shard, ledger)]
+    (found,) = report_elections(
+        [election_record(note(8, shard, ElectionKind.UNCLEAN), 5).value, *(each.value for each in cut)], OFFSETS
+    )
     assert [each.unit for each in found.lost] == [f"{OFFSETS}-3", f"{LEDGER}-3"]
 
 
 def test_what_a_shard_lost_is_that_of_both_halves_and_once_whoever_cut_it() -> None:
     shard, ledger, other = (TopicPartition(*place) for place in ((OFFSETS, 3), (LEDGER, 3), (OFFSETS, 4)))
     cut = [
-        *(record_of_lost(node, Undone(shard, 120, end, (6,), 8)) for node, end in ((1, 133), (3, 130), (1, 133))),
-        record_of_lost(1, Undone(ledger, 40, 42, (6,), 8)),
-        record_of_lost(1, Undone(shard, 140, 150, (8,), 9)),
-        record_of_lost(1, Undone(other, 0, 100, (6,), 8)),
+        *(
+            loss_record(node, TruncatedRecords(shard, 120, end, (6,), 8))
+            for node, end in ((1, 133), (3, 130), (1, 133))
+        ),
+        loss_record(1, TruncatedRecords(ledger, 40, 42, (6,), 8)),
+        loss_record(1, TruncatedRecords(shard, 140, 150, (8,), 9)),
+        loss_record(1, TruncatedRecords(other, 0, 100, (6,), 8)),
     ]
-    values = [record_of(note(8, shard, Clean.UNCLEAN), 5).value, None, *(each.value for each in cut)]
-    assert [cost_of(values, shard, epoch) for epoch in (7, 8, 9)] == [0, 13 + 2, 10]
+    values = [election_record(note(8, shard, ElectionKind.UNCLEAN), 5).value, None, *(each.value for each in cut)]
+    assert [election_cost(values, shard, epoch) for epoch in (7, 8, 9)] == [0, 13 + 2, 10]
 
 
 @pytest.mark.parametrize(
     "value", [None, b"", b"null", b"[]", b"{", b"\xff", b'{"unit":"a-1"}', b'{"unit":"a-1","epoch":"1","lost":{}}']
 )
 def test_what_is_no_record_of_ours_is_passed_over(value: bytes | None) -> None:
-    assert read(value) is None
-    assert told([value]) == []
+    assert parse_election_record(value) is None
+    assert report_elections([value]) == []
 
 
 def test_one_topic_s_elections_and_each_once_where_it_was_sent_again() -> None:
     other = note(unit=TopicPartition("orders", 3))
-    values = [record_of(each, 5).value for each in (note(7), other, note(8), note(8))]
-    assert [each.election.epoch for each in told(values, "orders-eu")] == [8, 7]
-    assert len(told(values)) == 3
+    values = [election_record(each, 5).value for each in (note(7), other, note(8), note(8))]
+    assert [each.election.epoch for each in report_elections(values, "orders-eu")] == [8, 7]
+    assert len(report_elections(values)) == 3
 
 
 def test_a_cause_that_is_too_long_is_cut() -> None:
-    found = read(record_of(note(cause="x" * 10 * MOST_CAUSE), 5).value)
-    assert isinstance(found, Election)
+    found = parse_election_record(election_record(note(cause="x" * 10 * MOST_CAUSE), 5).value)
+    assert isinstance(found, ElectionRecord)
     assert len(found.cause) == MOST_CAUSE
 
 
-def alone(appended: Callable[[TopicPartition, int], object] | None = None) -> Ledger:
+def alone(appended: Callable[[TopicPartition, int], object] | None = None) -> ElectionLedger:
     """A ledger that nobody leads."""
     parts = dict.fromkeys(("broker", "replicas", "links"), None)
-    return Ledger(
+    return ElectionLedger(
         **parts,  # type: ignore[arg-type]
-        image=Image(),
+        image=ClusterImage(),
         appended=appended,  # type: ignore[arg-type]
         now_ms=lambda: 1_500,
         wall_ms=lambda: 10_000,
@@ -116,13 +125,13 @@ def alone(appended: Callable[[TopicPartition, int], object] | None = None) -> Le
 def test_the_oldest_of_too_many_that_wait_are_dropped_and_counted() -> None:
     async def story() -> None:
         ledger = alone()
-        for epoch in range(MOST_WAITING + 7):
-            ledger.note(note(epoch, clean=Clean.UNCLEAN if epoch % 2 else Clean.ELR))
-        assert (ledger.waiting, ledger.counted.dropped) == (MOST_WAITING, 7)
-        assert ledger.counted.elections == MOST_WAITING + 7
-        assert ledger.counted.unclean == (MOST_WAITING + 7) // 2
+        for epoch in range(MAX_WAITING + 7):
+            ledger.note(note(epoch, clean=ElectionKind.UNCLEAN if epoch % 2 else ElectionKind.ELR))
+        assert (ledger.waiting, ledger.counted.dropped) == (MAX_WAITING, 7)
+        assert ledger.counted.elections == MAX_WAITING + 7
+        assert ledger.counted.unclean == (MAX_WAITING + 7) // 2
         first = ledger._waiting[0]
-        assert isinstance(first, Dated)
+        assert isinstance(first, DatedElection)
         assert (first.note.epoch, first.decided_ms) == (7, 9_500), "500 ms ago, on the wall's clock"
 
     asyncio.run(story())
@@ -131,11 +140,11 @@ def test_the_oldest_of_too_many_that_wait_are_dropped_and_counted() -> None:
 def test_each_node_s_word_gets_to_the_leader_and_is_read_where_a_copy_is(tmp_path: Path) -> None:
     async def story() -> None:
         async with Sides(tmp_path) as sides:
-            sides.standing.make(Topic(PLACE.topic, b"e" * 16, (Assignment((1, 2, 3)),)))
+            sides.standing.make(ClusterTopic(PLACE.topic, b"e" * 16, (ReplicaAssignment((1, 2, 3)),)))
             leader = await sides.leader(PLACE)
             for node in sides:
                 node.side.elections.note(note(node.id))
-                node.side.elections.undone(Undone(ORDERS, 5, 5 + node.id, (0,), node.id))
+                node.side.elections.undone(TruncatedRecords(ORDERS, 5, 5 + node.id, (0,), node.id))
             await sides.until(lambda: leader.log(PLACE).high_watermark == 6)
             others = [node for node in sides if node is not leader]
             await sides.until(lambda: all(node.log(PLACE).high_watermark == 6 for node in others))
@@ -150,7 +159,7 @@ def test_each_node_s_word_gets_to_the_leader_and_is_read_where_a_copy_is(tmp_pat
                 assert await node.side.elections.cost(ORDERS, 3) == 3
                 [last] = await node.side.elections.explain(1)
                 assert last == found[0], "the youngest"
-            assert await others[0].side.elections.append((Noted(b"", b""),)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+            assert await others[0].side.elections.append((ElectionEntry(b"", b""),)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
             assert await leader.side.elections.append(()) is ErrorCode.INVALID_REQUEST
 
     asyncio.run(story())
@@ -161,7 +170,7 @@ def test_who_stops_has_told_what_it_decided(tmp_path: Path) -> None:
 
     async def story() -> None:
         async with Sides(tmp_path) as sides:
-            sides.standing.make(Topic(PLACE.topic, b"e" * 16, (Assignment((1, 2, 3)),)))
+            sides.standing.make(ClusterTopic(PLACE.topic, b"e" * 16, (ReplicaAssignment((1, 2, 3)),)))
             leader = await sides.leader(PLACE)
             other = next(node for node in sides if node is not leader)
             other.side.elections.note(note())
@@ -177,7 +186,7 @@ def test_what_was_told_while_nobody_led_the_ledger_is_sent_once_somebody_does(tm
             [first, *_] = sides
             first.side.elections.note(note())
             assert await first.side.elections.explain(5) == []
-            sides.standing.make(Topic(PLACE.topic, b"e" * 16, (Assignment((2, 1)),)))
+            sides.standing.make(ClusterTopic(PLACE.topic, b"e" * 16, (ReplicaAssignment((2, 1)),)))
             await sides.until(lambda: first.side.elections.waiting == 0)
             assert [each.election.epoch for each in await first.side.elections.explain(5)] in ([], [8])
             leader = await sides.leader(PLACE)
@@ -200,7 +209,7 @@ def test_a_copy_that_cannot_be_read_costs_its_node_nothing_but_the_figure() -> N
 
         def fetch(self, topic: str, partition: int, offset: int, max_bytes: int) -> object:
             self.reads += 1
-            raise OffsetOutOfRange("retention took it between two looks")
+            raise OffsetOutsideLog("retention took it between two looks")
 
     class Replicas:
         led = (PLACE,)
@@ -208,17 +217,17 @@ def test_a_copy_that_cannot_be_read_costs_its_node_nothing_but_the_figure() -> N
     async def story() -> None:
         ledger, broker = alone(), Broker()
         ledger._broker, ledger._replicas = broker, Replicas()  # type: ignore[assignment]
-        image = Image()
+        image = ClusterImage()
         view = PartitionView(2, 8, 0, (1, 2), (), (1, 2), unclean_epoch=8)
         image.topics[OFFSETS] = TopicView(b"o" * 16, OFFSETS, partitions={3: view})
-        cuts = Cuts(image, ledger.cost, lambda *found: True)
+        cuts = ShardLosses(image, ledger.cost, lambda *found: True)
         cuts.gained(3)
         with capture_logs() as lines:
             for _ in range(LOOKS_AFTER):
                 await cuts.look()
         assert (broker.reads, cuts._due) == (LOOKS_AFTER, {})
         assert [line["event"] for line in lines] == ["what unclean elections cost cannot be read here"]
-        with pytest.raises(OffsetOutOfRange):
+        with pytest.raises(OffsetOutsideLog):
             await ledger.explain(10)
 
     asyncio.run(story())

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.cluster.facts import NO_NODE_ID
 from muster.coordinator.replication import ends
-from muster.coordinator.replication.ends import EARLIEST, LATEST, Book, EndsElsewhere, Place, Span
-from muster.coordinator.replication.led_broker import LedBroker
+from muster.coordinator.replication.ends import EARLIEST, LATEST, LogEndCache, LogSpan, PartitionKey, RemoteLogEnds
+from muster.coordinator.replication.led_broker import ReplicatedBroker
 from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.cluster_image import ALL, ME, ThreeNodes, led
@@ -20,31 +20,31 @@ from tests.unit.storage.logs import T0, batch, open_broker
 HERE, THERE, ALSO = ("t", 0), ("t", 1), ("u", 4)
 
 
-def leader_of(place: Place) -> int:
-    return {THERE: 8, ALSO: 9}.get(place, NOBODY)
+def leader_of(place: PartitionKey) -> int:
+    return {THERE: 8, ALSO: 9}.get(place, NO_NODE_ID)
 
 
-def told(book: Book, place: Place, span: Span, now_ms: int) -> None:
+def told(book: LogEndCache, place: PartitionKey, span: LogSpan, now_ms: int) -> None:
     book.told(EARLIEST, {place: span.start}, now_ms)
     book.told(LATEST, {place: span.end}, now_ms)
 
 
 def test_what_is_asked_about_is_asked_for_of_its_leader_and_told_from_then_on() -> None:
-    book = Book()
+    book = LogEndCache()
     assert book.look(THERE, 0) is None
     assert book.look(ALSO, 0) is None
     assert book.look(("nobody's", 0), 0) is None
     due = book.due(leader_of, 1)
     assert due == {8: ([THERE], [THERE]), 9: ([ALSO], [ALSO])}
-    told(book, THERE, Span(3, 70), 2)
-    assert book.look(THERE, 3) == Span(3, 70)
+    told(book, THERE, LogSpan(3, 70), 2)
+    assert book.look(THERE, 3) == LogSpan(3, 70)
     assert book.look(ALSO, 3) is None
 
 
 def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
-    book = Book()
+    book = LogEndCache()
     book.look(THERE, 0)
-    told(book, THERE, Span(3, 70), 0)
+    told(book, THERE, LogSpan(3, 70), 0)
     assert book.due(leader_of, ends.PERIOD_MS) == {8: ([THERE], [])}
     assert book.due(leader_of, ends.STARTS_EVERY_MS) == {8: ([THERE], [THERE])}
     book.look(ALSO, 0)
@@ -52,47 +52,47 @@ def test_ends_are_asked_for_again_and_again_and_starts_now_and_then() -> None:
 
 
 def test_an_old_answer_is_none_and_what_nobody_asks_about_is_forgotten() -> None:
-    book = Book()
+    book = LogEndCache()
     book.look(THERE, 0)
-    told(book, THERE, Span(3, 70), 0)
-    assert book.look(THERE, ends.STALE_MS - 1) == Span(3, 70)
+    told(book, THERE, LogSpan(3, 70), 0)
+    assert book.look(THERE, ends.STALE_MS - 1) == LogSpan(3, 70)
     assert book.look(THERE, ends.STALE_MS) is None
     assert book.due(leader_of, ends.STALE_MS + ends.FORGET_MS - 1)
     assert not book.due(leader_of, ends.STALE_MS + ends.FORGET_MS)
     assert not book
-    told(book, THERE, Span(3, 70), ends.STALE_MS + ends.FORGET_MS)  # An answer that comes after that.
+    told(book, THERE, LogSpan(3, 70), ends.STALE_MS + ends.FORGET_MS)  # An answer that comes after that.
     assert not book
 
 
 def test_so_many_are_kept_and_very_many_are_asked_for_less_often() -> None:
-    book = Book(most=3)
+    book = LogEndCache(most=3)
     for number in range(5):
         book.look(("t", number), 0)
     assert len(book) == 3
     assert book.period_ms == ends.PERIOD_MS
-    many = Book()
+    many = LogEndCache()
     for number in range(3 * ends.A_SECOND):
         many.look(("t", number), 0)
     assert many.period_ms == 3_000
 
 
 def test_a_start_never_lies_behind_the_end_of_a_moment_before() -> None:
-    book = Book()
+    book = LogEndCache()
     book.look(THERE, 0)
-    told(book, THERE, Span(80, 70), 0)
-    assert book.look(THERE, 0) == Span(70, 70)
+    told(book, THERE, LogSpan(80, 70), 0)
+    assert book.look(THERE, 0) == LogSpan(70, 70)
 
 
 class Leaders:
     """Answer what they are told to; `None`: not in time."""
 
     def __init__(self) -> None:
-        self.spans: dict[Place, Span] = {}
+        self.spans: dict[PartitionKey, LogSpan] = {}
         self.away: set[int] = set()
         self.asked: list[tuple[int, int, int]] = []
         """(node, timestamp, partitions)"""
 
-    async def __call__(self, node: int, places: Sequence[Place], timestamp: int) -> Mapping[Place, int]:
+    async def __call__(self, node: int, places: Sequence[PartitionKey], timestamp: int) -> Mapping[PartitionKey, int]:
         self.asked.append((node, timestamp, len(places)))
         await asyncio.sleep(0)
         if node in self.away:
@@ -105,7 +105,7 @@ class Leaders:
 
 
 def play(
-    story: Callable[[EndsElsewhere, Leaders], Awaitable[None]], leader: Callable[[Place], int] = leader_of
+    story: Callable[[RemoteLogEnds, Leaders], Awaitable[None]], leader: Callable[[PartitionKey], int] = leader_of
 ) -> None:
     async def run() -> None:
         leaders, failures, now_ms = Leaders(), list[BaseException](), 0
@@ -115,7 +115,7 @@ def play(
             now_ms += 1
             return now_ms
 
-        elsewhere = EndsElsewhere(leader, leaders, clock, failures.append, soon_s=0, patience_s=5)
+        elsewhere = RemoteLogEnds(leader, leaders, clock, failures.append, soon_s=0, patience_s=5)
         elsewhere.start()
         try:
             async with asyncio.timeout(20):
@@ -128,13 +128,13 @@ def play(
 
 
 def test_whoever_waits_hears_what_the_leaders_say() -> None:
-    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
-        leaders.spans = {THERE: Span(3, 70), ALSO: Span(0, 9)}
+    async def story(elsewhere: RemoteLogEnds, leaders: Leaders) -> None:
+        leaders.spans = {THERE: LogSpan(3, 70), ALSO: LogSpan(0, 9)}
         assert leaders.asked == [], "nobody asks about anything"
         assert elsewhere.spans([THERE, ALSO]) == [None, None]
         assert elsewhere.untried
         await elsewhere.known()
-        assert elsewhere.spans([THERE, ALSO]) == [Span(3, 70), Span(0, 9)]
+        assert elsewhere.spans([THERE, ALSO]) == [LogSpan(3, 70), LogSpan(0, 9)]
         assert not elsewhere.untried
         assert sorted(leaders.asked[:4]) == [(8, EARLIEST, 1), (8, LATEST, 1), (9, EARLIEST, 1), (9, LATEST, 1)]
 
@@ -142,22 +142,22 @@ def test_whoever_waits_hears_what_the_leaders_say() -> None:
 
 
 def test_a_leader_that_is_away_holds_up_nobody_else() -> None:
-    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
-        leaders.spans, leaders.away = {THERE: Span(3, 70), ALSO: Span(0, 9)}, {9}
+    async def story(elsewhere: RemoteLogEnds, leaders: Leaders) -> None:
+        leaders.spans, leaders.away = {THERE: LogSpan(3, 70), ALSO: LogSpan(0, 9)}, {9}
         elsewhere.spans([THERE, ALSO, ("nobody's", 1)])
         await elsewhere.known()
-        assert elsewhere.spans([THERE, ALSO]) == [Span(3, 70), None]
+        assert elsewhere.spans([THERE, ALSO]) == [LogSpan(3, 70), None]
         with pytest.raises(NotKnownYet, match="u-4 ends is not known here yet") as refusal:
             elsewhere.span(ALSO)
         leaders.away.clear()
         await asyncio.to_thread(refusal.value.wait)
-        assert elsewhere.span(ALSO) == Span(0, 9)
+        assert elsewhere.span(ALSO) == LogSpan(0, 9)
 
     play(story)
 
 
 def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer() -> None:
-    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+    async def story(elsewhere: RemoteLogEnds, leaders: Leaders) -> None:
         leaders.away = {9}
         elsewhere.spans([ALSO, ("nobody's", 1)])
         assert elsewhere.untried
@@ -169,7 +169,7 @@ def test_nobody_waits_a_second_time_for_a_leader_that_did_not_answer() -> None:
 
 
 def test_what_is_forgotten_is_not_untried_for_good() -> None:
-    book = Book()
+    book = LogEndCache()
     book.look(THERE, 0)
     assert book.wanted() == [THERE]
     assert not book.due(leader_of, ends.FORGET_MS)
@@ -182,12 +182,12 @@ def test_what_is_forgotten_is_not_untried_for_good() -> None:
 
 
 def test_of_many_partitions_so_many_are_in_one_question() -> None:
-    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
+    async def story(elsewhere: RemoteLogEnds, leaders: Leaders) -> None:
         places = [("t", number) for number in range(ends.AT_ONCE + 1)]
-        leaders.spans = dict.fromkeys(places, Span(0, 1))
+        leaders.spans = dict.fromkeys(places, LogSpan(0, 1))
         elsewhere.spans(places)
         await elsewhere.known()
-        assert set(elsewhere.spans(places)) == {Span(0, 1)}
+        assert set(elsewhere.spans(places)) == {LogSpan(0, 1)}
         assert leaders.asked[:4] == [
             (8, timestamp, count) for timestamp in (EARLIEST, LATEST) for count in (ends.AT_ONCE, 1)
         ]
@@ -199,13 +199,13 @@ def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatc
     monkeypatch.setattr(ends, "LOOKED_AT_ONCE", 10)
 
     async def story() -> None:
-        elsewhere = EndsElsewhere(lambda place: 8, Leaders(), lambda: 0, lambda why: None)
+        elsewhere = RemoteLogEnds(lambda place: 8, Leaders(), lambda: 0, lambda why: None)
         places = [("t", number) for number in range(35)]
         elsewhere.spans(places)
         looked: list[int] = []
         due = elsewhere._book.due
 
-        def counted(*about: Any, among: Sequence[Place], **how: Any) -> Any:
+        def counted(*about: Any, among: Sequence[PartitionKey], **how: Any) -> Any:
             looked.append(len(among))
             return due(*about, among=among, **how)
 
@@ -218,7 +218,7 @@ def test_many_partitions_are_looked_through_in_slices_and_all_of_them(monkeypatc
 
 
 def test_what_is_forgotten_while_a_round_is_made_is_asked_of_nobody() -> None:
-    book = Book()
+    book = LogEndCache()
     book.look(THERE, 0)
     places = book.places()
     assert book.due(leader_of, ends.FORGET_MS, among=places) == {}
@@ -235,13 +235,13 @@ def test_a_copy_in_sync_is_measured_here_and_any_other_partition_elsewhere() -> 
     disk.flush()
     side = SimpleNamespace(image=cluster.image, replicas=SimpleNamespace(me=ME, led={}))
     side.on_learned = side.on_moved = lambda listener: None
-    broker, places = LedBroker(disk, cast(Any, side)), [("t", number) for number in range(3)]
+    broker, places = ReplicatedBroker(disk, cast(Any, side)), [("t", number) for number in range(3)]
     assert (broker.ends(places), broker.ahead) == ([2, 0, -1], None)
     with pytest.raises(UnknownTopicOrPartition):
         broker.high_watermark("t", 2)
 
-    async def story(elsewhere: EndsElsewhere, leaders: Leaders) -> None:
-        leaders.spans = {("t", 1): Span(3, 70), ("t", 2): Span(5, 9), ("t", 0): Span(100, 100)}
+    async def story(elsewhere: RemoteLogEnds, leaders: Leaders) -> None:
+        leaders.spans = {("t", 1): LogSpan(3, 70), ("t", 2): LogSpan(5, 9), ("t", 0): LogSpan(100, 100)}
         broker.asks_elsewhere(elsewhere)
         assert broker.ends(places) == [2, -1, -1]
         with pytest.raises(NotKnownYet):

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.effects import Warn
-from muster.coordinator.cluster.controller.events import Polled, Tick, TopicsSeen
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import Assignment, Topic
-from muster.coordinator.cluster.image import Image, Known
+from muster.coordinator.cluster.controller.effects import WarnOperator
+from muster.coordinator.cluster.controller.events import ControllerTick, ImagePolled, TopicsRead
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.cluster.image import ClusterImage, ImageVersion
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.controlling.seat import CandidateContext, ControllerCandidate
 from muster.coordinator.replication.wire.words import NodeName
 
 
@@ -46,21 +46,21 @@ class Mistaken:
 def test_a_mistake_in_any_step_ends_the_reign_and_all_who_wait_hear_of_it() -> None:
     async def story() -> None:
         session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
-        around = Surroundings(Image, lambda: 0, lambda: 0, lambda: b"")
-        seat = Seat(cast(Any, session), 1, Settings(), around)
+        around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, lambda: b"")
+        seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
         election, machine = Elected(), Mistaken()
         election.ended = seat._ended
         seat._election = cast(Any, election)
         seat._sit(cast(Any, machine))
-        first = asyncio.create_task(seat.cluster_state(NodeName(2, 20), Known(), (), 500))
+        first = asyncio.create_task(seat.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
         await asyncio.sleep(0)
         with capture_logs() as lines:
             seat._woken(0)
-        assert [type(each) for each in machine.heard] == [Polled, Tick]
+        assert [type(each) for each in machine.heard] == [ImagePolled, ControllerTick]
         assert [line["event"] for line in lines] == ["the controller failed; another is elected"]
         assert (await first).error is ErrorCode.NOT_CONTROLLER
         assert not seat.is_controller
-        assert (await seat.cluster_state(NodeName(3, 30), Known(), (), 500)).error is ErrorCode.NOT_CONTROLLER
+        assert (await seat.cluster_state(NodeName(3, 30), ImageVersion(), (), 500)).error is ErrorCode.NOT_CONTROLLER
 
     asyncio.run(story())
 
@@ -74,9 +74,9 @@ class Slow:
 
     def step(self, event: object, now_ms: int) -> list[Any]:
         self.heard.append(event)
-        if isinstance(event, TopicsSeen):
+        if isinstance(event, TopicsRead):
             assert self.gate.wait(60)
-        return [Warn("decided")]
+        return [WarnOperator("decided")]
 
 
 def test_a_reign_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> None:
@@ -85,16 +85,19 @@ def test_a_reign_that_ends_while_a_long_step_is_taken_does_nothing_of_it() -> No
     async def story() -> None:
         session = SimpleNamespace(on_state=lambda listener: None, session_timeout_ms=6_000)
         told: list[str] = []
-        seat = Seat(
-            cast(Any, session), 1, Settings(), Surroundings(Image, lambda: 0, lambda: 0, bytes, warn=told.append)
+        seat = ControllerCandidate(
+            cast(Any, session),
+            1,
+            ControllerSettings(),
+            CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append),
         )
         election, machine = Elected(), Slow()
         election.ended = seat._ended
         seat._election = cast(Any, election)
         seat._sit(cast(Any, machine))
-        topics = TopicsSeen((Topic("orders", b"o" * 16, (Assignment((1,)),) * 1_000),), True)
+        topics = TopicsRead((ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1,)),) * 1_000),), True)
         seat._step(topics)
-        asked = asyncio.create_task(seat.cluster_state(NodeName(2, 20), Known(), (), 500))
+        asked = asyncio.create_task(seat.cluster_state(NodeName(2, 20), ImageVersion(), (), 500))
         await asyncio.sleep(0)
         [task] = seat._tasks
         election.resign("its session is over")

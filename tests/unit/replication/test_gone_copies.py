@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.cluster.facts import LEDGER, OFFSETS, SECURITY, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.replication.copies.logs import StoredLogs
-from muster.coordinator.replication.copies.mending import AFTER_MS, Mending
+from muster.coordinator.replication.copies.mending import AFTER_MS, CopyRepair
 from muster.storage.broker.broker import Broker
 from muster.storage.disk.files import remove_tree
 from tests.fakes.memory_files import MemoryFiles
@@ -54,7 +54,7 @@ class Logs:
 
 def test_what_is_gone_is_made_anew_after_a_while_and_only_while_nobody_counts_on_it() -> None:
     replicas, logs = Replicas(PLACE), Logs(PLACE)
-    mending = Mending(replicas, logs)
+    mending = CopyRepair(replicas, logs)
     assert not mending.look(0)
     assert not mending.look(AFTER_MS - 1)
     replicas.missed = {PLACE}
@@ -66,7 +66,7 @@ def test_what_is_gone_is_made_anew_after_a_while_and_only_while_nobody_counts_on
 
 def test_a_copy_that_was_back_meanwhile_is_waited_for_anew() -> None:
     replicas, logs = Replicas(PLACE), Logs(PLACE)
-    mending = Mending(replicas, logs)
+    mending = CopyRepair(replicas, logs)
     mending.look(0)
     replicas.offline = []
     mending.look(AFTER_MS)
@@ -78,7 +78,7 @@ def test_a_copy_that_was_back_meanwhile_is_waited_for_anew() -> None:
 def test_of_a_shard_that_half_goes_which_is_gone() -> None:
     offsets, ledger = TopicPartition(OFFSETS, 3), TopicPartition(LEDGER, 3)
     replicas, logs = Replicas(offsets, ledger), Logs(ledger)
-    mending = Mending(replicas, logs)
+    mending = CopyRepair(replicas, logs)
     mending.look(0)
     assert mending.look(AFTER_MS)
     assert (logs.given_up, replicas.begun) == ([ledger], [(offsets, AFTER_MS)])
@@ -95,14 +95,14 @@ def test_of_a_shard_that_half_goes_which_is_gone() -> None:
 )
 def test_what_stays_as_it_is(logs: Logs, place: TopicPartition) -> None:
     replicas = Replicas(place)
-    mending = Mending(replicas, logs, (SECURITY,))
+    mending = CopyRepair(replicas, logs, (SECURITY,))
     mending.look(0)
     assert not mending.look(AFTER_MS)
     assert (logs.given_up, replicas.begun) == ([], [])
 
 
-def image() -> Image:
-    found = Image()
+def image() -> ClusterImage:
+    found = ClusterImage()
     view = PartitionView(2, 0, 0, (2,), (), (1, 2))
     found.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(TopicView(ID, "orders", {}, {0: view, 1: view}),)))
     return found
@@ -148,7 +148,7 @@ class Unreadable(Logs):
 
 def test_a_copy_that_cannot_be_looked_at_stays_and_is_told_of_once_and_others_are_mended() -> None:
     replicas, logs = Replicas(PLACE, OTHER), Unreadable()
-    mending = Mending(replicas, logs)
+    mending = CopyRepair(replicas, logs)
     mending.look(0)
     with capture_logs() as lines:
         for now_ms in range(AFTER_MS, AFTER_MS + 5):

@@ -3,14 +3,14 @@
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.replication.led_broker import MOST_PARTITIONS, LedBroker
+from muster.coordinator.replication.led_broker import MOST_PARTITIONS, ReplicatedBroker
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import (
     InvalidPartitions,
-    InvalidTopic,
+    InvalidTopicName,
     NotEnoughReplicas,
     NotLeaderOrFollower,
-    OffsetOutOfRange,
+    OffsetOutsideLog,
     StorageError,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
@@ -57,7 +57,7 @@ def public(one: type) -> set[str]:
 
 
 def test_each_word_of_a_broker_has_its_meaning_here() -> None:
-    own = {name for name in vars(LedBroker) if not name.startswith("_")}
+    own = {name for name in vars(ReplicatedBroker) if not name.startswith("_")}
     assert public(Broker) - own == THE_DISK_S | AS_THEY_ARE
 
 
@@ -128,8 +128,8 @@ def test_a_private_topic_is_none() -> None:
     ("name", "count", "error"),
     [
         ("orders", 1, TopicAlreadyExists),
-        ("__security", 1, InvalidTopic),
-        ("a/b", 1, InvalidTopic),
+        ("__security", 1, InvalidTopicName),
+        ("a/b", 1, InvalidTopicName),
         ("ord.ers", 1, None),
         ("new", 0, InvalidPartitions),
         ("new", MOST_PARTITIONS + 1, InvalidPartitions),
@@ -157,7 +157,7 @@ def test_a_topic_grows_and_does_not_shrink() -> None:
 
 def test_names_that_are_alike_count_as_the_same() -> None:
     one = LedSide(topic(LED, name="a.b"))
-    with pytest.raises(InvalidTopic, match="collides"):
+    with pytest.raises(InvalidTopicName, match="collides"):
         one.led.check_new_topic("a_b", 1, NO_CONFIGS)
     one.hears(topic(name="a.b", deleted=True))
     one.led.check_new_topic("a_b", 1, NO_CONFIGS)
@@ -253,7 +253,7 @@ def test_records_are_given_up_as_far_as_they_are_committed() -> None:
     one.grown([ORDERS])
     one.flushes()
     one.follows(end=1)
-    with pytest.raises(OffsetOutOfRange):
+    with pytest.raises(OffsetOutsideLog):
         one.led.delete_records("orders", 0, 2)
     assert one.led.delete_records("orders", 0, -1) == 1
     with pytest.raises(NotLeaderOrFollower):
@@ -264,6 +264,6 @@ def test_producer_ids_come_from_whom_the_cluster_names() -> None:
     """CL-A4."""
     one = side()
     assert [one.led.next_producer_id(), one.broker.next_producer_id()] == [(0, 0), (1, 0)]
-    elsewhere = LedBroker(one.broker, one, lambda known, epoch: (5000, epoch + 1))
+    elsewhere = ReplicatedBroker(one.broker, one, lambda known, epoch: (5000, epoch + 1))
     assert elsewhere.next_producer_id(7, 3) == (5000, 4)
     assert one.led.next_fence_id() != one.led.next_fence_id()

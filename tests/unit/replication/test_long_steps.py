@@ -9,47 +9,49 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import Warn
-from muster.coordinator.cluster.facts import Assignment, State, Topic, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, Known, PartitionView, TopicView
-from muster.coordinator.replication.controlling.steps import AT_ONCE, Steps
+from muster.coordinator.cluster.controller.effects import WarnOperator
+from muster.coordinator.cluster.facts import ClusterTopic, PartitionState, ReplicaAssignment, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, ImageVersion, PartitionView, TopicView
+from muster.coordinator.replication.controlling.steps import AT_ONCE, ControllerSteps
 
 READY = events.ClusterVersion()
-POLL = events.Polled(1, 2, 20, Known())
+POLL = events.ImagePolled(1, 2, 20, ImageVersion())
 
 
-def topics(partitions: int) -> events.TopicsSeen:
-    return events.TopicsSeen((Topic("orders", b"o" * 16, (Assignment((1,)),) * partitions),), True)
+def topics(partitions: int) -> events.TopicsRead:
+    return events.TopicsRead((ClusterTopic("orders", b"o" * 16, (ReplicaAssignment((1,)),) * partitions),), True)
 
 
 def states(partitions: int) -> events.StatesRead:
-    return events.StatesRead({TopicPartition("orders", each): State(1, 0, (1,)) for each in range(partitions)}, READY)
+    return events.StatesRead(
+        {TopicPartition("orders", each): PartitionState(1, 0, (1,)) for each in range(partitions)}, READY
+    )
 
 
-def elected(partitions: int) -> events.Elected:
-    image = Image()
+def elected(partitions: int) -> events.ControllerElected:
+    image = ClusterImage()
     views = dict.fromkeys(range(partitions), PartitionView(1, 0, 0, (1,), (), (1,)))
     image.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(TopicView(b"o" * 16, "orders", {}, views),)))
-    return events.Elected(1, 1, 1, READY, image)
+    return events.ControllerElected(1, 1, 1, READY, image)
 
 
 class Machine:
     """Says what it heard, and where it was asked; waits at the gate where that is not the loop."""
 
     def __init__(self) -> None:
-        self.heard: list[events.Event] = []
-        self.beside: list[events.Event] = []
+        self.heard: list[events.ControllerEvent] = []
+        self.beside: list[events.ControllerEvent] = []
         self.gate = Gate()
         self._loop = get_ident()
 
-    def step(self, event: events.Event, now_ms: int) -> list[effects.Effect]:
+    def step(self, event: events.ControllerEvent, now_ms: int) -> list[effects.ControllerEffect]:
         if get_ident() != self._loop:
             assert self.gate.wait(60)
             self.beside.append(event)
         self.heard.append(event)
-        if isinstance(event, events.Resigned):
+        if isinstance(event, events.ControllerResigned):
             raise ValueError("a mistake")
-        return [Warn(type(event).__name__)]
+        return [WarnOperator(type(event).__name__)]
 
 
 class Reign:
@@ -57,10 +59,10 @@ class Reign:
         self.machine = Machine()
         self.said: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.steps = Steps(self.machine, lambda: 7, self._perform, self._spawn)
+        self.steps = ControllerSteps(self.machine, lambda: 7, self._perform, self._spawn)
 
-    def _perform(self, wanted: Sequence[effects.Effect]) -> None:
-        self.said += [each.text for each in wanted if isinstance(each, Warn)]
+    def _perform(self, wanted: Sequence[effects.ControllerEffect]) -> None:
+        self.said += [each.text for each in wanted if isinstance(each, WarnOperator)]
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.create_task(work))
@@ -71,28 +73,30 @@ class Reign:
 
 
 @pytest.mark.parametrize("first", [topics(AT_ONCE + 1), states(AT_ONCE + 1), elected(AT_ONCE + 1)])
-def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_waits(first: events.Event) -> None:
+def test_what_tells_of_much_is_taken_beside_the_loop_and_what_comes_meanwhile_waits(
+    first: events.ControllerEvent,
+) -> None:
     async def story() -> None:
         reign = Reign()
-        for event in (first, POLL, events.NodesSeen({}), POLL):
+        for event in (first, POLL, events.NodesRead({}), POLL):
             reign.steps.take(event)
         assert reign.said == []
         await reign.done()
-        assert reign.machine.heard == [first, POLL, events.NodesSeen({}), POLL]
-        assert reign.machine.beside == [first, events.NodesSeen({})]
-        assert reign.said == [type(first).__name__, "Polled", "NodesSeen", "Polled"]
+        assert reign.machine.heard == [first, POLL, events.NodesRead({}), POLL]
+        assert reign.machine.beside == [first, events.NodesRead({})]
+        assert reign.said == [type(first).__name__, "ImagePolled", "NodesRead", "ImagePolled"]
         assert not reign.steps.busy
 
     asyncio.run(story())
 
 
 @pytest.mark.parametrize("first", [topics(AT_ONCE), states(AT_ONCE), elected(AT_ONCE)])
-def test_of_a_small_cluster_every_step_is_taken_at_once(first: events.Event) -> None:
+def test_of_a_small_cluster_every_step_is_taken_at_once(first: events.ControllerEvent) -> None:
     async def story() -> None:
         reign = Reign()
-        for event in (first, events.NodesSeen({}), events.Tick()):
+        for event in (first, events.NodesRead({}), events.ControllerTick()):
             reign.steps.take(event)
-        assert reign.said == [type(first).__name__, "NodesSeen", "Tick"]
+        assert reign.said == [type(first).__name__, "NodesRead", "ControllerTick"]
         assert reign.tasks == []
 
     asyncio.run(story())
@@ -103,11 +107,11 @@ def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
         reign = Reign()
         reign.steps.take(topics(AT_ONCE + 1))
         await reign.done()
-        reign.steps.take(events.Written(3))
-        reign.steps.take(events.Tick())
-        assert reign.said == ["TopicsSeen", "Written"]
+        reign.steps.take(events.MultiWritten(3))
+        reign.steps.take(events.ControllerTick())
+        assert reign.said == ["TopicsRead", "MultiWritten"]
         await reign.done()
-        assert reign.said == ["TopicsSeen", "Written", "Tick"]
+        assert reign.said == ["TopicsRead", "MultiWritten", "ControllerTick"]
 
     asyncio.run(story())
 
@@ -115,11 +119,11 @@ def test_of_a_large_one_what_looks_at_one_write_is_taken_at_once() -> None:
 def test_a_mistake_beside_the_loop_is_heard_of_and_nothing_follows_it() -> None:
     async def story() -> None:
         reign = Reign()
-        for event in (topics(AT_ONCE + 1), events.Resigned(), POLL):
+        for event in (topics(AT_ONCE + 1), events.ControllerResigned(), POLL):
             reign.steps.take(event)
         with pytest.raises(ValueError, match="a mistake"):
             await reign.done()
-        assert reign.said == ["TopicsSeen"]
+        assert reign.said == ["TopicsRead"]
         assert reign.steps.busy
 
     asyncio.run(story())

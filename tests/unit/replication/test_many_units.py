@@ -3,15 +3,22 @@
 import asyncio
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import Changes, ClusterState, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.image import (
+    ClusterNodeStatus,
+    ClusterState,
+    ImageChanges,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
 from muster.coordinator.config import Address
 from muster.coordinator.config.nodes.cluster import ClusterSettings
 from muster.coordinator.replication import side as sides
-from muster.coordinator.replication.around import Around, NoController
-from muster.coordinator.replication.side import ClusterSide
-from muster.coordinator.replication.wire.door import NodeDoor
-from muster.coordinator.replication.wire.link import Caller
-from muster.coordinator.replication.wire.links import Calling
+from muster.coordinator.replication.around import ControllerSide, NoControllerDesk
+from muster.coordinator.replication.side import ReplicaManager
+from muster.coordinator.replication.wire.door import NodeListener
+from muster.coordinator.replication.wire.link import LinkCaller
+from muster.coordinator.replication.wire.links import LinkSettings
 from muster.storage.broker.broker import Broker
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import open_broker
@@ -19,20 +26,20 @@ from tests.unit.storage.logs import open_broker
 UNITS = 3 * sides.AT_ONCE + 1
 
 
-def side_on(broker: Broker) -> ClusterSide:
-    around = Around(lambda: None, lambda: 10, lambda: None, lambda node: None, NoController())
-    calling = Calling(Caller(broker.cluster_id, 1))
-    return ClusterSide.open(broker, NodeDoor(Address("127.0.0.1", 0)), ClusterSettings(), calling, around)
+def side_on(broker: Broker) -> ReplicaManager:
+    around = ControllerSide(lambda: None, lambda: 10, lambda: None, lambda node: None, NoControllerDesk())
+    calling = LinkSettings(LinkCaller(broker.cluster_id, 1))
+    return ReplicaManager.open(broker, NodeListener(Address("127.0.0.1", 0)), ClusterSettings(), calling, around)
 
 
 def answer_of(sequence: int, epoch: int, leader: int) -> ClusterState:
     views = {number: PartitionView(leader, epoch, epoch, (1, 2), (), (1, 2)) for number in range(UNITS)}
-    nodes = tuple(NodeView(each, each * 10, NodeStatus.LIVE) for each in (1, 2))
+    nodes = tuple(NodeView(each, each * 10, ClusterNodeStatus.LIVE) for each in (1, 2))
     topic = TopicView(b"i" * 16, "orders", {}, views)
     return ClusterState(epoch=1, sequence=sequence, full=sequence == 1, nodes=nodes, topics=(topic,))
 
 
-def changes_of(side: ClusterSide, sequence: int, epoch: int, leader: int) -> Changes:
+def changes_of(side: ReplicaManager, sequence: int, epoch: int, leader: int) -> ImageChanges:
     changes = side.image.apply(answer_of(sequence, epoch, leader))
     assert changes is not None
     return changes
@@ -91,7 +98,7 @@ def test_a_controller_that_goes_while_much_is_taken_in_takes_nothing_of_it_away(
     async def story() -> None:
         side = side_on(open_broker(MemoryFiles()))
         side.replicas.registered(10)
-        heard: list[Changes] = []
+        heard: list[ImageChanges] = []
         side.on_learned(heard.append)
         controllers = [7, 8]
         asked = asyncio.Queue[int]()

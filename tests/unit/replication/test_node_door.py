@@ -6,23 +6,30 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult, ShutdownAnswered
-from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, Offline
-from muster.coordinator.cluster.facts import Endpoint, State, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
+from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, OfflineReplica
+from muster.coordinator.cluster.facts import NodeEndpoint, PartitionState, TopicPartition
+from muster.coordinator.cluster.image import (
+    ClusterNodeStatus,
+    ClusterState,
+    ImageVersion,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
 from muster.coordinator.cluster.replicas.messages import (
     WRONG_SESSION_EPOCH,
     FetchAnswer,
-    FetchedPart,
+    FetchedPartition,
     FetchItem,
     FetchRequest,
-    Forgotten,
+    ForgottenPartition,
 )
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.wire.apis import VERSION_OF
-from muster.coordinator.replication.wire.link import Link
-from muster.coordinator.replication.wire.reaching import Broken
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, NodeName, Noted
+from muster.coordinator.replication.wire.link import NodeLink
+from muster.coordinator.replication.wire.reaching import LinkBroken
+from muster.coordinator.replication.wire.words import ElectionEntry, EpochEnd, EpochQuery, NodeName
 from tests.support.replication import (
     ORDERS,
     OTHER,
@@ -37,10 +44,10 @@ from tests.support.replication import (
 )
 
 OTHERS = TopicPartition("others", 0)
-STATE = State(leader=1, leader_epoch=7, isr=(1, 3), partition_epoch=12)
+STATE = PartitionState(leader=1, leader_epoch=7, isr=(1, 3), partition_epoch=12)
 
 
-def play(story: Callable[[HeldDesk, Link], Awaitable[None]]) -> None:
+def play(story: Callable[[HeldDesk, NodeLink], Awaitable[None]]) -> None:
     async def run() -> None:
         desk = HeldDesk()
         async with serving(desk) as door:
@@ -55,14 +62,14 @@ def play(story: Callable[[HeldDesk, Link], Awaitable[None]]) -> None:
 def test_a_fetch_arrives_as_it_was_meant_and_its_records_pass_untouched() -> None:
     records = bytes(range(256)) * 1000
 
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         told = FetchAnswer(
             0,
             9,
             (
-                FetchedPart(ORDERS._replace(partition=1), TOPIC, 0, 40, 3, records=memoryview(records)[5:]),
-                FetchedPart(ORDERS, TOPIC, 6, leader=3, leader_epoch=8),
-                FetchedPart(OTHERS, OTHER, 0, 9, 0, diverging=(4, 8)),
+                FetchedPartition(ORDERS._replace(partition=1), TOPIC, 0, 40, 3, records=memoryview(records)[5:]),
+                FetchedPartition(ORDERS, TOPIC, 6, leader=3, leader_epoch=8),
+                FetchedPartition(OTHERS, OTHER, 0, 9, 0, diverging=(4, 8)),
             ),
         )
         desk.found = lambda asked: told
@@ -72,7 +79,7 @@ def test_a_fetch_arrives_as_it_was_meant_and_its_records_pass_untouched() -> Non
             9,
             4,
             (FetchItem(ORDERS, TOPIC, 3, 5, 2, 1), FetchItem(OTHERS, OTHER, 3, 2**40, 2, 1)),
-            (Forgotten(OTHERS._replace(partition=7), OTHER),),
+            (ForgottenPartition(OTHERS._replace(partition=7), OTHER),),
             part_bytes=100,
             answer_bytes=1000,
         )
@@ -86,7 +93,7 @@ def test_a_fetch_arrives_as_it_was_meant_and_its_records_pass_untouched() -> Non
 
 
 def test_the_code_of_a_whole_answer_is_told() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         desk.found = lambda asked: FetchAnswer(WRONG_SESSION_EPOCH)
         assert await fetch_of(link, whole()) == FetchAnswer(WRONG_SESSION_EPOCH)
 
@@ -94,11 +101,13 @@ def test_the_code_of_a_whole_answer_is_told() -> None:
 
 
 def test_what_is_asked_of_a_topic_that_is_not_known_is_refused_at_once_and_no_more() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         desk.found = lambda asked: FetchAnswer(0, 9)
         strange = FetchItem(TopicPartition("strange", 3), STRANGE, 3, 0, 2, 0)
         request = whole()
-        request = request._replace(items=(*request.items, strange), forgotten=(Forgotten(strange.place, STRANGE),))
+        request = request._replace(
+            items=(*request.items, strange), forgotten=(ForgottenPartition(strange.place, STRANGE),)
+        )
         names = {TOPIC: "orders", STRANGE: "strange"}.get
         answer = await fetch_of(link, request, names)
         assert [(part.place, part.code) for part in answer.parts] == [(strange.place, ErrorCode.UNKNOWN_TOPIC_ID)]
@@ -111,8 +120,8 @@ def test_what_is_asked_of_a_topic_that_is_not_known_is_refused_at_once_and_no_mo
 
 
 def test_what_is_told_of_a_topic_that_went_meanwhile_is_left_out() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
-        desk.found = lambda asked: FetchAnswer(0, 9, (FetchedPart(ORDERS, TOPIC, 0, 5, 0),))
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
+        desk.found = lambda asked: FetchAnswer(0, 9, (FetchedPartition(ORDERS, TOPIC, 0, 5, 0),))
         answer = await fetch_of(link, whole(), lambda topic: None)
         assert answer == FetchAnswer(0, 9)
 
@@ -128,7 +137,7 @@ def test_a_fetch_whose_node_is_gone_is_cancelled() -> None:
             waiting = asyncio.create_task(fetch_of(link, whole()))
             await desk.until(lambda: len(desk.asked) == 1)
             link.close()
-            with pytest.raises(Broken, match="closed at this end"):
+            with pytest.raises(LinkBroken, match="closed at this end"):
                 await waiting
             await desk.until(lambda: desk.gone == ["fetch"])
 
@@ -136,9 +145,9 @@ def test_a_fetch_whose_node_is_gone_is_cancelled() -> None:
 
 
 def test_epochs_are_asked_for_and_told() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         desk.answers["epochs"] = [EpochEnd("a", 0, ErrorCode.NONE, 5, 99), EpochEnd("b", 1, ErrorCode(75))]
-        asked = (EpochAsked("a", 0, 7, 5), EpochAsked("b", 1, -1, 6))
+        asked = (EpochQuery("a", 0, 7, 5), EpochQuery("b", 1, -1, 6))
         assert await link.epochs(asked, deadline_s=PATIENCE_S) == desk.answers["epochs"]
         assert desk.asked == [("epochs", 2, asked)]
 
@@ -146,27 +155,29 @@ def test_epochs_are_asked_for_and_told() -> None:
 
 
 def test_in_sync_replicas_are_asked_for_and_told() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         items = (
             IsrItem(TOPIC, 0, 7, 11, (IsrMember(1, 50), IsrMember(3, 2**40))),
             IsrItem(OTHER, 4, 1, 0, (IsrMember(1, 50),)),
         )
-        told = IsrAltered(
+        told = AlterPartitionResult(
             ErrorCode.NONE,
             (IsrResult(TOPIC, 0, ErrorCode.NONE, STATE), IsrResult(OTHER, 4, ErrorCode.INELIGIBLE_REPLICA)),
         )
         desk.answers["alter_partition"] = told
         assert await link.alter_partition(77, items, deadline_s=PATIENCE_S) == told
         assert desk.asked == [("alter_partition", NodeName(2, 77), items)]
-        desk.answers["alter_partition"] = IsrAltered(ErrorCode.NOT_CONTROLLER)
-        assert await link.alter_partition(77, items, deadline_s=PATIENCE_S) == IsrAltered(ErrorCode.NOT_CONTROLLER)
+        desk.answers["alter_partition"] = AlterPartitionResult(ErrorCode.NOT_CONTROLLER)
+        assert await link.alter_partition(77, items, deadline_s=PATIENCE_S) == AlterPartitionResult(
+            ErrorCode.NOT_CONTROLLER
+        )
 
     play(story)
 
 
 def test_a_shutdown_is_asked_for_and_what_is_still_led_is_told() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
-        told = ShutdownAnswered(ErrorCode.NONE, (TopicPartition("a", 3), TopicPartition("__consumer_offsets", 0)))
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
+        told = ShutdownResult(ErrorCode.NONE, (TopicPartition("a", 3), TopicPartition("__consumer_offsets", 0)))
         desk.answers["controlled_shutdown"] = told
         assert await link.controlled_shutdown(77, deadline_s=PATIENCE_S) == told
         assert desk.asked == [("controlled_shutdown", NodeName(2, 77))]
@@ -185,8 +196,14 @@ def test_the_cluster_is_asked_for_and_told() -> None:
         sequence=2**40,
         full=True,
         nodes=(
-            NodeView(1, 50, NodeStatus.LIVE, "north", (Endpoint("PLAINTEXT", "a.example", 9092), Endpoint("X", "", 0))),
-            NodeView(2, 51, NodeStatus.GONE),
+            NodeView(
+                1,
+                50,
+                ClusterNodeStatus.LIVE,
+                "north",
+                (NodeEndpoint("PLAINTEXT", "a.example", 9092), NodeEndpoint("X", "", 0)),
+            ),
+            NodeView(2, 51, ClusterNodeStatus.GONE),
         ),
         topics=(
             TopicView(TOPIC, "orders", {"min.insync.replicas": "2"}, views),
@@ -194,10 +211,10 @@ def test_the_cluster_is_asked_for_and_told() -> None:
         ),
     )
 
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         desk.answers["cluster_state"] = told
-        offline = (Offline(TOPIC, 3, "I/O error"),)
-        known = Known(4, 17)
+        offline = (OfflineReplica(TOPIC, 3, "I/O error"),)
+        known = ImageVersion(4, 17)
         assert await link.cluster_state(77, known, offline, max_wait_ms=500, deadline_s=PATIENCE_S) == told
         assert desk.asked == [("cluster_state", NodeName(2, 77), known, offline, 500)]
 
@@ -205,8 +222,8 @@ def test_the_cluster_is_asked_for_and_told() -> None:
 
 
 def test_elections_are_noted_and_what_became_of_it_is_told() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
-        records = (Noted(b"orders-3", b"{}"), Noted(b"", bytes(1000)))
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
+        records = (ElectionEntry(b"orders-3", b"{}"), ElectionEntry(b"", bytes(1000)))
         for code in (ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             desk.answers["note"] = code
             assert await link.note(records, deadline_s=PATIENCE_S) is code
@@ -224,22 +241,22 @@ def test_a_large_cluster_is_written_and_read_beside_the_loop(monkeypatch: pytest
         in_threads.append(call.__name__)
         return call(*arguments)
 
-    async def story(desk: HeldDesk, link: Link) -> None:
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
         monkeypatch.setattr(asyncio, "to_thread", to_thread)
         desk.answers["cluster_state"] = told
-        assert await link.cluster_state(77, Known(), (), max_wait_ms=0, deadline_s=PATIENCE_S) == told
-        assert in_threads == ["written", "read"]
+        assert await link.cluster_state(77, ImageVersion(), (), max_wait_ms=0, deadline_s=PATIENCE_S) == told
+        assert in_threads == ["encode_answer", "parse_answer"]
         desk.answers["cluster_state"] = ClusterState(controller=3, epoch=4, sequence=6)
-        await link.cluster_state(77, Known(), (), max_wait_ms=0, deadline_s=PATIENCE_S)
+        await link.cluster_state(77, ImageVersion(), (), max_wait_ms=0, deadline_s=PATIENCE_S)
         assert len(in_threads) == 2
 
     play(story)
 
 
 def test_several_requests_may_be_under_way_and_are_answered_in_their_order() -> None:
-    async def story(desk: HeldDesk, link: Link) -> None:
-        desk.answers["controlled_shutdown"] = ShutdownAnswered(ErrorCode.NONE)
-        desk.answers["alter_partition"] = IsrAltered(ErrorCode.NONE)
+    async def story(desk: HeldDesk, link: NodeLink) -> None:
+        desk.answers["controlled_shutdown"] = ShutdownResult(ErrorCode.NONE)
+        desk.answers["alter_partition"] = AlterPartitionResult(ErrorCode.NONE)
         desk.held = asyncio.Event()
         both = (
             asyncio.create_task(link.controlled_shutdown(77, deadline_s=PATIENCE_S)),
@@ -248,7 +265,10 @@ def test_several_requests_may_be_under_way_and_are_answered_in_their_order() -> 
         await desk.until(lambda: len(desk.asked) == 2)
         assert link.under_way == 2
         desk.held.set()
-        assert list(await asyncio.gather(*both)) == [ShutdownAnswered(ErrorCode.NONE), IsrAltered(ErrorCode.NONE)]
+        assert list(await asyncio.gather(*both)) == [
+            ShutdownResult(ErrorCode.NONE),
+            AlterPartitionResult(ErrorCode.NONE),
+        ]
 
     play(story)
 
@@ -264,7 +284,7 @@ def test_a_drained_door_answers_what_it_was_asked_and_closes() -> None:
             door.drain()
             desk.held.set()
             assert (await waiting).code == 0
-            with pytest.raises(Broken, match="closed the connection"):
+            with pytest.raises(LinkBroken, match="closed the connection"):
                 await link.epochs((), deadline_s=PATIENCE_S)
 
     asyncio.run(run())

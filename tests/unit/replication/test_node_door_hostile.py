@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.image import Known
+from muster.coordinator.cluster.image import ImageVersion
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
-from muster.coordinator.kafka.codec.encoding import uvarint
+from muster.coordinator.kafka.codec.encoding import encode_uvarint
 from muster.coordinator.replication.wire import door as module
 from muster.coordinator.replication.wire.apis import KEY_OF, client_id_of
-from muster.coordinator.replication.wire.door import LIMITS, NodeDoor
-from muster.coordinator.replication.wire.reaching import Broken
+from muster.coordinator.replication.wire.door import LIMITS, NodeListener
+from muster.coordinator.replication.wire.reaching import LinkBroken
 from muster.coordinator.replication.wire.translate import fetch_request
 from muster.coordinator.replication.wire.translate_controller import shutdown_request, state_request
 from muster.coordinator.security.identity import Identity
@@ -33,7 +33,7 @@ class Raw:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def to(cls, door: NodeDoor, *, greet: bool = True) -> "Raw":
+    async def to(cls, door: NodeListener, *, greet: bool = True) -> "Raw":
         raw = cls(*await asyncio.open_connection(*door.bound))
         if greet:
             raw.send(
@@ -76,7 +76,7 @@ def fetching(cluster_id: str | None = CLUSTER, node: int = 2) -> Any:
     return asked
 
 
-def play(story: Callable[[HeldDesk, NodeDoor], Awaitable[None]], **more: Any) -> list[Any]:
+def play(story: Callable[[HeldDesk, NodeListener], Awaitable[None]], **more: Any) -> list[Any]:
     async def run() -> list[Any]:
         desk = HeldDesk()
         with capture_logs() as logged:
@@ -89,7 +89,7 @@ def play(story: Callable[[HeldDesk, NodeDoor], Awaitable[None]], **more: Any) ->
 
 
 def test_api_versions_comes_first() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         raw = await Raw.to(door, greet=False)
         raw.send("Fetch", 15, fetching())
         assert await raw.ended()
@@ -101,14 +101,14 @@ def test_api_versions_comes_first() -> None:
 def test_who_asks_for_nothing_is_cut_off_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GREETING_S", 0.01)
 
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         assert await (await Raw.to(door, greet=False)).ended()
 
     assert play(story) == ["nothing was asked within 0.01 s"]
 
 
 def test_before_it_has_greeted_nobody_sends_much() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         raw = await Raw.to(door, greet=False)
         raw.writer.write((1 << 20).to_bytes(4, "big") + b"\0\x12\0\3")
         assert await raw.ended()
@@ -117,7 +117,7 @@ def test_before_it_has_greeted_nobody_sends_much() -> None:
 
 
 def test_a_frame_is_of_bounded_size() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         raw = await Raw.to(door)
         raw.writer.write(((32 << 20) + 1).to_bytes(4, "big"))
         assert await raw.ended()
@@ -127,7 +127,7 @@ def test_a_frame_is_of_bounded_size() -> None:
 
 @pytest.mark.parametrize("cluster_id", [ELSEWHERE, "", None])
 def test_a_fetch_for_another_cluster_is_told_so_and_cut_off(cluster_id: str | None) -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         raw = await Raw.to(door)
         raw.send("Fetch", 15, fetching(cluster_id))
         raw.send("Fetch", 15, fetching())
@@ -139,12 +139,12 @@ def test_a_fetch_for_another_cluster_is_told_so_and_cut_off(cluster_id: str | No
 
 
 def test_a_poll_for_another_cluster_is_told_so_and_cut_off() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         link = await linked(door, cluster_id=ELSEWHERE)
-        told = await link.cluster_state(77, Known(), (), max_wait_ms=500, deadline_s=PATIENCE_S)
+        told = await link.cluster_state(77, ImageVersion(), (), max_wait_ms=500, deadline_s=PATIENCE_S)
         assert told.error == ErrorCode.INCONSISTENT_CLUSTER_ID
-        with pytest.raises(Broken):
-            await link.cluster_state(77, Known(), (), max_wait_ms=500, deadline_s=PATIENCE_S)
+        with pytest.raises(LinkBroken):
+            await link.cluster_state(77, ImageVersion(), (), max_wait_ms=500, deadline_s=PATIENCE_S)
         assert desk.asked == []
 
     play(story)
@@ -153,13 +153,13 @@ def test_a_poll_for_another_cluster_is_told_so_and_cut_off() -> None:
 def test_what_names_no_cluster_in_itself_names_it_in_its_header() -> None:
     """ControlledShutdown, AlterPartition and OffsetForLeaderEpoch have no field for it."""
 
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         links = [await linked(door, cluster_id=ELSEWHERE) for _ in range(3)]
-        with pytest.raises(Broken):
+        with pytest.raises(LinkBroken):
             await links[0].controlled_shutdown(77, deadline_s=PATIENCE_S)
-        with pytest.raises(Broken):
+        with pytest.raises(LinkBroken):
             await links[1].alter_partition(77, (), deadline_s=PATIENCE_S)
-        with pytest.raises(Broken):
+        with pytest.raises(LinkBroken):
             await links[2].epochs((), deadline_s=PATIENCE_S)
         raw = await Raw.to(door)
         raw.send("ControlledShutdown", 3, shutdown_request(2, 77), "consumer-1")
@@ -174,7 +174,7 @@ def test_what_names_no_cluster_in_itself_names_it_in_its_header() -> None:
     [("Fetch", 12, None), ("Fetch", 14, None), ("ApiVersions", 3, 3), ("ApiVersions", 3, 0), ("ApiVersions", 3, -1)],
 )
 def test_what_clients_ask_is_not_answered(name: str, version: int, key: int | None) -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         raw = await Raw.to(door)
         message = struct(f"{name}Request")(**({"replica_id": 2} if name == "Fetch" else {}))
         raw.writer.write(frame(name, version, message, client_id_of(CLUSTER, 2), key))
@@ -185,7 +185,7 @@ def test_what_clients_ask_is_not_answered(name: str, version: int, key: int | No
 
 
 def test_a_consumer_is_sent_away() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         for node in (-1, -2):
             raw = await Raw.to(door)
             raw.send("Fetch", 15, fetching(node=node))
@@ -196,12 +196,12 @@ def test_a_consumer_is_sent_away() -> None:
 
 
 def test_lists_are_bounded_before_anything_is_built_of_them() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         raw = await Raw.to(door)
-        message = b"".join(encode("ClusterStateRequest", 0, state_request(CLUSTER, 2, 77, Known(), (), 0)))
+        message = b"".join(encode("ClusterStateRequest", 0, state_request(CLUSTER, 2, 77, ImageVersion(), (), 0)))
         many, entry = 100_001, bytes(20) + b"\1\0"
-        body = message[:-2] + uvarint(many + 1) + entry * many + b"\0"
-        head = frame("ClusterState", 0, state_request(CLUSTER, 2, 77, Known(), (), 0), client_id_of(CLUSTER, 2))
+        body = message[:-2] + encode_uvarint(many + 1) + entry * many + b"\0"
+        head = frame("ClusterState", 0, state_request(CLUSTER, 2, 77, ImageVersion(), (), 0), client_id_of(CLUSTER, 2))
         head = head[4 : len(head) - len(message)]
         raw.writer.write((len(head) + len(body)).to_bytes(4, "big") + head + body)
         assert (await raw.receive("ClusterState", 0)).error_code == ErrorCode.INVALID_REQUEST
@@ -212,7 +212,7 @@ def test_lists_are_bounded_before_anything_is_built_of_them() -> None:
 
 
 def test_connections_are_bounded() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         first, second = await Raw.to(door), await Raw.to(door)
         assert await (await Raw.to(door, greet=False)).ended()
         first.writer.close()
@@ -223,7 +223,7 @@ def test_connections_are_bounded() -> None:
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", bytes(100), b"\xff" * 100])
 def test_bytes_that_mean_nothing_end_their_connection_and_nothing_else(data: bytes) -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         link = await linked(door)
         for greet in (True, False):
             raw = await Raw.to(door, greet=greet)
@@ -235,14 +235,14 @@ def test_bytes_that_mean_nothing_end_their_connection_and_nothing_else(data: byt
 
 
 def test_who_has_no_right_to_is_refused() -> None:
-    async def story(desk: HeldDesk, door: NodeDoor) -> None:
+    async def story(desk: HeldDesk, door: NodeListener) -> None:
         link = await linked(door)
         refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert (await fetch_of(link, whole())).code == refused
-        assert (await link.cluster_state(77, Known(), (), max_wait_ms=0, deadline_s=PATIENCE_S)).error == refused
+        assert (await link.cluster_state(77, ImageVersion(), (), max_wait_ms=0, deadline_s=PATIENCE_S)).error == refused
         assert (await link.alter_partition(77, (), deadline_s=PATIENCE_S)).error == refused
         assert (await link.controlled_shutdown(77, deadline_s=PATIENCE_S)).error == refused
-        with pytest.raises(Broken):  # its answer has no place for it
+        with pytest.raises(LinkBroken):  # its answer has no place for it
             await link.epochs((), deadline_s=PATIENCE_S)
         assert desk.asked == []
 
@@ -264,7 +264,7 @@ def test_a_bug_at_the_desk_ends_one_connection(monkeypatch: pytest.MonkeyPatch) 
             async with serving(desk) as door, asyncio.timeout(PATIENCE_S):
                 link, other = await linked(door), await linked(door, 3)
                 desk.found = lambda asked: 1 // 0  # type: ignore[assignment, return-value]
-                with pytest.raises(Broken):
+                with pytest.raises(LinkBroken):
                     await fetch_of(link, whole())
                 desk.found = lambda asked: FetchAnswer(0, 9)
                 assert await fetch_of(other, whole()) == FetchAnswer(0, 9)
@@ -277,6 +277,6 @@ def test_a_port_that_is_taken_is_not_ours() -> None:
     async def run() -> None:
         async with serving(HeldDesk()) as door:
             with pytest.raises(OSError, match="in use"):
-                NodeDoor(Address(*door.bound)).bind()
+                NodeListener(Address(*door.bound)).bind()
 
     asyncio.run(run())

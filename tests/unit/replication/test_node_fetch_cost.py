@@ -6,16 +6,16 @@ from typing import Any
 
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.follower import Follower
-from muster.coordinator.cluster.image import ClusterState, Image, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.lease import Source
-from muster.coordinator.cluster.replicas.copying import Copy, Fetcher
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.lease import FetchSource
+from muster.coordinator.cluster.replicas.copying import LeaderFetcher, ReplicaCopy
 from muster.coordinator.cluster.replicas.messages import FetchAnswer
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer
-from muster.coordinator.replication.wire.door import Handlers
-from muster.coordinator.replication.wire.translate import fetch_answer, fetch_request
-from muster.coordinator.replication.wire.words import FetchAsked
+from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
+from muster.coordinator.replication.wire.door import NodeHandlers
+from muster.coordinator.replication.wire.translate import fetch_request, parse_fetch_response
+from muster.coordinator.replication.wire.words import PeerFetch
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import CLUSTER, NAMES, TOPIC, HeldDesk
 
@@ -28,8 +28,8 @@ class LedDesk(HeldDesk):
     def __init__(self, partitions: int) -> None:
         super().__init__()
         views = {number: PartitionView(LEADER, 3, 1, (1, 2), (), (1, 2)) for number in range(partitions)}
-        self.replicas = Replicas(LEADER, Disk("d"), ReplicaSettings(), 0)
-        image = Image()
+        self.replicas = NodeReplicas(LEADER, Disk("d"), ReplicaSettings(), 0)
+        image = ClusterImage()
         nodes = (NodeView(LEADER, 10), NodeView(FOLLOWER, 20))
         told = ClusterState(
             epoch=1, sequence=1, full=True, nodes=nodes, topics=(TopicView(TOPIC, "orders", {}, views),)
@@ -38,7 +38,7 @@ class LedDesk(HeldDesk):
         assert changes is not None
         self.replicas.learn(image, changes, 0)
 
-    def fetch(self, asked: FetchAsked) -> "asyncio.Future[FetchAnswer]":  # type: ignore[override]
+    def fetch(self, asked: PeerFetch) -> "asyncio.Future[FetchAnswer]":  # type: ignore[override]
         answer: asyncio.Future[FetchAnswer] = asyncio.get_running_loop().create_future()
         self.replicas.fetch(asked.request, answer.set_result, asked.max_wait_ms, 0)
         self.replicas.serving.wake(1_000)
@@ -48,14 +48,14 @@ class LedDesk(HeldDesk):
 async def calls_of_a_fetch(partitions: int) -> int:
     """How many functions of Python are called, from the follower's wish to the leader's answer in bytes."""
     desk = LedDesk(partitions)
-    copies: dict[TopicPartition, Copy] = {}
-    fetcher = Fetcher(FOLLOWER, Source(LEADER), copies, 100)
-    handlers = Handlers(desk, CLUSTER)
-    call = KafkaCall(15, "", Peer("", asyncio.get_running_loop().create_future()))
+    copies: dict[TopicPartition, ReplicaCopy] = {}
+    fetcher = LeaderFetcher(FOLLOWER, FetchSource(LEADER), copies, 100)
+    handlers = NodeHandlers(desk, CLUSTER)
+    call = KafkaCall(15, "", ClientPeer("", asyncio.get_running_loop().create_future()))
     log = Disk("e").open(TopicPartition("orders", 0), TOPIC)
     for number in range(partitions):
         place = TopicPartition("orders", number)
-        copies[place] = Copy(Follower(place, 3, LEADER, end=0, last_epoch=-1, high_watermark=0), log, TOPIC)
+        copies[place] = ReplicaCopy(Follower(place, 3, LEADER, end=0, last_epoch=-1, high_watermark=0), log, TOPIC)
         fetcher.add(place)
 
     async def fetch() -> None:
@@ -67,7 +67,7 @@ async def calls_of_a_fetch(partitions: int) -> int:
         await later.future
         response = later.respond()
         told = decode_frame("FetchResponse", 15, b"".join(encode("FetchResponse", 15, response)))
-        fetcher.answered(asked, fetch_answer(told, NAMES.get), 0)
+        fetcher.answered(asked, parse_fetch_response(told, NAMES.get), 0)
 
     for _ in range(3):
         await fetch()

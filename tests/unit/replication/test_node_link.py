@@ -13,16 +13,16 @@ from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.codec.emitting import Buffer
 from muster.coordinator.replication.wire import link as module
 from muster.coordinator.replication.wire.apis import NODE_APIS
-from muster.coordinator.replication.wire.link import Caller, Link
-from muster.coordinator.replication.wire.reaching import Broken, LinkError, Refused, Silent, refusals
+from muster.coordinator.replication.wire.link import LinkCaller, NodeLink
+from muster.coordinator.replication.wire.reaching import LinkBroken, LinkError, LinkRefused, LinkSilent, probe_refusals
 from tests.support.replication import CLUSTER, PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
-ME = Caller(CLUSTER, 2)
+ME = LinkCaller(CLUSTER, 2)
 SOON_S = 0.05
 
 
-def connecting(address: Address, timeout_s: float = PATIENCE_S) -> Awaitable[Link]:
-    return Link.connect(address, ME, timeout_s=timeout_s)
+def connecting(address: Address, timeout_s: float = PATIENCE_S) -> Awaitable[NodeLink]:
+    return NodeLink.connect(address, ME, timeout_s=timeout_s)
 
 
 def closed_port() -> int:
@@ -75,14 +75,14 @@ def is_greeting(frame: bytes) -> bool:
 
 def test_a_machine_that_refuses_is_told_from_one_that_is_silent() -> None:
     async def story() -> None:
-        with pytest.raises(Refused, match="refuses connections; nobody listens there"):
+        with pytest.raises(LinkRefused, match="refuses connections; nobody listens there"):
             await connecting(Address("127.0.0.1", closed_port()))
         with socket.socket() as silent:
             silent.bind(("127.0.0.1", 0))
             silent.listen(1)
-            with pytest.raises(Silent, match=r"did not answer within 0\.05 s"):
+            with pytest.raises(LinkSilent, match=r"did not answer within 0\.05 s"):
                 await connecting(Address(*silent.getsockname()), SOON_S)
-        with pytest.raises(Broken, match=r"nowhere\.invalid:1 is not known"):
+        with pytest.raises(LinkBroken, match=r"nowhere\.invalid:1 is not known"):
             await connecting(Address("nowhere.invalid", 1))
 
     asyncio.run(story())
@@ -90,16 +90,16 @@ def test_a_machine_that_refuses_is_told_from_one_that_is_silent() -> None:
 
 def test_a_door_that_is_bound_and_not_served_yet_is_silent_and_does_not_refuse() -> None:
     """A node that loads is not dead."""
-    from muster.coordinator.replication.wire.door import NodeDoor
+    from muster.coordinator.replication.wire.door import NodeListener
 
     async def story() -> None:
-        door = NodeDoor(Address("127.0.0.1", 0))
+        door = NodeListener(Address("127.0.0.1", 0))
         try:
-            with pytest.raises(Silent):
+            with pytest.raises(LinkSilent):
                 await connecting(door.bind(), SOON_S)
         finally:
             door.give_back()
-        with pytest.raises(Refused):
+        with pytest.raises(LinkRefused):
             await connecting(door.bound)
 
     asyncio.run(story())
@@ -114,15 +114,15 @@ def test_a_node_is_gone_that_refuses_time_after_time_and_silence_is_no_refusal()
             return next(moments)
 
         gone = Address("127.0.0.1", closed_port())
-        assert await refusals(gone, now_ms, within_ms=30_000, pause_ms=0) == (100, 110, 120)
-        assert await refusals(gone, now_ms, within_ms=0) == (), "there was no time to ask three times"
-        assert await refusals(Address("nowhere.invalid", 1), now_ms) == ()
+        assert await probe_refusals(gone, now_ms, within_ms=30_000, pause_ms=0) == (100, 110, 120)
+        assert await probe_refusals(gone, now_ms, within_ms=0) == (), "there was no time to ask three times"
+        assert await probe_refusals(Address("nowhere.invalid", 1), now_ms) == ()
         with socket.socket() as frozen:
             frozen.bind(("127.0.0.1", 0))
             frozen.listen(1)
-            assert await refusals(Address(*frozen.getsockname()), now_ms, pause_ms=0) == ()
+            assert await probe_refusals(Address(*frozen.getsockname()), now_ms, pause_ms=0) == ()
         async with serving(HeldDesk()) as door:
-            assert await refusals(door.bound, now_ms) == ()
+            assert await probe_refusals(door.bound, now_ms) == ()
 
     asyncio.run(story())
 
@@ -137,7 +137,7 @@ def test_a_node_that_comes_back_between_two_tries_is_not_gone() -> None:
                 back.listen(1)
                 return 5
 
-            assert await refusals(place, now_ms, within_ms=30_000, pause_ms=0) == ()
+            assert await probe_refusals(place, now_ms, within_ms=30_000, pause_ms=0) == ()
 
     asyncio.run(story())
 
@@ -148,8 +148,8 @@ def test_an_answer_that_is_larger_than_agreed_ends_the_link() -> None:
         said = struct("ControlledShutdownResponse")(remaining_partitions=[big])
         body = b"\0" + b"".join(encode("ControlledShutdownResponse", 3, said))
         async with stranger(lambda frame: greeting(frame) if is_greeting(frame) else answered(frame, body)) as address:
-            link = await Link.connect(address, ME, timeout_s=PATIENCE_S, most_answer_bytes=2_000)
-            with pytest.raises(Broken, match=r"a frame of .* bytes; expected 4 to 2000"):
+            link = await NodeLink.connect(address, ME, timeout_s=PATIENCE_S, most_answer_bytes=2_000)
+            with pytest.raises(LinkBroken, match=r"a frame of .* bytes; expected 4 to 2000"):
                 await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
 
     asyncio.run(story())
@@ -173,7 +173,7 @@ def test_whoever_else_listens_there_is_no_node(answer: Callable[[bytes], bytes |
             try:
                 link = await connecting(address)
                 await link.controlled_shutdown(77, deadline_s=PATIENCE_S)
-            except Broken as broken:
+            except LinkBroken as broken:
                 told = str(broken)
             assert why in told
 
@@ -187,9 +187,9 @@ def test_an_answer_that_cannot_be_read_ends_the_link_and_fails_all_at_once(body:
             link = await connecting(address)
             asked = [asyncio.create_task(fetch_of(link, whole())) for _ in range(3)]
             results = await asyncio.gather(*asked, return_exceptions=True)
-            assert [type(each) for each in results] == [Broken] * 3
+            assert [type(each) for each in results] == [LinkBroken] * 3
             assert (link.open, link.under_way) == (False, 0)
-            with pytest.raises(Broken, match="the connection is at its end"):
+            with pytest.raises(LinkBroken, match="the connection is at its end"):
                 await fetch_of(link, whole())
 
     asyncio.run(story())
@@ -202,12 +202,12 @@ def test_a_deadline_ends_the_link_for_answers_come_in_order() -> None:
         async with serving(desk) as door:
             link = await linked(door)
             patient = asyncio.create_task(fetch_of(link, whole()))
-            with pytest.raises(Silent, match=r"did not answer ControlledShutdown within 0\.05 s"):
+            with pytest.raises(LinkSilent, match=r"did not answer ControlledShutdown within 0\.05 s"):
                 await link.controlled_shutdown(77, deadline_s=SOON_S)
-            with pytest.raises(Silent):
+            with pytest.raises(LinkSilent):
                 await patient
             await desk.until(lambda: sorted(desk.gone) == ["controlled_shutdown", "fetch"])
-            with pytest.raises(Broken, match=r"is at its end: .* did not answer ControlledShutdown"):
+            with pytest.raises(LinkBroken, match=r"is at its end: .* did not answer ControlledShutdown"):
                 await link.epochs((), deadline_s=PATIENCE_S)
 
     asyncio.run(story())
@@ -223,7 +223,7 @@ def test_a_connection_that_is_cut_fails_all_that_is_under_way() -> None:
             await desk.until(lambda: len(desk.asked) == 3)
             await door.close(0)
             results = await asyncio.gather(*asked, return_exceptions=True)
-            assert [type(each) for each in results] == [Broken] * 3
+            assert [type(each) for each in results] == [LinkBroken] * 3
             assert not link.open
 
     asyncio.run(story())

@@ -8,19 +8,26 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from muster.coordinator.cli.certs.making import Signed, common_name, server_certificate, signed
+from muster.coordinator.cli.certs.making import (
+    IssuedCertificate,
+    common_name,
+    issue_server_certificate,
+    sign_certificate,
+)
 from muster.coordinator.config import load_settings
 from muster.coordinator.config.security.tls import BadCertificate
-from muster.coordinator.replication.wire.door import NodeDoor
-from muster.coordinator.replication.wire.reaching import Broken, LinkError
-from muster.coordinator.server.security.tls.listeners import Certificates, ListenerCertificates
+from muster.coordinator.replication.wire.door import NodeListener
+from muster.coordinator.replication.wire.reaching import LinkBroken, LinkError
+from muster.coordinator.server.security.tls.listeners import ListenerCertificates, NodeCertificates
 from tests.support import certificates as made
 from tests.support.replication import PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 
 OWN = "listener.name.replication."
 
 
-def node(directory: Path, shown: Signed | None = None, authority: Signed | None = None) -> ListenerCertificates:
+def node(
+    directory: Path, shown: IssuedCertificate | None = None, authority: IssuedCertificate | None = None
+) -> ListenerCertificates:
     """A node's certificates for the door between nodes, by settings and files."""
     given = {
         "zookeeper.connect": "127.0.0.1",
@@ -31,12 +38,12 @@ def node(directory: Path, shown: Signed | None = None, authority: Signed | None 
             directory, "ca.pem", (authority or made.authority()).certificate_pem
         ),
     }
-    found = Certificates(load_settings(None, given)).of("replication")
+    found = NodeCertificates(load_settings(None, given)).of("replication")
     assert found is not None
     return found
 
 
-def play(own: ListenerCertificates, story: Callable[[NodeDoor], Awaitable[None]]) -> None:
+def play(own: ListenerCertificates, story: Callable[[NodeListener], Awaitable[None]]) -> None:
     async def run() -> None:
         async with serving(HeldDesk(), tls=own.tls()) as door, asyncio.timeout(PATIENCE_S):
             await story(door)
@@ -47,7 +54,7 @@ def play(own: ListenerCertificates, story: Callable[[NodeDoor], Awaitable[None]]
 def test_nodes_of_one_authority_talk(tmp_path: Path) -> None:
     own, other = node(tmp_path / "1"), node(tmp_path / "2")
 
-    async def story(door: NodeDoor) -> None:
+    async def story(door: NodeListener) -> None:
         link = await linked(door, tls=other.calling())
         assert (await fetch_of(link, whole())).code == 0
 
@@ -59,11 +66,11 @@ def test_who_shows_nothing_or_what_nobody_believes_is_not_let_in(tmp_path: Path)
     foreign = node(tmp_path / "2", made.server(ca=made.stranger()))
     silent = ssl.create_default_context(cadata=made.authority().certificate_pem.decode())
 
-    async def story(door: NodeDoor) -> None:
+    async def story(door: NodeListener) -> None:
         for context in (foreign.calling(), silent):
-            with pytest.raises(Broken, match="its log says whether it believes this node's certificate"):
+            with pytest.raises(LinkBroken, match="its log says whether it believes this node's certificate"):
                 await linked(door, tls=context)
-        with pytest.raises(Broken):
+        with pytest.raises(LinkBroken):
             await linked(door)
         assert door.connections == 0
 
@@ -72,11 +79,14 @@ def test_who_shows_nothing_or_what_nobody_believes_is_not_let_in(tmp_path: Path)
 
 def test_a_node_that_is_called_has_to_be_who_it_says(tmp_path: Path) -> None:
     other = node(tmp_path / "2")
-    for shown in (made.server(ca=made.stranger()), server_certificate(made.authority(), ["elsewhere.example"], 30)):
+    for shown in (
+        made.server(ca=made.stranger()),
+        issue_server_certificate(made.authority(), ["elsewhere.example"], 30),
+    ):
         own = node(tmp_path / shown.certificate_pem[-80:-40].hex(), shown)
 
-        async def story(door: NodeDoor) -> None:
-            with pytest.raises(Broken, match=r"cannot be reached: .*certificate verify failed"):
+        async def story(door: NodeListener) -> None:
+            with pytest.raises(LinkBroken, match=r"cannot be reached: .*certificate verify failed"):
                 await linked(door, tls=other.calling())
 
         play(own, story)
@@ -84,7 +94,9 @@ def test_a_node_that_is_called_has_to_be_who_it_says(tmp_path: Path) -> None:
 
 def test_a_certificate_for_servers_only_is_refused_at_once(tmp_path: Path) -> None:
     """Found by the test above it: without clientAuth the other node ends the handshake, and nobody here knows why."""
-    only = signed(made.authority(), common_name("localhost"), 30, [ExtendedKeyUsageOID.SERVER_AUTH], made.HOSTS)
+    only = sign_certificate(
+        made.authority(), common_name("localhost"), 30, [ExtendedKeyUsageOID.SERVER_AUTH], made.HOSTS
+    )
     with pytest.raises(BadCertificate, match=r"inter\.broker\.listeners speaks TLS: .* is for servers only"):
         node(tmp_path, only)
 
@@ -92,7 +104,7 @@ def test_a_certificate_for_servers_only_is_refused_at_once(tmp_path: Path) -> No
 def test_a_certificate_that_was_renewed_is_shown_on_the_next_connection(tmp_path: Path) -> None:
     own, other = node(tmp_path / "1"), node(tmp_path / "2", made.server(ca=made.stranger()))
 
-    async def story(door: NodeDoor) -> None:
+    async def story(door: NodeListener) -> None:
         with pytest.raises(LinkError):
             await linked(door, tls=other.calling())
         made.write(tmp_path / "2", "node.pem", made.server().pem())

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.cluster.facts import SECURITY, TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
-from muster.coordinator.replication.view import ImageView
+from muster.coordinator.replication.view import ClusterImageView
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import UnknownTopicOrPartition
 from tests.unit.storage.logs import T0, batch
@@ -18,8 +18,8 @@ from tests.unit.storage.logs import T0, batch
 PLACE, ID = TopicPartition(SECURITY, 0), b"i" * 16
 
 
-def image() -> Image:
-    found = Image()
+def image() -> ClusterImage:
+    found = ClusterImage()
     view = PartitionView(2, 0, 0, (1, 2), (), (1, 2))
     orders = TopicView(b"o" * 16, "orders", {}, {0: view})
     topic = TopicView(ID, SECURITY, {"cleanup.policy": "compact"}, {0: view})
@@ -71,7 +71,7 @@ def test_a_copy_of_it_is_kept_as_any_and_shown_to_no_client(tmp_path: Path) -> N
     again, logs = opened(tmp_path / "a")
     assert logs.open(PLACE, ID).end == 3
     again.close()
-    view = ImageView(1, image())
+    view = ClusterImageView(1, image())
     assert list(view.topics()) == ["orders"]
     assert len(view.topics()) == 1
     assert SECURITY not in view.topics()

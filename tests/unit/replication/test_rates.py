@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
-from muster.coordinator.replication.copies.rates import Rates
-from muster.coordinator.zookeeper.connect import Fired, SessionState, Znode
+from muster.coordinator.replication.copies.rates import ReplicationRates
+from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, Znode
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from tests.fakes.one_page_zookeeper import on_virtual_time
 
@@ -41,14 +41,14 @@ class OneZnode:
         self.data = None if text is None else text.encode()
         watches, self.watches = self.watches, []
         for watch in watches:
-            watch(Fired("changed", PATH))
+            watch(WatchEvent("changed", PATH))
 
 
 def test_a_rate_that_is_set_holds_from_then_on_and_the_nodes_own_when_it_is_taken_away() -> None:
     async def story() -> None:
         session, told = OneZnode(), list[tuple[int, int]]()
         session.lost = 2
-        rates = Rates(session, 3, (NO_LIMIT, 700), lambda leader, follower: told.append((leader, follower)))  # type: ignore[arg-type]
+        rates = ReplicationRates(session, 3, (NO_LIMIT, 700), lambda leader, follower: told.append((leader, follower)))  # type: ignore[arg-type]
         rates.start()
         await asyncio.sleep(1)
         for text in ('{"version":1,"config":{"leader.replication.throttled.rate":"5"}}', "no JSON", None):

@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import Marker
-from muster.coordinator.replication.controlling.watching import Watching
+from muster.coordinator.cluster.controller.effects import AdminMarker
+from muster.coordinator.replication.controlling.watching import ControllerWatch
 from muster.coordinator.zookeeper.errors import ConnectionLost
 
 
@@ -16,14 +16,14 @@ class Markers:
     """The first removal's answer is lost."""
 
     def __init__(self) -> None:
-        self.removed: list[effects.Remove] = []
+        self.removed: list[effects.RemoveMarker] = []
 
-    async def remove(self, wanted: effects.Remove) -> None:
+    async def remove(self, wanted: effects.RemoveMarker) -> None:
         self.removed.append(wanted)
         if len(self.removed) == 1:
             raise ConnectionLost("cut")
 
-    async def read(self) -> list[events.Event]:
+    async def read(self) -> list[events.ControllerEvent]:
         return []
 
 
@@ -35,21 +35,22 @@ async def none_of_them() -> set[Any]:
     return set()
 
 
-async def no_topics() -> events.TopicsSeen:
-    return events.TopicsSeen((), False)
+async def no_topics() -> events.TopicsRead:
+    return events.TopicsRead((), False)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "times"), [(effects.Remove(Marker.REASSIGN), 2), (effects.Remove(Marker.DELETE, "t"), 1)]
+    ("wanted", "times"),
+    [(effects.RemoveMarker(AdminMarker.REASSIGN), 2), (effects.RemoveMarker(AdminMarker.DELETE, "t"), 1)],
 )
 def test_a_removal_whose_answer_is_lost_is_asked_for_again_where_nothing_else_would(
-    wanted: effects.Remove, times: int
+    wanted: effects.RemoveMarker, times: int
 ) -> None:
     """Topics to delete are read anew each time, and the controller asks again for those that are still there; what it
     read before says nothing of one of that name that was marked since."""
 
     async def story() -> None:
-        watching = Watching(cast(Any, None), lambda event: None, lambda text: None, lambda: 0)
+        watching = ControllerWatch(cast(Any, None), lambda event: None, lambda text: None, lambda: 0)
         markers = Markers()
         watching._markers = cast(Any, markers)
         watching._drained, watching._changes, watching._topics = (

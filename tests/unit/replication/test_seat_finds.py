@@ -6,23 +6,23 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.controller.settings import Settings
-from muster.coordinator.cluster.facts import Endpoint, Node
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.controller.settings import ControllerSettings
+from muster.coordinator.cluster.facts import ClusterNode, NodeEndpoint
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.config import Address
 from muster.coordinator.replication.controlling import seat as seats
-from muster.coordinator.replication.controlling.seat import Seat, Surroundings
+from muster.coordinator.replication.controlling.seat import CandidateContext, ControllerCandidate
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.connect import Znode
 
 HOLDER = paths.controller_json(2, 5)
-DOOR = Endpoint("REPLICATION", "h", 9094)
+DOOR = NodeEndpoint("REPLICATION", "h", 9094)
 
 
-def registration(*endpoints: Endpoint) -> bytes:
-    node = Node(2, 0, "d" * 22, endpoints=endpoints)
-    return layout.registration_json(node, timestamp_ms=5, first=Endpoint("PLAINTEXT", "h", 9092))
+def registration(*endpoints: NodeEndpoint) -> bytes:
+    node = ClusterNode(2, 0, "d" * 22, endpoints=endpoints)
+    return layout.registration_json(node, timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "h", 9092))
 
 
 class Session:
@@ -60,8 +60,8 @@ def test_a_registration_by_which_it_cannot_be_asked_is_told_of_once_and_does_not
 
     async def story() -> None:
         session, told = Session(data), list[str]()
-        around = Surroundings(Image, lambda: 0, lambda: 0, bytes, warn=told.append)
-        seat = Seat(cast(Any, session), 1, Settings(), around)
+        around = CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append)
+        seat = ControllerCandidate(cast(Any, session), 1, ControllerSettings(), around)
         seat._seen(HOLDER)
         async with asyncio.timeout(30):
             while session.looks < 5:  # noqa: ASYNC110  # one turn of the loop at a time, no time passes
@@ -94,8 +94,11 @@ def test_one_that_is_not_registered_yet_is_waited_for_without_a_word(monkeypatch
 
         session.get, session.connected = get, connected
         told: list[str] = []
-        seat = Seat(
-            cast(Any, session), 1, Settings(), Surroundings(Image, lambda: 0, lambda: 0, bytes, warn=told.append)
+        seat = ControllerCandidate(
+            cast(Any, session),
+            1,
+            ControllerSettings(),
+            CandidateContext(ClusterImage, lambda: 0, lambda: 0, bytes, warn=told.append),
         )
         seat._seen(HOLDER)
         assert seat._looking is not None

@@ -7,28 +7,28 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from muster.coordinator.cluster.facts import NO_EPOCH, SECURITY
-from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.secured import following as module
-from muster.coordinator.replication.secured.following import ANEW_AFTER_S, Following
+from muster.coordinator.replication.secured.following import ANEW_AFTER_S, SecurityFollower
 from muster.coordinator.replication.wire.reaching import LinkError
 from muster.coordinator.replication.wire.words import (
-    SecurityAsked,
     SecurityChange,
-    SecurityChanged,
-    SecurityRead,
-    SecurityWritten,
+    SecurityQuery,
+    SecurityRecords,
+    SecurityUpdate,
+    SecurityUpdateResult,
 )
-from muster.coordinator.security.facts import Change, SecretKey
-from muster.coordinator.security.records import Unreadable, encode
-from muster.coordinator.security.state import SecurityState, between
+from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.security.records import UnreadableSecurityRecord, encode_security_record
+from muster.coordinator.security.state import SecurityState, diff_states
 from muster.storage.records.batch import encode_batch
 
 ME = 1
 
 
-def image() -> Image:
-    found = Image()
+def image() -> ClusterImage:
+    found = ClusterImage()
     topic = TopicView(b"s" * 16, SECURITY, {}, {0: PartitionView(ME, 0, 0, (ME,), (), (ME,))})
     found.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(topic,)))
     return found
@@ -43,7 +43,7 @@ class Page:
     def begin(self) -> None:
         self.told.append("begin")
 
-    def take(self, changes: Sequence[Change]) -> None:
+    def take(self, changes: Sequence[SecurityRecord]) -> None:
         self.told += [str(change.key[0]) for change in changes]
 
     def complete(self) -> None:
@@ -53,20 +53,20 @@ class Page:
 class Told:
     """A leader that answers as a test has it, one question after the other, and then is silent."""
 
-    def __init__(self, *reads: SecurityRead) -> None:
+    def __init__(self, *reads: SecurityRecords) -> None:
         self.reads = list(reads)
-        self.asked: list[SecurityAsked] = []
+        self.asked: list[SecurityQuery] = []
         self.done = asyncio.Event()
 
-    async def read(self, asked: SecurityAsked) -> SecurityRead:
+    async def read(self, asked: SecurityQuery) -> SecurityRecords:
         self.asked.append(asked)
         if not self.reads:
             self.done.set()
             await asyncio.Event().wait()
         return self.reads.pop(0)
 
-    async def write(self, changed: SecurityChanged) -> SecurityWritten:
-        return SecurityWritten(ErrorCode.NONE, changed.base + len(changed.changes))
+    async def write(self, changed: SecurityUpdate) -> SecurityUpdateResult:
+        return SecurityUpdateResult(ErrorCode.NONE, changed.base + len(changed.changes))
 
 
 class NoLinks:
@@ -76,22 +76,24 @@ class NoLinks:
 def records(at: int, *names: str, epoch: int = 0, value: bytes | None = None) -> bytes:
     rows = []
     for name in names:
-        key, made = encode(Change(SecretKey(name), b"x"))
+        key, made = encode_security_record(SecurityRecord(SecretKey(name), b"x"))
         rows.append((0, key, value or made, ()))
     return bytes(encode_batch(rows, base_offset=at, leader_epoch=epoch))
 
 
-def anew(start: int, high: int) -> SecurityRead:
-    return SecurityRead(ErrorCode.NONE, start, high, high, anew=True)
+def anew(start: int, high: int) -> SecurityRecords:
+    return SecurityRecords(ErrorCode.NONE, start, high, high, anew=True)
 
 
-def read(high: int, data: bytes = b"") -> SecurityRead:
-    return SecurityRead(ErrorCode.NONE, 0, high, high, records=data)
+def read(high: int, data: bytes = b"") -> SecurityRecords:
+    return SecurityRecords(ErrorCode.NONE, 0, high, high, records=data)
 
 
-def follow(leader: Told, then: Callable[[Following], None] = lambda one: None, clock: Sequence[float] = ()) -> Page:
+def follow(
+    leader: Told, then: Callable[[SecurityFollower], None] = lambda one: None, clock: Sequence[float] = ()
+) -> Page:
     page, seconds = Page(), list(clock)
-    one = Following(
+    one = SecurityFollower(
         ME,
         image(),
         leader,
@@ -123,14 +125,14 @@ def test_all_that_is_committed_comes_into_force_at_once_and_the_rest_as_it_comes
 
 def test_nothing_is_known_before_all_that_the_leader_has_is_committed() -> None:
     """A leader that was killed knows a high watermark of some seconds ago, and what was acknowledged since counts."""
-    begun = SecurityRead(ErrorCode.NONE, 0, 1, 2, anew=True)
-    first = SecurityRead(ErrorCode.NONE, 0, 1, 2, records=records(0, "a"))
+    begun = SecurityRecords(ErrorCode.NONE, 0, 1, 2, anew=True)
+    first = SecurityRecords(ErrorCode.NONE, 0, 1, 2, records=records(0, "a"))
     assert follow(Told(begun, first)).told == ["begin", "a"]
     assert follow(Told(begun, first, read(2, records(1, "b")))).told == ["begin", "a", "b", "complete"]
 
 
 def test_what_a_leader_had_and_the_next_one_has_not_is_not_waited_for() -> None:
-    begun = SecurityRead(ErrorCode.NONE, 0, 1, 9, anew=True)
+    begun = SecurityRecords(ErrorCode.NONE, 0, 1, 9, anew=True)
     assert follow(Told(begun, read(1, records(0, "a")))).told == ["begin", "a", "complete"]
 
 
@@ -146,7 +148,7 @@ def test_a_batch_that_begins_before_what_is_asked_for_is_taken_from_there() -> N
 def test_where_an_election_cut_what_was_read_all_is_read_anew() -> None:
     leader = Told(anew(0, 2), read(2, records(0, "a", "b")), anew(0, 1), read(1, records(0, "a", epoch=1)))
     assert follow(leader).told == ["begin", "a", "b", "complete", "begin", "a", "complete"]
-    assert leader.asked[3] == SecurityAsked(0, NO_EPOCH, leader.asked[3].max_wait_ms)
+    assert leader.asked[3] == SecurityQuery(0, NO_EPOCH, leader.asked[3].max_wait_ms)
 
 
 def test_who_has_heard_nothing_for_long_reads_all_anew() -> None:
@@ -159,20 +161,20 @@ def test_who_has_heard_nothing_for_long_reads_all_anew() -> None:
 
 def test_what_cannot_be_read_ends_it_and_what_came_damaged_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY_S", 0)
-    with pytest.raises(Unreadable, match="version 9"):
+    with pytest.raises(UnreadableSecurityRecord, match="version 9"):
         follow(Told(anew(0, 1), read(1, records(0, "a", value=b'{"version":9}'))))
     damaged = bytearray(records(0, "a"))
     damaged[-1] ^= 1
-    leader = Told(anew(0, 1), read(1, bytes(damaged)), SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    leader = Told(anew(0, 1), read(1, bytes(damaged)), SecurityRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER))
     leader.reads.append(read(1, records(0, "a")))
     assert follow(leader).told == ["begin", "a", "complete"]
 
 
 def test_nothing_is_written_while_it_is_not_known_what_is_there() -> None:
-    found: list[SecurityWritten] = []
+    found: list[SecurityUpdateResult] = []
     change = [SecurityChange(b"k", None)]
 
-    def then(one: Following) -> None:
+    def then(one: SecurityFollower) -> None:
         writing = one.write(change)
         try:
             writing.send(None)
@@ -181,20 +183,20 @@ def test_nothing_is_written_while_it_is_not_known_what_is_there() -> None:
 
     follow(Told(anew(0, 2), read(2, records(0, "a"))), then)
     follow(Told(anew(0, 1), read(1, records(0, "a"))), then)
-    assert found == [SecurityWritten(ErrorCode.LEADER_NOT_AVAILABLE), SecurityWritten(ErrorCode.NONE, 2)]
+    assert found == [SecurityUpdateResult(ErrorCode.LEADER_NOT_AVAILABLE), SecurityUpdateResult(ErrorCode.NONE, 2)]
 
 
 class Fed:
     """A leader that has what a test feeds it, one answer after the other; who wants the latest hears `ends`."""
 
     def __init__(self) -> None:
-        self.fed: asyncio.Queue[SecurityRead] = asyncio.Queue()
-        self.ends: list[SecurityRead] = []
+        self.fed: asyncio.Queue[SecurityRecords] = asyncio.Queue()
+        self.ends: list[SecurityRecords] = []
 
-    async def read(self, asked: SecurityAsked) -> SecurityRead:
+    async def read(self, asked: SecurityQuery) -> SecurityRecords:
         return await self.fed.get() if asked.max_wait_ms else self.ends.pop(0)
 
-    async def write(self, changed: SecurityChanged) -> SecurityWritten:
+    async def write(self, changed: SecurityUpdate) -> SecurityUpdateResult:
         raise AssertionError("nobody writes")
 
 
@@ -206,7 +208,7 @@ async def turns() -> None:
 def test_who_wants_the_latest_waits_until_all_of_it_is_in_force() -> None:
     async def story() -> None:
         leader, page, looks = Fed(), Page(), list[None]()
-        one = Following(ME, image(), leader, NoLinks, lambda: 0.0, lambda: looks.append(None))  # type: ignore[arg-type]
+        one = SecurityFollower(ME, image(), leader, NoLinks, lambda: 0.0, lambda: looks.append(None))  # type: ignore[arg-type]
         running = asyncio.create_task(one.run(page))
         leader.ends = [anew(0, 2), read(1)]
         latest = asyncio.create_task(one.latest())
@@ -227,7 +229,7 @@ def test_who_wants_the_latest_waits_until_all_of_it_is_in_force() -> None:
         leader.fed.put_nowait(read(3, records(2, "c")))
         async with asyncio.timeout(20):
             await latest
-        leader.ends = [SecurityRead(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
+        leader.ends = [SecurityRecords(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
         with pytest.raises(LinkError, match="the leader of __security-0 answers NOT_LEADER_OR_FOLLOWER"):
             await one.latest()
         running.cancel()
@@ -237,13 +239,17 @@ def test_who_wants_the_latest_waits_until_all_of_it_is_in_force() -> None:
 
 def test_what_makes_one_state_of_another() -> None:
     one, other = SecurityState(), SecurityState()
-    one.apply([Change(SecretKey(name), b"1") for name in "ab"])
-    other.apply([Change(SecretKey("b"), b"2"), Change(SecretKey("c"), b"1")])
-    changes = between(one, other)
-    assert changes == [Change(SecretKey("a"), None), Change(SecretKey("b"), b"2"), Change(SecretKey("c"), b"1")]
-    assert between(one, other, only_come=True) == changes[1:]
+    one.apply([SecurityRecord(SecretKey(name), b"1") for name in "ab"])
+    other.apply([SecurityRecord(SecretKey("b"), b"2"), SecurityRecord(SecretKey("c"), b"1")])
+    changes = diff_states(one, other)
+    assert changes == [
+        SecurityRecord(SecretKey("a"), None),
+        SecurityRecord(SecretKey("b"), b"2"),
+        SecurityRecord(SecretKey("c"), b"1"),
+    ]
+    assert diff_states(one, other, only_come=True) == changes[1:]
     one.apply(changes)
-    assert not between(one, other)
+    assert not diff_states(one, other)
 
 
 def test_much_at_once_is_read_beside_the_loop_and_taken_write_by_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,13 +258,13 @@ def test_much_at_once_is_read_beside_the_loop_and_taken_write_by_write(monkeypat
     data = b"".join(records(at, *names[at : at + 100]) for at in range(0, 400, 100))
     assert len(data) > module.AT_ONCE
     where: list[bool] = []
-    apart = module.apart
+    apart = module.split_records
 
-    def seen(taken: bytes, offset: int) -> Sequence[module.Portion]:
+    def seen(taken: bytes, offset: int) -> Sequence[module.SecurityPortion]:
         where.append(threading.current_thread() is threading.main_thread())
         return apart(taken, offset)
 
-    monkeypatch.setattr(module, "apart", seen)
+    monkeypatch.setattr(module, "split_records", seen)
     page = follow(Told(anew(0, 400), read(400, data), read(401, records(400, "last"))))
     assert page.told == ["begin", *names, "complete", "last"]
     assert where == [True, False, True]
@@ -266,5 +272,5 @@ def test_much_at_once_is_read_beside_the_loop_and_taken_write_by_write(monkeypat
 
 def test_what_cannot_be_read_in_much_ends_it_all_the_same() -> None:
     names = [f"secret-{number}" for number in range(400)]
-    with pytest.raises(Unreadable, match="of version 9"):
+    with pytest.raises(UnreadableSecurityRecord, match="of version 9"):
         follow(Told(anew(0, 401), read(401, records(0, *names) + records(400, "later", value=b'{"version":9}'))))

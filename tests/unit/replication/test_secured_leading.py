@@ -11,10 +11,10 @@ import pytest
 from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.secured import leading as module
-from muster.coordinator.replication.secured.leading import PLACE, Leading
-from muster.coordinator.replication.wire.words import SecurityChange, SecurityChanged, SecurityWritten
-from muster.coordinator.security.facts import Change, SecretKey
-from muster.coordinator.security.records import encode
+from muster.coordinator.replication.secured.leading import PLACE, SecurityLeader
+from muster.coordinator.replication.wire.words import SecurityChange, SecurityUpdate, SecurityUpdateResult
+from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.security.records import encode_security_record
 from muster.storage.records.batch import decode_records
 
 
@@ -38,7 +38,7 @@ class Led:
         self.replicas = SimpleNamespace(led={PLACE: self})
         self.leader = SimpleNamespace(over=False, may_append=lambda acks: ErrorCode.NONE)
         broker = SimpleNamespace(private_log=lambda *place: self.records)
-        self.leading = Leading(
+        self.leading = SecurityLeader(
             cast(Any, broker), cast(Any, self.replicas), appended=self._appended, wall_ms=lambda: 5, happened=list
         )
 
@@ -46,13 +46,13 @@ class Led:
         return ErrorCode.NONE
 
 
-def changed(count: int, value: bytes | None = None) -> SecurityChanged:
-    made = [encode(Change(SecretKey(f"secret-{number}"), b"x" * 40)) for number in range(count)]
-    return SecurityChanged(0, -1, tuple(SecurityChange(key, value or data) for key, data in made))
+def changed(count: int, value: bytes | None = None) -> SecurityUpdate:
+    made = [encode_security_record(SecurityRecord(SecretKey(f"secret-{number}"), b"x" * 40)) for number in range(count)]
+    return SecurityUpdate(0, -1, tuple(SecurityChange(key, value or data) for key, data in made))
 
 
-def written(led: Led, asked: SecurityChanged, meanwhile: Callable[[], None] = lambda: None) -> SecurityWritten:
-    async def story() -> SecurityWritten:
+def written(led: Led, asked: SecurityUpdate, meanwhile: Callable[[], None] = lambda: None) -> SecurityUpdateResult:
+    async def story() -> SecurityUpdateResult:
         writing = asyncio.create_task(led.leading.write(asked))
         await asyncio.sleep(0)
         meanwhile()
@@ -64,15 +64,15 @@ def written(led: Led, asked: SecurityChanged, meanwhile: Callable[[], None] = la
 @pytest.mark.parametrize(("count", "beside"), [(5, False), (1_000, True)])
 def test_many_are_looked_at_beside_the_loop(monkeypatch: pytest.MonkeyPatch, count: int, beside: bool) -> None:
     where: list[bool] = []
-    as_batch = module.as_batch
+    as_batch = module.encode_changes
 
-    def seen(asked: SecurityChanged, now_ms: int) -> bytes | None:
+    def seen(asked: SecurityUpdate, now_ms: int) -> bytes | None:
         where.append(threading.current_thread() is not threading.main_thread())
         return as_batch(asked, now_ms)
 
-    monkeypatch.setattr(module, "as_batch", seen)
+    monkeypatch.setattr(module, "encode_changes", seen)
     led = Led()
-    assert written(led, changed(count)) == SecurityWritten(ErrorCode.NONE, count)
+    assert written(led, changed(count)) == SecurityUpdateResult(ErrorCode.NONE, count)
     assert [each.key for each in decode_records(led.records.data)] == [each.key for each in changed(count).changes]
     assert where == [beside]
     assert written(led, changed(count)).error is ErrorCode.INVALID_UPDATE_VERSION

@@ -3,22 +3,22 @@
 import asyncio
 
 from muster.coordinator.cluster.facts import OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import Image, PartitionView, TopicView
-from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, Cuts
+from muster.coordinator.cluster.image import ClusterImage, PartitionView, TopicView
+from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, ShardLosses
 
 SHARD, EPOCH = 3, 8
 
 
 class Stage:
     def __init__(self, unclean_epoch: int = EPOCH) -> None:
-        self.image = Image()
+        self.image = ClusterImage()
         self.unclean_epoch = unclean_epoch
         self.in_sync(2)
         self.known = 0
         self.asked: list[tuple[TopicPartition, int]] = []
         self.noted: list[tuple[int, int, int]] = []
         self.served = True
-        self.cuts = Cuts(self.image, self.cost, self.found)
+        self.cuts = ShardLosses(self.image, self.cost, self.found)
 
     def in_sync(self, *isr: int) -> None:
         view = PartitionView(2, EPOCH, 0, isr, (), (1, 2), unclean_epoch=self.unclean_epoch)

@@ -1,13 +1,13 @@
 """CL-G5: what an answer of a former leader says, and to which epoch."""
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import Image, Moved, NodeStatus, NodeView, PartitionView
-from muster.coordinator.cluster.lease import Promise, Source
-from muster.coordinator.cluster.term import Term
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, OFFSETS, TopicPartition
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, NodeView, PartitionChange, PartitionView
+from muster.coordinator.cluster.lease import FetchSource, SilencePromise
+from muster.coordinator.cluster.term import CoordinatorTerm
 from muster.coordinator.core.events import TookOver
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.asking import those_let_go
-from muster.coordinator.replication.shards.takeovers import Takeovers
+from muster.coordinator.replication.shards.asking import released_units
+from muster.coordinator.replication.shards.takeovers import ShardTakeovers
 from muster.coordinator.replication.wire.words import EpochEnd
 from tests.support.led import SHARD, Cluster
 
@@ -17,7 +17,7 @@ NOT_LEADING = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 def test_g5a_who_names_our_epoch_has_let_go() -> None:
     ends = [EpochEnd(*FOUR, NOT_LEADING, 7), EpochEnd(*FIVE, NOT_LEADING, 9)]
-    assert those_let_go([(FOUR, 7), (FIVE, 9)], ends) == [(FOUR, 7), (FIVE, 9)]
+    assert released_units([(FOUR, 7), (FIVE, 9)], ends) == [(FOUR, 7), (FIVE, 9)]
 
 
 def test_g5a_who_names_none_or_another_has_not_said_so() -> None:
@@ -30,10 +30,10 @@ def test_g5a_who_names_none_or_another_has_not_said_so() -> None:
         EpochEnd(*FOUR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 7),
         EpochEnd(*FIVE, NOT_LEADING, 7),
     ):
-        assert those_let_go([(FOUR, 7)], [end]) == []
+        assert released_units([(FOUR, 7)], [end]) == []
 
 
-def node(status: NodeStatus) -> NodeView:
+def node(status: ClusterNodeStatus) -> NodeView:
     return NodeView(1, 100, status, None, ())
 
 
@@ -41,34 +41,37 @@ def view(leader: int, epoch: int) -> PartitionView:
     return PartitionView(leader, epoch, 0, (2, 3), (), (1, 2, 3))
 
 
-def taken(status: NodeStatus | None, *, before: int = 1) -> TookOver | None:
-    image = Image()
+def taken(status: ClusterNodeStatus | None, *, before: int = 1) -> TookOver | None:
+    image = ClusterImage()
     if status is not None:
         image.nodes[1] = node(status)
-    takeovers = Takeovers(2, image, lambda: 5_000)
+    takeovers = ShardTakeovers(2, image, lambda: 5_000)
     place = TopicPartition(OFFSETS, SHARD.partition)
-    others = [Moved(TopicPartition("orders", SHARD.partition), None, view(3, 6)), Moved(place, None, view(NOBODY, 6))]
-    takeovers.learned([Moved(place, None, view(before, 6)), *others])
-    promise, source = Promise(0), Source(1)
+    others = [
+        PartitionChange(TopicPartition("orders", SHARD.partition), None, view(3, 6)),
+        PartitionChange(place, None, view(NO_NODE_ID, 6)),
+    ]
+    takeovers.learned([PartitionChange(place, None, view(before, 6)), *others])
+    promise, source = SilencePromise(0), FetchSource(1)
     promise.follow(source)
     source.received_ms = 4_000
     promise.follow(None)
     cluster = Cluster(unit=SHARD, halves=2)
-    takeovers.gained(place.partition, Term(cluster.leader, promise, 6_000, 5_000), 1_700_000_005_000)
+    takeovers.gained(place.partition, CoordinatorTerm(cluster.leader, promise, 6_000, 5_000), 1_700_000_005_000)
     told = takeovers.served(place.partition)
     assert takeovers.served(place.partition) is None
     return told
 
 
 def test_g9_cause_and_times_are_told_as_far_as_they_are_known() -> None:
-    told = taken(NodeStatus.GONE)
+    told = taken(ClusterNodeStatus.GONE)
     assert told is not None
     assert (told.moved_from, told.moved_to, told.epoch, told.cause) == (1, 2, 7, "node 1 died")
     assert (told.last_heard_ms, told.elected_ms) == (1_700_000_004_000, 1_700_000_005_000)
     for status, cause in (
         (None, "node 1 died"),
-        (NodeStatus.SHUTTING_DOWN, "node 1 shut down"),
-        (NodeStatus.LIVE, "moved"),
+        (ClusterNodeStatus.SHUTTING_DOWN, "node 1 shut down"),
+        (ClusterNodeStatus.LIVE, "moved"),
     ):
         told = taken(status)
         assert told is not None
@@ -76,6 +79,6 @@ def test_g9_cause_and_times_are_told_as_far_as_they_are_known() -> None:
 
 
 def test_g9_who_led_before_may_not_be_known() -> None:
-    told = taken(NodeStatus.LIVE, before=-1)
+    told = taken(ClusterNodeStatus.LIVE, before=-1)
     assert told is not None
     assert (told.moved_from, told.last_heard_ms) == (-1, 0)

@@ -6,30 +6,30 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult
-from muster.coordinator.cluster.facts import NO_EPOCH, State, TopicPartition
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult
+from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState, TopicPartition
 from muster.coordinator.cluster.image import (
-    Changes,
+    ClusterImage,
+    ClusterNodeStatus,
     ClusterState,
-    Image,
-    NodeStatus,
+    ImageChanges,
     NodeView,
     PartitionView,
     TopicView,
 )
-from muster.coordinator.cluster.in_sync import AlterIsr
+from muster.coordinator.cluster.in_sync import IsrProposal
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.replicas import Replicas, ReplicaSettings
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.around import NoController
-from muster.coordinator.replication.copies.altering import Altering
-from muster.coordinator.replication.copies.committing import Committing, Keeping, Starting
-from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, FetchDesk
-from muster.coordinator.replication.copies.flushing import Flushed, Flushing
-from muster.coordinator.replication.copies.polling import Polling
-from muster.coordinator.replication.tasks import Tasks
-from muster.coordinator.replication.wire.reaching import Broken
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd, FetchAsked
+from muster.coordinator.replication.around import NoControllerDesk
+from muster.coordinator.replication.copies.altering import AlterPartitionClient
+from muster.coordinator.replication.copies.committing import CommitWaits, LocalWaits, LogStartWaits
+from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, NodeDesk
+from muster.coordinator.replication.copies.flushing import FlushRound, ReplicaFlusher
+from muster.coordinator.replication.copies.polling import ImagePolling
+from muster.coordinator.replication.tasks import SupervisedTasks
+from muster.coordinator.replication.wire.reaching import LinkBroken
+from muster.coordinator.replication.wire.words import EpochEnd, EpochQuery, PeerFetch
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import ORDERS, TOPIC, whole
 from tests.support.sides import unheard
@@ -48,8 +48,8 @@ class Given:
 
     def __init__(self) -> None:
         self.disk = Disk("d")
-        self.image = Image()
-        self.replicas = Replicas(HERE, self.disk, ReplicaSettings(lag_time_ms=1_000), 0)
+        self.image = ClusterImage()
+        self.replicas = NodeReplicas(HERE, self.disk, ReplicaSettings(lag_time_ms=1_000), 0)
         self.replicas.registered(10)
         self.sequence = 0
         self.answers: list[Any] = []
@@ -72,7 +72,7 @@ class Given:
     async def cluster_state(self, *asked: Any, **how: Any) -> ClusterState:
         return self._next(asked)  # type: ignore[no-any-return]
 
-    async def alter_partition(self, *asked: Any, **how: Any) -> IsrAltered:
+    async def alter_partition(self, *asked: Any, **how: Any) -> AlterPartitionResult:
         return self._next(asked)  # type: ignore[no-any-return]
 
     def _next(self, asked: tuple[Any, ...]) -> Any:
@@ -84,12 +84,12 @@ class Given:
 
     def polling(
         self, controller: int | None = CONTROLLER, epoch: int = 10, desk: ControllerDesk | None = None
-    ) -> Polling:
-        return Polling(
+    ) -> ImagePolling:
+        return ImagePolling(
             self.replicas,
             self.image,
             self,  # type: ignore[arg-type]
-            NoController() if desk is None else desk,
+            NoControllerDesk() if desk is None else desk,
             controller=lambda: controller,
             node_epoch=lambda: epoch,
             register_anew=lambda: self.told.append("anew"),
@@ -97,11 +97,11 @@ class Given:
             broke=lambda node: self.told.append(("broke", node)),
         )
 
-    async def learned(self, changes: Changes) -> None:
+    async def learned(self, changes: ImageChanges) -> None:
         self.told.append(changes)
 
-    def desk(self) -> FetchDesk:
-        return FetchDesk(self.replicas, self.image, NoController(), now_ms=lambda: 0, happened=lambda: None)
+    def desk(self) -> NodeDesk:
+        return NodeDesk(self.replicas, self.image, NoControllerDesk(), now_ms=lambda: 0, happened=lambda: None)
 
 
 def play(story: Callable[[Given], Awaitable[None]]) -> None:
@@ -148,7 +148,7 @@ def test_n1_what_an_answer_changes_is_learned_and_the_next_poll_names_it() -> No
         polling = given.polling(epoch=11)
         assert await polling.once()
         (changes,) = given.told
-        assert isinstance(changes, Changes)
+        assert isinstance(changes, ImageChanges)
         assert changes.nodes == [3]
         assert await polling.once()
         assert [asked[:2] for asked in given.asked] == [(11, (1, 1)), (11, (1, 2))]
@@ -159,7 +159,7 @@ def test_n1_what_an_answer_changes_is_learned_and_the_next_poll_names_it() -> No
 
 
 def test_n1_the_controller_s_own_node_hears_it_without_the_wire() -> None:
-    class Desk(NoController):
+    class Desk(NoControllerDesk):
         async def cluster_state(self, node: Any, known: Any, offline: Any, max_wait_ms: int) -> ClusterState:
             asked.append((node, known, offline, max_wait_ms))
             return ClusterState(NONE, given_id, 1, 2, nodes=(NodeView(3, 30),))
@@ -181,7 +181,7 @@ def test_n2_without_a_controller_a_registration_or_an_answer_it_tries_again_afte
     async def story(given: Given) -> None:
         assert not await given.polling(controller=None).once()
         assert not await given.polling(epoch=NO_EPOCH).once()
-        given.answers = [Broken("gone"), ClusterState(ErrorCode.NOT_CONTROLLER)]
+        given.answers = [LinkBroken("gone"), ClusterState(ErrorCode.NOT_CONTROLLER)]
         assert not await given.polling().once()
         assert not await given.polling().once()
         assert given.told == [("broke", CONTROLLER)]
@@ -194,8 +194,8 @@ def test_c9_a_node_whose_registration_counts_no_more_registers_anew_and_one_not_
         stale = ErrorCode.STALE_BROKER_EPOCH
         given.answers = [
             ClusterState(stale),
-            ClusterState(stale, nodes=(NodeView(THERE, 20, NodeStatus.GONE),)),
-            ClusterState(stale, nodes=(NodeView(HERE, 10, NodeStatus.GONE),)),
+            ClusterState(stale, nodes=(NodeView(THERE, 20, ClusterNodeStatus.GONE),)),
+            ClusterState(stale, nodes=(NodeView(HERE, 10, ClusterNodeStatus.GONE),)),
         ]
         told = []
         for _ in range(3):
@@ -209,8 +209,8 @@ def test_c9_a_node_whose_registration_counts_no_more_registers_anew_and_one_not_
 # -- the desk ------------------------------------------------------------------------------------------------------
 
 
-def fetch(request: FetchRequest, max_wait_ms: int = 0) -> FetchAsked:
-    return FetchAsked(request, max_wait_ms, 1)
+def fetch(request: FetchRequest, max_wait_ms: int = 0) -> PeerFetch:
+    return PeerFetch(request, max_wait_ms, 1)
 
 
 def test_who_is_no_node_of_the_cluster_begins_no_session() -> None:
@@ -251,11 +251,11 @@ def test_l9_who_is_shown_a_later_epoch_lets_go_and_says_so_by_that_epoch() -> No
         desk = given.desk()
         given.disk.logs[ORDERS].append(3, ["a", "b"])
 
-        async def ends(*asked: EpochAsked) -> list[EpochEnd]:
+        async def ends(*asked: EpochQuery) -> list[EpochEnd]:
             return await desk.epochs(THERE, asked)
 
         assert await ends(
-            EpochAsked("orders", 0, 3, 3), EpochAsked("orders", 0, 2, 3), EpochAsked("orders", 5, 3, 3)
+            EpochQuery("orders", 0, 3, 3), EpochQuery("orders", 0, 2, 3), EpochQuery("orders", 5, 3, 3)
         ) == [
             EpochEnd("orders", 0, NONE, 3, 2),
             EpochEnd("orders", 0, ErrorCode.FENCED_LEADER_EPOCH),
@@ -264,7 +264,7 @@ def test_l9_who_is_shown_a_later_epoch_lets_go_and_says_so_by_that_epoch() -> No
         assert ORDERS in given.replicas.led
         let_go: list[TopicPartition] = []
         desk.let_go = let_go.append
-        assert await ends(EpochAsked("orders", 0, 4, 3)) == [EpochEnd("orders", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 4)]
+        assert await ends(EpochQuery("orders", 0, 4, 3)) == [EpochEnd("orders", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 4)]
         assert ORDERS not in given.replicas.led
         assert let_go == [ORDERS]
         given.hears(topic(epoch=3, isr=(HERE,)))
@@ -279,7 +279,7 @@ def test_l9_who_is_shown_a_later_epoch_lets_go_and_says_so_by_that_epoch() -> No
 def test_l5_questions_of_a_moment_are_one_request_and_each_hears_its_own_answer() -> None:
     async def story(given: Given) -> None:
         happened = asyncio.Event()
-        altering = Altering(
+        altering = AlterPartitionClient(
             given.replicas,
             given.image,
             given,  # type: ignore[arg-type]
@@ -290,15 +290,18 @@ def test_l5_questions_of_a_moment_are_one_request_and_each_hears_its_own_answer(
         )
         heard: list[Any] = []
         given.replicas.altered = lambda question, answer, now_ms: heard.append((question, answer))  # type: ignore[method-assign]
-        known = AlterIsr(ORDERS, 3, 3, ((HERE, 10),))
-        strange = AlterIsr(TopicPartition("strange", 0), 3, 3, ((HERE, 10),))
-        state = State(HERE, 3, (HERE,), partition_epoch=4)
+        known = IsrProposal(ORDERS, 3, 3, ((HERE, 10),))
+        strange = IsrProposal(TopicPartition("strange", 0), 3, 3, ((HERE, 10),))
+        state = PartitionState(HERE, 3, (HERE,), partition_epoch=4)
         for answer, code in (
-            (IsrAltered(NONE, (IsrResult(TOPIC, 0, NONE, state),)), NONE),
-            (IsrAltered(NONE, (IsrResult(TOPIC, 0, ErrorCode.INELIGIBLE_REPLICA),)), ErrorCode.INELIGIBLE_REPLICA),
-            (IsrAltered(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER),
-            (IsrAltered(NONE), ErrorCode.REQUEST_TIMED_OUT),
-            (Broken("gone"), ErrorCode.REQUEST_TIMED_OUT),
+            (AlterPartitionResult(NONE, (IsrResult(TOPIC, 0, NONE, state),)), NONE),
+            (
+                AlterPartitionResult(NONE, (IsrResult(TOPIC, 0, ErrorCode.INELIGIBLE_REPLICA),)),
+                ErrorCode.INELIGIBLE_REPLICA,
+            ),
+            (AlterPartitionResult(ErrorCode.NOT_CONTROLLER), ErrorCode.NOT_CONTROLLER),
+            (AlterPartitionResult(NONE), ErrorCode.REQUEST_TIMED_OUT),
+            (LinkBroken("gone"), ErrorCode.REQUEST_TIMED_OUT),
         ):
             given.answers, heard[:] = [answer], []
             happened.clear()
@@ -317,7 +320,7 @@ def test_l5_questions_of_a_moment_are_one_request_and_each_hears_its_own_answer(
 
 def test_l2_an_append_hears_that_it_is_committed_or_that_its_epoch_is_over() -> None:
     async def story(given: Given) -> None:
-        committing = Committing(given.replicas)
+        committing = CommitWaits(given.replicas)
         assert await committing.wait(TopicPartition("strange", 0), 1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
         gone, first, second = (committing.wait(ORDERS, end) for end in (1, 1, 2))
         gone.cancel()
@@ -335,7 +338,7 @@ def test_acks_of_one_waits_for_what_is_kept_here_and_for_nobody_else() -> None:
     """CL-L2."""
 
     async def story(given: Given) -> None:
-        keeping = Keeping(given.replicas)
+        keeping = LocalWaits(given.replicas)
         half = given.replicas.led[ORDERS].leader.halves[0]
         first, second = keeping.wait(ORDERS, 1), keeping.wait(ORDERS, 2)
         half.kept = 1
@@ -351,7 +354,7 @@ def test_acks_of_one_waits_for_what_is_kept_here_and_for_nobody_else() -> None:
 
 def test_a3b_who_gives_records_up_waits_for_all_that_are_in_sync() -> None:
     async def story(given: Given) -> None:
-        starting = Starting(given.replicas)
+        starting = LogStartWaits(given.replicas)
         half = given.replicas.led[ORDERS].leader.halves[0]
         half.start = 5
         waiting = starting.wait(ORDERS, 5)
@@ -371,7 +374,7 @@ def test_a3b_who_gives_records_up_waits_for_all_that_are_in_sync() -> None:
 
 def test_who_waits_no_more_is_not_remembered() -> None:
     async def story(given: Given) -> None:
-        committing = Committing(given.replicas)
+        committing = CommitWaits(given.replicas)
         gone, left = committing.wait(ORDERS, 1), committing.wait(ORDERS, 1)
         gone.cancel()
         await asyncio.sleep(0)
@@ -399,10 +402,10 @@ def test_f3_one_round_of_flushes_runs_at_a_time_and_what_grew_meanwhile_takes_an
     async def story(given: Given) -> None:
         log, rounds = SlowLog(), []
 
-        def told(flushed: Flushed) -> None:
+        def told(flushed: FlushRound) -> None:
             rounds.append(flushed.done)
 
-        flushing = Flushing(lambda place: log, told, unheard)  # type: ignore[arg-type, return-value]
+        flushing = ReplicaFlusher(lambda place: log, told, unheard)  # type: ignore[arg-type, return-value]
         flushing.soon([ORDERS])
         flushing.soon([ORDERS])
         await asyncio.sleep(0)
@@ -421,7 +424,7 @@ def test_d2_what_promises_no_flush_is_kept_as_it_is_written() -> None:
     async def story(given: Given) -> None:
         log = SlowLog()
         log.kept, log.waits_for_flush = 1, False
-        flushing = Flushing(lambda place: log, unheard, unheard)  # type: ignore[arg-type, return-value]
+        flushing = ReplicaFlusher(lambda place: log, unheard, unheard)  # type: ignore[arg-type, return-value]
         assert flushing.soon([ORDERS]) == [ORDERS]
         await flushing.quiet()
         assert log.flushes == []
@@ -433,7 +436,7 @@ def test_d2_what_promises_no_flush_is_kept_as_it_is_written() -> None:
 def test_an_error_that_nobody_expected_is_heard() -> None:
     async def story(given: Given) -> None:
         heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        tasks = Tasks(heard.set_result)
+        tasks = SupervisedTasks(heard.set_result)
 
         async def mistaken() -> None:
             raise ZeroDivisionError
@@ -448,7 +451,7 @@ def test_an_error_that_nobody_expected_is_heard() -> None:
 
 def test_who_waits_as_the_node_stops_hears_that_it_leads_no_more() -> None:
     async def story(given: Given) -> None:
-        committing = Committing(given.replicas)
+        committing = CommitWaits(given.replicas)
         gone, waiting = committing.wait(ORDERS, 1), committing.wait(ORDERS, 1)
         gone.cancel()
         committing.end()

@@ -5,8 +5,8 @@ import errno
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterState, Image, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.ports import Damaged, LogBroken
+from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
+from muster.coordinator.cluster.replicas.ports import DamagedBatches, LogBroken
 from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
@@ -14,15 +14,15 @@ from tests.unit.storage.logs import T0, batch, open_broker
 PLACE, ID, OTHER_ID = TopicPartition("orders", 1), b"i" * 16, b"j" * 16
 
 
-def image_of(*replicas: int, topic_id: bytes = ID, configs: dict[str, str] | None = None) -> Image:
-    image = Image()
+def image_of(*replicas: int, topic_id: bytes = ID, configs: dict[str, str] | None = None) -> ClusterImage:
+    image = ClusterImage()
     views = {number: PartitionView(2, 0, 0, replicas, (), replicas) for number in range(3)}
     topic = TopicView(topic_id, "orders", configs or {}, views)
     image.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(topic,)))
     return image
 
 
-def logs_on(disk: MemoryFiles, image: Image | None = None) -> StoredLogs:
+def logs_on(disk: MemoryFiles, image: ClusterImage | None = None) -> StoredLogs:
     return StoredLogs(open_broker(disk), (image or image_of(1, 2)).topics.get, lambda: T0)
 
 
@@ -70,10 +70,10 @@ def test_what_comes_damaged_or_does_not_follow_on_is_not_appended() -> None:
     flipped = bytearray(sent(b"a", at=0))
     flipped[-1] ^= 1
     for bad in (bytes(flipped), sent(b"a", at=0)[:20]):
-        with pytest.raises(Damaged):
+        with pytest.raises(DamagedBatches):
             log.append_as_follower(bad)
     log.append_as_follower(sent(b"a", b"b", at=0, epoch=2))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedBatches):
         log.append_as_follower(sent(b"c", at=1, epoch=2))
     assert log.end == 2
 
@@ -129,7 +129,7 @@ def test_all_that_is_newly_assigned_is_taken_in_at_once_with_the_settings_a_log_
     image = image_of(1, 2, configs=configs)
     broker = open_broker(MemoryFiles())
     logs = StoredLogs(broker, image.topics.get, lambda: T0)
-    changes = Image().apply(ClusterState(epoch=1, sequence=1, full=True, topics=tuple(image.topics.values())))
+    changes = ClusterImage().apply(ClusterState(epoch=1, sequence=1, full=True, topics=tuple(image.topics.values())))
     assert changes is not None
     logs.prepare(3, image, changes)
     assert list(logs.held()) == []
@@ -159,7 +159,7 @@ def test_what_is_set_for_a_topic_holds_for_its_logs_from_then_on_and_after_a_sta
 def test_who_is_to_lead_what_is_held_here_writes_nothing() -> None:
     """Of a thousand that change hands at once each would make a file."""
     disk = MemoryFiles()
-    image = Image()
+    image = ClusterImage()
     views = {number: PartitionView(2, 6, 0, (1, 2), (), (1, 2)) for number in range(3)}
     first = image.apply(ClusterState(epoch=1, sequence=1, full=True, topics=(TopicView(ID, "orders", {}, views),)))
     assert first is not None

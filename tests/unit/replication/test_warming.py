@@ -8,10 +8,10 @@ import pytest
 from muster.coordinator.cluster.facts import OFFSETS, TopicPartition
 from muster.coordinator.core.types import Limits
 from muster.coordinator.replication.copies.logs import StoredLog
-from muster.coordinator.replication.shards.tail import StoredTail
-from muster.coordinator.replication.shards.warming import MOST_BEGINNINGS, Warming
+from muster.coordinator.replication.shards.tail import StoredShardTail
+from muster.coordinator.replication.shards.warming import MAX_BEGINNINGS, WarmShards
 from muster.coordinator.runtime.group_log import records_from
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
 from muster.storage.records.batch import encode_batch, lost_records, read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.fakes.tiny_shard import TinyShard
@@ -30,8 +30,8 @@ class Followed:
         self.broker = self.log._broker
         self.tail = self.begin()
 
-    def begin(self) -> StoredTail:
-        return StoredTail(self.broker, *PLACE)
+    def begin(self) -> StoredShardTail:
+        return StoredShardTail(self.broker, *PLACE)
 
     def copied(self, *texts: bytes, epoch: int = 0, committed: bool = True) -> None:
         self.log.append_as_follower(sent(*texts, at=self.log.end, epoch=epoch))
@@ -109,7 +109,7 @@ def test_what_is_damaged_is_told_as_such() -> None:
     flipped = bytearray(sent(b"aaaa", at=0) + sent(b"b", at=1))
     flipped[flipped.index(b"aaaa")] ^= 1
     damage, sound = records_from(0, list(read_batches(bytes(flipped))))
-    assert isinstance(damage, Damage)
+    assert isinstance(damage, LogDamage)
     assert ("checksum" in damage.sentence, damage.given_up) == (True, False)
     assert isinstance(sound, KeyValue)
 
@@ -117,14 +117,14 @@ def test_what_is_damaged_is_told_as_such() -> None:
 def test_what_an_operator_took_out_is_told_as_given_up_and_what_lies_before_is_left_out() -> None:
     pairs = encode_batch([(0, b"k0", b"v0", ()), (0, b"k1", b"v1", ())], base_offset=3)
     taken, left = records_from(4, list(read_batches(lost_records(0, 3, 0) + bytes(pairs))))
-    assert isinstance(taken, Damage)
+    assert isinstance(taken, LogDamage)
     assert (taken.offset, taken.next_offset, taken.given_up) == (0, 3, True)
     assert left == KeyValue(b"k1", b"v1", 4)
 
 
 def test_a_log_that_is_not_here_cannot_be_followed() -> None:
     with pytest.raises(LogFailed, match="nowhere-3"):
-        StoredTail(Followed().broker, "nowhere", 3)
+        StoredShardTail(Followed().broker, "nowhere", 3)
 
 
 # -- the shards of a node
@@ -136,7 +136,7 @@ class Stage:
     def __init__(self) -> None:
         self.copied = {TopicPartition(OFFSETS, 0)}
         self.log = FollowedLog(2)
-        self.warming = Warming(self.log, 2, lambda shard: TinyShard(Limits(), shard), lambda: self.copied)
+        self.warming = WarmShards(self.log, 2, lambda shard: TinyShard(Limits(), shard), lambda: self.copied)
         for shard in (0, 1):
             encoded = encode([at(1)])
             self.log.append(shard, encoded.groups, encoded.ledger, 0)
@@ -187,7 +187,7 @@ def test_f6_after_a_cut_it_begins_anew_and_not_without_end() -> None:
     stage.catch_up()
     assert stage.offsets() == [1]
     stage.catch_up()
-    for _ in range(2 * MOST_BEGINNINGS):
+    for _ in range(2 * MAX_BEGINNINGS):
         stage.tail.cut = True
         stage.tail.committed += 1
         stage.catch_up()

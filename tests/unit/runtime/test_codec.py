@@ -20,7 +20,7 @@ from muster.coordinator.core.records import (
 )
 from muster.coordinator.core.types import StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MAX_STRING_BYTES, MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MAX_STRING_BYTES, MalformedRecord, SkippedRecord
 from muster.coordinator.runtime.ports import KeyValue
 
 OFFSET_KEY = "0001 0001 67 0001 74 00000003"
@@ -198,7 +198,7 @@ def test_every_version_of_a_group_is_read(value: str, expected: GroupStored) -> 
 @pytest.mark.parametrize("kind", [4, 9, 15, 23, 99, -1])
 def test_other_kinds_of_keys_are_skipped_by_name(kind: int) -> None:
     key = kind.to_bytes(2, "big", signed=True) + b"whatever"
-    assert decode_group(KeyValue(key, b"whatever")) == Skipped(f"key type {kind}")
+    assert decode_group(KeyValue(key, b"whatever")) == SkippedRecord(f"key type {kind}")
 
 
 @pytest.mark.parametrize(

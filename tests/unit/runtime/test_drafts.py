@@ -16,7 +16,7 @@ from muster.coordinator.core.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime import drafts, group_log
 from muster.coordinator.runtime.codec import encode
-from muster.coordinator.runtime.drafts import Draft, portions
+from muster.coordinator.runtime.drafts import AppendDraft, split_into_portions
 from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.records.batch import encode_turn
@@ -230,7 +230,7 @@ def test_portions_are_all_there_is_in_its_order() -> None:
         GroupDeleted("c"),
         *(OffsetDeleted("d", "t", place) for place in range(7)),
     ]
-    found = list(portions(records, 5))
+    found = list(split_into_portions(records, 5))
     assert [encode(portion).groups for portion in found] == [
         encode(some).groups
         for some in (
@@ -245,13 +245,13 @@ def test_portions_are_all_there_is_in_its_order() -> None:
 
 def test_a_draft_is_the_batch_that_would_have_been_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     (record,) = Shard(Limits(), 0).step(commit(1, "g", 300), 7).records
-    draft = Draft([record], 64, group_log.Framed())
+    draft = AppendDraft([record], 64, group_log.FramedEntries())
     while draft.write_on():
         pass
     whole = encode([record]).groups
     assert draft.groups == whole
     at_once = encode_turn(whole, 7)
-    several = list(group_log.batches(whole, 7, len(at_once) - 1))
-    assert list(group_log.batches(draft.groups, 7, len(at_once) - 1)) == several
+    several = list(group_log.encode_batches(whole, 7, len(at_once) - 1))
+    assert list(group_log.encode_batches(draft.groups, 7, len(at_once) - 1)) == several
     monkeypatch.setattr(group_log, "encode_turn", None)  # nothing is made twice
-    assert list(group_log.batches(draft.groups, 7)) == [at_once]
+    assert list(group_log.encode_batches(draft.groups, 7)) == [at_once]

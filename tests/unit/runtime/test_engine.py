@@ -15,7 +15,7 @@ from muster.coordinator.core.refusals import REPLY_TYPES
 from muster.coordinator.core.types import Cause, CommittedOffset
 from muster.coordinator.runtime import deadlines
 from muster.coordinator.runtime.flushing import SLOW_FLUSH_MS
-from muster.coordinator.runtime.slot import not_served
+from muster.coordinator.runtime.slot import not_served_sentence
 from tests.fakes.tiny_shard import JOIN_WAIT_MS, SESSION_MS, break_it, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, Bench, codes
 
@@ -326,7 +326,7 @@ def test_a_forgotten_request_is_never_answered() -> None:
     assert bench.flush() == []
     (told,) = bench.turn(2, break_it(3))
     why = "a bug broke it: RuntimeError('the tiny shard breaks here')"
-    assert told == (3, REPLY_TYPES[events.DeleteGroup](GONE, not_served(0, why)))
+    assert told == (3, REPLY_TYPES[events.DeleteGroup](GONE, not_served_sentence(0, why)))
 
 
 def test_a_heartbeat_costs_the_same_however_many_shards_and_members_there_are() -> None:

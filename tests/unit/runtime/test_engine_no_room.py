@@ -2,7 +2,7 @@
 
 from muster.assignors.data.user_data import Subscription, encode_subscription
 from muster.coordinator.core import effects, events
-from muster.coordinator.core.rights import Names, RightsAnew, TopicRights
+from muster.coordinator.core.rights import RightsAnew, TopicNames, TopicRights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
@@ -154,7 +154,7 @@ def test_what_concerns_everybody_tells_nobody_of_a_closed_group() -> None:
     topics = {"t": 1, "gone": 1}
     engine.submit_all(events.TopicsChanged(topics, ids={topic: topic.ljust(16).encode() for topic in topics}))
     engine.load(0)
-    may = TopicRights("c", Names(every=True), describe=Names(every=True))
+    may = TopicRights("c", TopicNames(every=True), describe=TopicNames(every=True))
     members = {group_id: planned_for(engine, group_id, may) for group_id in ("owes", "rests")}
     engine.submit(0, events.OffsetCommit(1, "owes", members["owes"], None, 1, {("gone", 0): CommittedOffset(5)}))
     engine.turn(1)
@@ -277,7 +277,7 @@ def test_what_a_member_may_is_heard_for_the_first_time_though_there_is_no_room()
     engine = Engine(log, 1, Limits(consumer_assignment_interval_ms=0))
     engine.submit_all(events.TopicsChanged({"open": 1, "secret": 1}, ids={"open": b"o" * 16, "secret": b"s" * 16}))
     engine.load(0)
-    may = TopicRights("alice", Names(frozenset({"open"})), describe=Names(every=True))
+    may = TopicRights("alice", TopicNames(frozenset({"open"})), describe=TopicNames(every=True))
     topics = ("open", "secret")
     joins = events.ConsumerHeartbeat(
         1, "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=topics, owned={}, rights=may
@@ -293,7 +293,7 @@ def test_what_a_member_may_is_heard_for_the_first_time_though_there_is_no_room()
     flush(engine)
     engine.turn(3)
     flush(engine)
-    less = TopicRights("alice", describe=Names(every=True))
+    less = TopicRights("alice", describe=TopicNames(every=True))
     for number, rights, code in ((4, less, AWAY), (5, may, NONE), (6, may, NONE), (7, less, AWAY)):
         engine.submit(0, events.ConsumerHeartbeat(number, "g", "m", joined.member_epoch, rights=rights))
         engine.turn(number)

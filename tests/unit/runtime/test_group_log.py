@@ -10,7 +10,7 @@ from muster.coordinator.core.types import Limits
 from muster.coordinator.runtime import group_log
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
@@ -109,9 +109,9 @@ def test_a_flipped_bit_in_the_diary_is_passed_over_and_said(tmp_path: Path) -> N
         log.append(0, [KeyValue(b"k%d" % number, b"v")], [KeyValue(b"l%d" % number, b"w" * 50)], 0)
     log.flush([0])
     flip_a_bit(broker, "__rebalances")
-    assert [item if isinstance(item, Damage) else item.key for item in log.read_ledger(0)] == [
+    assert [item if isinstance(item, LogDamage) else item.key for item in log.read_ledger(0)] == [
         b"l0",
-        Damage(1, next(item.sentence for item in log.read_ledger(0) if isinstance(item, Damage)), 2),
+        LogDamage(1, next(item.sentence for item in log.read_ledger(0) if isinstance(item, LogDamage)), 2),
         b"l2",
     ]
     flip_a_bit(broker, "__consumer_offsets")

@@ -7,9 +7,9 @@ from muster.coordinator.core.records import DelayStored, OffsetStored, Rebalance
 from muster.coordinator.core.types import Limits, StoredOffset
 from muster.coordinator.runtime.codec import encode
 from muster.coordinator.runtime.codec.ledger import ledger_key
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.led.warm import SLICE, WarmShard
-from muster.coordinator.runtime.ports import Damage, Entry, KeyValue, LogFailed
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.tiny_shard import TinyShard, entry
 from tests.support.led_bench import HeldAuthority
@@ -39,15 +39,15 @@ class Copy:
         while self.warm.take_some():
             pass
 
-    def take_over(self) -> LedEngine:
+    def take_over(self) -> LeasedEngine:
         """This node leads it."""
-        engine = LedEngine(self.log, 1, Limits(), TinyShard, authority=HeldAuthority())
+        engine = LeasedEngine(self.log, 1, Limits(), TinyShard, authority=HeldAuthority())
         engine.take_over(0, self.warm, 10)
         assert engine.status(0) is ShardStatus.ACTIVE
         return engine
 
 
-def offsets(engine: LedEngine) -> dict[tuple[str, str, int], int]:
+def offsets(engine: LeasedEngine) -> dict[tuple[str, str, int], int]:
     core = engine.core(0)
     assert isinstance(core, TinyShard)
     return core.offsets
@@ -111,7 +111,7 @@ def useless(copy: Copy, spoil: Callable[[Copy], None], why: str) -> None:
 
 def test_what_is_damaged_is_left_to_a_load() -> None:
     def damage(copy: Copy) -> None:
-        copy.log.tails[0][1].damage.append(Damage(7, "its checksum is wrong", 8))
+        copy.log.tails[0][1].damage.append(LogDamage(7, "its checksum is wrong", 8))
         copy.write(at(2, 1), RebalanceDecided("g", entry(3, 0)))
 
     useless(Copy(at(1)), damage, "offset 7: its checksum is wrong")
@@ -157,7 +157,7 @@ def test_f6_a_cut_while_the_last_of_it_is_read_is_seen() -> None:
     tail = copy.log.tails[0][0]
     more = tail.more
 
-    def cut_then(*, committed: bool) -> Iterator[KeyValue | Damage] | None:
+    def cut_then(*, committed: bool) -> Iterator[KeyValue | LogDamage] | None:
         found = more(committed=committed)
         tail.cut = found is None
         return found
@@ -168,7 +168,7 @@ def test_f6_a_cut_while_the_last_of_it_is_read_is_seen() -> None:
 
 def test_who_is_given_up_while_the_rest_is_read_ends_soon() -> None:
     copy = Copy(*(at(offset, offset) for offset in range(20)))
-    engine = LedEngine(copy.log, 1, Limits(), TinyShard, authority=HeldAuthority(), loads_elsewhere=True)
+    engine = LeasedEngine(copy.log, 1, Limits(), TinyShard, authority=HeldAuthority(), loads_elsewhere=True)
     engine.take_over(0, copy.warm, 10)
     job = engine.load_job()
     assert job is not None

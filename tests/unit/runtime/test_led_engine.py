@@ -9,7 +9,7 @@ from muster.coordinator.core.events import Loaded, TimerFired
 from muster.coordinator.core.observed.events import GroupObserved
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.deadlines import Deadlines
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.tiny_shard import SESSION_MS, commit, fetch, heartbeat, join
 from tests.support.engine_bench import GONE, NONE, codes
@@ -318,7 +318,7 @@ def test_a_log_that_was_lost_meanwhile_and_cannot_be_flushed_is_no_failure_of_th
 # Engines that break a rule each.
 
 
-class AtTheFlush(LedEngine):
+class AtTheFlush(LeasedEngine):
     """CL-G3: answers as soon as it has flushed."""
 
     def flushed(self, job, now_ms=0):  # type: ignore[no-untyped-def]
@@ -327,21 +327,21 @@ class AtTheFlush(LedEngine):
             self.committed(shard, position, now_ms)
 
 
-class Beats(LedEngine):
+class Beats(LeasedEngine):
     """CL-G4: heartbeats take the short way always."""
 
     def beat(self, *said):  # type: ignore[no-untyped-def]
-        return super(LedEngine, self).beat(*said)
+        return super(LeasedEngine, self).beat(*said)
 
 
-class KeepsPromises(LedEngine):
+class KeepsPromises(LeasedEngine):
     """CL-G1: what was promised is told though the shard was lost."""
 
     def leave(self, shard: int, why: str, now_ms: int) -> None:
         self._stepper.step(self._slots[shard], events.Unload(), now_ms)
 
 
-class Rings(LedEngine):
+class Rings(LeasedEngine):
     """CL-G6: timers fire without the lease."""
 
     def _make_stepper(self, log, slots, *more):  # type: ignore[no-untyped-def]
@@ -350,27 +350,27 @@ class Rings(LedEngine):
         return stepper
 
 
-def tells_at_once(engine: type[LedEngine]) -> None:
+def tells_at_once(engine: type[LeasedEngine]) -> None:
     bench = LedBench(engine)
     bench.turn(1, commit(1, 10))
     assert bench.flush() == []
 
 
-def beats_without_a_lease(engine: type[LedEngine]) -> None:
+def beats_without_a_lease(engine: type[LeasedEngine]) -> None:
     bench = LedBench(engine)
     bench.core.beat = lambda *said: True  # type: ignore[method-assign]
     bench.authority.answers = False
     assert not bench.engine.beat(0, "g", "m", 1, 2)
 
 
-def tells_though_lost(engine: type[LedEngine]) -> None:
+def tells_though_lost(engine: type[LeasedEngine]) -> None:
     bench = LedBench(engine)
     bench.turn(1, commit(1, 10))
     bench.engine.leave(0, "another leads", 2)
     assert codes(bench.commit(3)) == [(1, GONE)]
 
 
-def rings_without_a_lease(engine: type[LedEngine]) -> None:
+def rings_without_a_lease(engine: type[LeasedEngine]) -> None:
     bench = LedBench(engine)
     bench.turn(1, heartbeat(1))
     bench.authority.fires = False
@@ -387,8 +387,8 @@ MUTANTS = {
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_each_rule_can_be_broken(mutant: type[LedEngine]) -> None:
-    story: Callable[[type[LedEngine]], None] = MUTANTS[mutant]
-    story(LedEngine)
+def test_each_rule_can_be_broken(mutant: type[LeasedEngine]) -> None:
+    story: Callable[[type[LeasedEngine]], None] = MUTANTS[mutant]
+    story(LeasedEngine)
     with pytest.raises(AssertionError):
         story(mutant)

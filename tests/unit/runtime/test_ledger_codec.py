@@ -13,9 +13,17 @@ from muster.coordinator.core.records import (
     RebalanceForgotten,
     RebalanceSettled,
 )
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry, Settlement
+from muster.coordinator.core.types import (
+    Cause,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    RebalanceEntry,
+    RebalancePhase,
+    Settlement,
+)
 from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MalformedRecord, Skipped
+from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
 from muster.coordinator.runtime.codec.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
 
@@ -34,9 +42,9 @@ ENTRY = RebalanceEntry(
     outcome=Outcome.COMPLETED,
     started_at_ms=100,
     ended_at_ms=250,
-    phases=(Phase("join", 120, ("m1",)), Phase("plan", 30)),
+    phases=(RebalancePhase("join", 120, ("m1",)), RebalancePhase("plan", 30)),
     members=(MemberPlan("m1", "c", "/h", None, (("t", (0, 1)),), 180, 290),),
-    moves=(Move("t", 1, "m2", "m1", -1, "m2 expired"),),
+    moves=(PartitionMove("t", 1, "m2", "m1", -1, "m2 expired"),),
     snapshot_json='{"topics":{"t":2}}',
     snapshot_source="leader",
     also=("m3 joined",),
@@ -112,7 +120,7 @@ def test_forgetting_leaves_a_tombstone_for_each_half_and_counts_once() -> None:
     record = RebalanceForgotten("g", 7)
     stored = encode([record]).ledger
     assert stored == [KeyValue(SETTLED_KEY, None), KeyValue(KEY, None)]
-    assert [decode_ledger(half) for half in stored] == [Skipped("settlement tombstone"), record]
+    assert [decode_ledger(half) for half in stored] == [SkippedRecord("settlement tombstone"), record]
 
 
 def test_a_field_of_a_later_release_is_passed_over() -> None:

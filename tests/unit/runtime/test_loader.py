@@ -25,8 +25,8 @@ from muster.coordinator.core.types import Limits, StoredOffset
 from muster.coordinator.runtime.codec import decode_group, encode
 from muster.coordinator.runtime.codec.ledger import decode_ledger, ledger_key
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loading.loader import MAX_COMPLAINTS, replay
-from muster.coordinator.runtime.ports import Damage, KeyValue, LogFailed
+from muster.coordinator.runtime.loading.loader import MAX_COMPLAINTS, replay_shard
+from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, entry
 
@@ -42,7 +42,7 @@ def log_of(*records: Record) -> MemoryGroupLog:
 
 def test_facts_are_applied_and_counted() -> None:
     core = TinyShard(Limits(), 0)
-    report = replay(log_of(AT_10, RebalanceDecided("g", entry(3, 0))), 0, core)
+    report = replay_shard(log_of(AT_10, RebalanceDecided("g", entry(3, 0))), 0, core)
     assert core.offsets == {("g", "t", 0): 10}
     assert core.rounds == {"g": 3}
     assert (report.groups, report.ledger, report.tombstones, report.malformed) == (1, 1, 0, 0)
@@ -58,14 +58,14 @@ def test_only_the_newest_record_of_a_key_is_applied_in_its_place() -> None:
 
     at_20 = OffsetStored("g", "t", 0, StoredOffset(20, -1, "", 6))
     other = OffsetStored("g", "t", 1, StoredOffset(1, -1, "", 5))
-    report = replay(log_of(AT_10, other, at_20, GroupDeleted("g"), GroupDeleted("g")), 0, Notebook(Limits(), 0))
+    report = replay_shard(log_of(AT_10, other, at_20, GroupDeleted("g"), GroupDeleted("g")), 0, Notebook(Limits(), 0))
     assert applied == [OffsetsStored("g", {("t", 1): other.value, ("t", 0): at_20.value}), GroupDeleted("g")]
     assert (report.superseded, report.records) == (2, 5)
 
 
 def test_tombstones_of_unknown_things_are_normal() -> None:
     shard = Shard(Limits(), 0)
-    report = replay(log_of(GroupDeleted("g"), OffsetDeleted("g", "t", 0), RebalanceForgotten("g", 1)), 0, shard)
+    report = replay_shard(log_of(GroupDeleted("g"), OffsetDeleted("g", "t", 0), RebalanceForgotten("g", 1)), 0, shard)
     assert report.tombstones == 3
     assert report.skipped == {"__rebalances settlement tombstone": 1}
     assert shard.groups == {}
@@ -76,7 +76,7 @@ def test_a_malformed_record_is_named_and_the_others_count() -> None:
     log.append(0, [KeyValue(b"\x00\x01\x00", b"")], [KeyValue(b"{}", b"")], 0)
     log.append(0, encode([OffsetStored("g", "t", 1, StoredOffset(20, -1, "", 5))]).groups, [], 0)
     core = TinyShard(Limits(), 0)
-    report = replay(log, 0, core)
+    report = replay_shard(log, 0, core)
     assert core.offsets == {("g", "t", 0): 10, ("g", "t", 1): 20}
     assert report.malformed == 2
     assert report.complaints == [
@@ -88,8 +88,8 @@ def test_a_malformed_record_is_named_and_the_others_count() -> None:
 class Diary(MemoryGroupLog):
     """A log whose diary cannot be read to the end."""
 
-    def read_ledger(self, shard: int) -> Iterator[KeyValue | Damage]:
-        yield Damage(0, "its checksum is wrong", 40)
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+        yield LogDamage(0, "its checksum is wrong", 40)
         yield from super().read_ledger(shard)
         raise LogFailed("__rebalances-0: the disk is gone")
 
@@ -99,7 +99,7 @@ def test_a_damaged_diary_costs_explanations_and_is_said() -> None:
     encoded = encode([AT_10, RebalanceDecided("g", entry(3, 0))])
     log.append(0, encoded.groups, encoded.ledger, 0)
     core = TinyShard(Limits(), 0)
-    report = replay(log, 0, core)
+    report = replay_shard(log, 0, core)
     assert core.offsets == {("g", "t", 0): 10}
     assert core.rounds == {"g": 3}
     assert report.moved == [NumbersPassed(40)]
@@ -159,7 +159,7 @@ def test_a_fact_that_has_been_moved_counts_where_it_is_now() -> None:
     log = MemoryGroupLog(1)
     log.append(0, encode([newer, gone]).groups, in_the_diary(OWNED, DELAY), 0)
     shard = Shard(Limits(), 0)
-    assert replay(log, 0, shard).moved == []
+    assert replay_shard(log, 0, shard).moved == []
     assert shard.central_groups["g"].stored == newer
     assert "d" not in shard.ledgers
 
@@ -167,7 +167,7 @@ def test_a_fact_that_has_been_moved_counts_where_it_is_now() -> None:
 def test_kinds_of_records_that_are_not_kept_are_counted_by_kind() -> None:
     log = log_of(AT_10)
     log.append(0, [KeyValue(b"\x00\x04g", b""), KeyValue(b"\x00\x04h", b""), KeyValue(b"\x00\x09", None)], [], 0)
-    report = replay(log, 0, TinyShard(Limits(), 0))
+    report = replay_shard(log, 0, TinyShard(Limits(), 0))
     assert report.skipped == {"__consumer_offsets key type 4": 2, "__consumer_offsets key type 9": 1}
 
 
@@ -176,7 +176,7 @@ def test_a_log_full_of_damage_gives_a_short_report() -> None:
     log.append(
         0, [KeyValue(b"\x00\x02" + bytes([0, 9, number % 256, number // 256]), b"") for number in range(1_000)], [], 0
     )
-    report = replay(log, 0, TinyShard(Limits(), 0))
+    report = replay_shard(log, 0, TinyShard(Limits(), 0))
     assert report.malformed == 1_000
     assert len(report.complaints) == MAX_COMPLAINTS
 
@@ -189,7 +189,7 @@ def test_of_a_damaged_record_that_others_do_not_fit_without_the_tombstone_is_tol
     log.append(0, [record._replace(value=b"\x7f") for record in encode(whole).groups], [], 0)
     log.append(0, [KeyValue(b"\x00\x05\x00", b"\x7f")], [], 0)
     core = TinyShard(Limits(), 0)
-    report = replay(log, 0, core)
+    report = replay_shard(log, 0, core)
     assert report.malformed == 8
     assert report.damaged == several
     assert core.offsets == {("g", "t", 0): 10}

@@ -1,6 +1,6 @@
 """Deadlines fire once, in order, and cost nothing to push back."""
 
-from muster.coordinator.runtime.timers import SPARE_ENTRIES, Pauses, Timers
+from muster.coordinator.runtime.timers import SPARE_ENTRIES, RetryPauses, TimerQueue
 
 
 class Alarms:
@@ -8,7 +8,7 @@ class Alarms:
 
     def __init__(self) -> None:
         self.deadlines: dict[str, int] = {}
-        self.timers: Timers[str] = Timers(self.deadlines.get)
+        self.timers: TimerQueue[str] = TimerQueue(self.deadlines.get)
 
     def set(self, key: str, at_ms: int) -> None:
         self.deadlines[key] = at_ms
@@ -141,7 +141,7 @@ def test_a_deadline_that_is_gone_never_fires() -> None:
 
 
 def test_pauses_end_one_after_the_other() -> None:
-    pauses = Pauses()
+    pauses = RetryPauses()
     assert (pauses.next_ms, pauses.pop_due(100)) == (None, None)
     for shard, at_ms in ((7, 20), (3, 20), (5, 10), (1, 15)):
         pauses.set(shard, at_ms)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from muster.coordinator.scaler.metadata import KEYS, READERS, BadMetadata, Trigger, read
+from muster.coordinator.scaler.metadata import KEYS, READERS, BadMetadata, ScalerTrigger, parse_metadata
 
 GROUP = {"consumerGroup": "billing"}
 
 
 def test_defaults_are_those_of_keda_s_kafka_scaler() -> None:
-    assert read(GROUP) == Trigger("billing")
-    trigger = read(GROUP)
+    assert parse_metadata(GROUP) == ScalerTrigger("billing")
+    trigger = parse_metadata(GROUP)
     assert (trigger.lag_threshold, trigger.activation_lag_threshold, trigger.earliest) == (10, 0, False)
     assert not trigger.allow_idle_consumers
     assert trigger.hold_during_rebalance
@@ -32,18 +32,20 @@ def test_every_key_is_read() -> None:
         "maxStep": "3",
     }
     assert given.keys() == KEYS.keys() == READERS.keys()
-    assert read(given) == Trigger(
+    assert parse_metadata(given) == ScalerTrigger(
         "billing", "orders", 50, 5, True, True, True, True, False, True, frozenset({1, 2, 10, 11, 12}), 120, False, 3
     )
 
 
 def test_a_trigger_of_the_kafka_scaler_can_be_taken_over() -> None:
     more = {"scalerAddress": "muster:9290", "bootstrapServers": "kafka:9092", "version": "1.0.0", "tls": "disable"}
-    assert read(GROUP | more) == Trigger("billing")
+    assert parse_metadata(GROUP | more) == ScalerTrigger("billing")
 
 
 def test_values_that_keda_takes_from_the_environment() -> None:
-    assert read({"consumerGroupFromEnv": "billing", "topicFromEnv": "orders"}) == Trigger("billing", "orders")
+    assert parse_metadata({"consumerGroupFromEnv": "billing", "topicFromEnv": "orders"}) == ScalerTrigger(
+        "billing", "orders"
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,11 +77,11 @@ def test_values_that_keda_takes_from_the_environment() -> None:
 )
 def test_what_is_wrong_is_named_with_its_value_and_what_was_expected(given: dict[str, str], said: str) -> None:
     with pytest.raises(BadMetadata) as refused:
-        read(given)
+        parse_metadata(given)
     assert said in str(refused.value)
     assert len(str(refused.value)) < 600
 
 
 def test_a_metric_s_name_has_only_what_kubernetes_takes() -> None:
-    assert read(GROUP | {"topic": "a.b_c/ä"}).metric_name == "kafka-a-b-c--"
-    assert read(GROUP).metric_name == "kafka-billing-topics"
+    assert parse_metadata(GROUP | {"topic": "a.b_c/ä"}).metric_name == "kafka-a-b-c--"
+    assert parse_metadata(GROUP).metric_name == "kafka-billing-topics"

@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from muster.coordinator.scaler.metadata import Trigger
+from muster.coordinator.scaler.metadata import ScalerTrigger
 from muster.coordinator.scaler.rules import (
     CALM_MS,
     HELD_AT_MOST_MS,
     NOTHING,
     STEP_MS,
     STUCK_MS,
-    Memory,
-    Seen,
-    decide,
+    GroupSample,
+    ScalerMemory,
+    decide_replicas,
     is_active,
 )
 
@@ -21,9 +21,9 @@ POLL_MS = 15_000
 class Loop:
     """KEDA asks every 15 s."""
 
-    def __init__(self, trigger: Trigger) -> None:
+    def __init__(self, trigger: ScalerTrigger) -> None:
         self.trigger = trigger
-        self.memory = Memory()
+        self.memory = ScalerMemory()
         self.now_ms = 0
 
     def ask(
@@ -40,7 +40,7 @@ class Loop:
     ) -> float:
         """Replicas, as the figure over the threshold says."""
         self.now_ms += after_ms
-        self.seen = Seen(
+        self.seen = GroupSample(
             ("t",) * len(ends),
             np.arange(len(ends)),
             np.array(committed),
@@ -51,7 +51,7 @@ class Loop:
             produced,
             deploying,
         )
-        return decide(self.trigger, self.seen, self.memory, self.now_ms).value / self.trigger.lag_threshold
+        return decide_replicas(self.trigger, self.seen, self.memory, self.now_ms).value / self.trigger.lag_threshold
 
     @property
     def active(self) -> bool:
@@ -59,16 +59,16 @@ class Loop:
 
 
 def test_where_nothing_is_committed_what_is_no_longer_in_the_log_does_not_count() -> None:
-    loop = Loop(Trigger("g", lag_threshold=1, earliest=True))
+    loop = Loop(ScalerTrigger("g", lag_threshold=1, earliest=True))
     assert loop.ask([NOTHING, 5], [110, 5], starts=[109, 0]) == 1
 
 
 def test_a_lag_is_never_below_none() -> None:
-    assert Loop(Trigger("g", lag_threshold=1)).ask([50, 0], [10, 2]) == 2
+    assert Loop(ScalerTrigger("g", lag_threshold=1)).ask([50, 0], [10, 2]) == 2
 
 
 def test_what_is_stuck_is_left_out_but_keeps_the_group_active() -> None:
-    loop = Loop(Trigger("g", "t", lag_threshold=10, exclude_persistent_lag=True))
+    loop = Loop(ScalerTrigger("g", "t", lag_threshold=10, exclude_persistent_lag=True))
     assert loop.ask([5, 0], [105, 20]) == 2
     assert loop.ask([5, 10], [105, 40], after_ms=STUCK_MS - 1) == 2
     assert loop.ask([5, 20], [105, 60], after_ms=1) == 2  # 40 of the other; 100 are stuck
@@ -78,12 +78,12 @@ def test_what_is_stuck_is_left_out_but_keeps_the_group_active() -> None:
 
 
 def test_asking_often_makes_nothing_stuck() -> None:
-    loop = Loop(Trigger("g", "t", lag_threshold=10, exclude_persistent_lag=True))
+    loop = Loop(ScalerTrigger("g", "t", lag_threshold=10, exclude_persistent_lag=True))
     assert [loop.ask([5, 0], [105, 0], after_ms=1_000) for _ in range(10)] == [2] * 10
 
 
 def test_the_figure_of_before_counts_while_the_group_rebalances() -> None:
-    loop = Loop(Trigger("g", lag_threshold=10))
+    loop = Loop(ScalerTrigger("g", lag_threshold=10))
     assert loop.ask([0, 0, 0], [10, 10, 0]) == 2
     assert loop.ask([0, 0, 0], [0, 0, 0], rebalancing=True) == 2
     assert loop.active
@@ -92,7 +92,7 @@ def test_the_figure_of_before_counts_while_the_group_rebalances() -> None:
 
 
 def test_a_rebalance_that_never_ends_holds_nothing_for_good() -> None:
-    loop = Loop(Trigger("g", lag_threshold=10))
+    loop = Loop(ScalerTrigger("g", lag_threshold=10))
     loop.ask([0], [10])
     assert loop.ask([0], [0], rebalancing=True) == 1
     assert loop.ask([0], [0], rebalancing=True, after_ms=HELD_AT_MOST_MS - 1) == 1
@@ -101,7 +101,7 @@ def test_a_rebalance_that_never_ends_holds_nothing_for_good() -> None:
 
 def test_the_figure_of_before_counts_for_as_long_as_a_deploy_is_on() -> None:
     """Members come and go by somebody's hand then, and the coordinator ends it."""
-    loop = Loop(Trigger("g", lag_threshold=10))
+    loop = Loop(ScalerTrigger("g", lag_threshold=10))
     assert loop.ask([0] * 5, [4] * 5) == 2
     assert loop.ask([0] * 5, [8] * 5, deploying=True) == 2
     assert loop.ask([0] * 5, [0] * 5, deploying=True, after_ms=HELD_AT_MOST_MS) == 2
@@ -110,14 +110,14 @@ def test_the_figure_of_before_counts_for_as_long_as_a_deploy_is_on() -> None:
 
 
 def test_nothing_is_held_where_it_is_not_wanted_or_nothing_was_decided() -> None:
-    loop = Loop(Trigger("g", lag_threshold=10, hold_during_rebalance=False))
+    loop = Loop(ScalerTrigger("g", lag_threshold=10, hold_during_rebalance=False))
     loop.ask([0], [10])
     assert loop.ask([0], [0], rebalancing=True) == 0
-    assert Loop(Trigger("g", lag_threshold=10)).ask([0], [10], rebalancing=True) == 1
+    assert Loop(ScalerTrigger("g", lag_threshold=10)).ask([0], [10], rebalancing=True) == 1
 
 
 def test_a_step_a_minute() -> None:
-    loop = Loop(Trigger("g", lag_threshold=10, max_step=2))
+    loop = Loop(ScalerTrigger("g", lag_threshold=10, max_step=2))
     many = ([0] * 20, [10] * 20)
     assert loop.ask(*many, members=3) == 5
     assert loop.ask(*many, members=5) == 5
@@ -129,18 +129,18 @@ class TestByRates:
     """Two members read 40 a second together; 100 a second are written, and 12 partitions are there."""
 
     def busy(self, **more: int) -> Loop:
-        loop = Loop(Trigger("g", lag_threshold=10, drain_target_s=100, **more))
+        loop = Loop(ScalerTrigger("g", lag_threshold=10, drain_target_s=100, **more))
         for at in range(4):
             loop.ask([at * 600] + [0] * 11, [10_000 + at * 1_500] + [0] * 11, members=2, produced=100.0)
         return loop
 
     def test_before_anything_is_measured_those_that_are_there_stay(self) -> None:
-        loop = Loop(Trigger("g", lag_threshold=10, drain_target_s=100))
+        loop = Loop(ScalerTrigger("g", lag_threshold=10, drain_target_s=100))
         assert loop.ask([0] * 12, [500] * 12, members=2, produced=None) == 2
         assert loop.ask([0] * 12, [0] * 12, members=3, produced=5.0) == 3
 
     def test_with_nobody_there_the_lag_says_how_many(self) -> None:
-        loop = Loop(Trigger("g", lag_threshold=10, drain_target_s=100))
+        loop = Loop(ScalerTrigger("g", lag_threshold=10, drain_target_s=100))
         assert loop.ask([0] * 12, [5] * 12, members=0, produced=100.0) == 6
 
     def test_as_many_as_keep_up_and_are_through_in_time(self) -> None:
@@ -182,6 +182,6 @@ class TestByRates:
 
     def test_partitions_are_dealt_out_evenly_where_that_is_wanted(self) -> None:
         loop = self.busy()
-        loop.trigger = Trigger("g", "t", lag_threshold=10, drain_target_s=100, ensure_even_distribution=True)
+        loop.trigger = ScalerTrigger("g", "t", lag_threshold=10, drain_target_s=100, ensure_even_distribution=True)
         loop.memory.needs.clear()
         assert loop.ask([20_000] + [0] * 11, [22_000] + [0] * 11, members=9, produced=100.0) == 12

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.edge.audit import Action
+from muster.coordinator.edge.audit import OperatorAction
 from muster.coordinator.security.acl.model import Operation, ResourceType
 from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.server.security.audit import MOST_KINDS, MOST_REFUSALS, Audit, AuditFile, Line
+from muster.coordinator.server.security.audit import MOST_KINDS, MOST_REFUSALS, AuditFile, AuditLog, Line
 from muster.storage.errors import StorageError
 
 BOB = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN", token_id="t1")
@@ -20,7 +20,7 @@ class Said:
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.now_s = 0.0
-        self.audit = Audit(self.lines.append, lambda: self.now_s)
+        self.audit = AuditLog(self.lines.append, lambda: self.now_s)
 
     def refuse(self, times: int = 1, who: Identity = BOB, name: str = "orders") -> None:
         for _ in range(times):
@@ -68,7 +68,7 @@ def test_who_comes_from_everywhere_takes_bounded_memory_and_lines() -> None:
 
 def test_an_act_carries_the_principal_and_no_value() -> None:
     said = Said()
-    said.audit.action(Action("AlterConfigs", "orders", "10.0.0.7", "kcat", "kafka", 0, "", BOB.principal))
+    said.audit.action(OperatorAction("AlterConfigs", "orders", "10.0.0.7", "kcat", "kafka", 0, "", BOB.principal))
     (line,) = said.lines
     assert (line["principal"], line["action"], line["resource"], line["outcome"], line["software"]) == (
         "User:bob",
@@ -95,7 +95,7 @@ def test_the_file_has_one_object_a_line_and_survives_logrotate(tmp_path: Path) -
     path = tmp_path / "audit.log"
     file = AuditFile(path)
     file.open()
-    audit = Audit(file.write)
+    audit = AuditLog(file.write)
     audit.acted(BOB, "grpc", "CreateAcls", "two\nlines")
     file.flush()
     path.rename(tmp_path / "audit.log.1")

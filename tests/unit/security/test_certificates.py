@@ -17,10 +17,10 @@ from muster.coordinator.cli.certs import making
 from muster.coordinator.config import load_settings
 from muster.coordinator.config.security.tls import BadCertificate, CertificateSettings
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.security.distinguished import NoName, rfc2253
-from muster.coordinator.server.security.certificates import Names, NotNamed, subject_of
-from muster.coordinator.server.security.tls.contexts import context_of
-from muster.coordinator.server.security.tls.listeners import Certificates
+from muster.coordinator.security.distinguished import MalformedName, format_rfc2253
+from muster.coordinator.server.security.certificates import CertificatePrincipals, UnmappedCertificate, subject_of
+from muster.coordinator.server.security.tls.contexts import make_listener_context
+from muster.coordinator.server.security.tls.listeners import NodeCertificates
 from muster.coordinator.server.security.tls.material import load_material
 from muster.coordinator.server.security.tls.suites import TLS13, openssl_suites
 from tests.support.certificates import authority, client, secure, server, write
@@ -32,7 +32,7 @@ def given(**settings: str) -> CertificateSettings:
 
 def refusal(settings: CertificateSettings, now_s: float | None = None) -> str:
     with pytest.raises(BadCertificate) as caught:
-        context_of(load_material(settings, time.time() if now_s is None else now_s), settings)
+        make_listener_context(load_material(settings, time.time() if now_s is None else now_s), settings)
     return str(caught.value)
 
 
@@ -66,7 +66,7 @@ def test_certificate_and_key_may_stand_in_one_line_of_a_file() -> None:
             ssl_client_auth="required",
         )
         material = load_material(settings, time.time())
-        assert context_of(material, settings).verify_mode is ssl.CERT_REQUIRED
+        assert make_listener_context(material, settings).verify_mode is ssl.CERT_REQUIRED
         assert material.trusted == authority().certificate_pem
 
 
@@ -74,7 +74,7 @@ def test_a_key_may_be_encrypted_and_no_trace_of_it_is_shown(tmp_path: Path) -> N
     path = write(tmp_path, "a.pem", server().pem("hunter2"))
     settings = given(ssl_keystore_location=path, ssl_key_password="hunter2")
     material = load_material(settings, time.time())
-    context_of(material, settings)
+    make_listener_context(material, settings)
     assert "PRIVATE" not in repr(material)
     assert "hunter2" not in repr(settings)
 
@@ -140,15 +140,15 @@ def test_a_context_speaks_the_versions_and_suites_that_are_asked_for(tmp_path: P
         ssl_enabled_protocols="TLSv1.2",
         ssl_cipher_suites="TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
     )
-    context = context_of(load_material(older, time.time()), older)
+    context = make_listener_context(load_material(older, time.time()), older)
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2)
     assert [each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"] == [
         "ECDHE-ECDSA-AES256-GCM-SHA384"
     ]
     newer = given(ssl_keystore_location=path, ssl_cipher_suites=",".join(TLS13))
-    assert context_of(load_material(newer, time.time()), newer).minimum_version is ssl.TLSVersion.TLSv1_3
+    assert make_listener_context(load_material(newer, time.time()), newer).minimum_version is ssl.TLSVersion.TLSv1_3
     plain = given(ssl_keystore_location=path)
-    context = context_of(load_material(plain, time.time()), plain)
+    context = make_listener_context(load_material(plain, time.time()), plain)
     assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
 
 
@@ -168,18 +168,18 @@ def test_a_context_speaks_the_versions_and_suites_that_are_asked_for(tmp_path: P
     ],
 )
 def test_a_subject_is_written_as_java_writes_it(der: str, text: str) -> None:
-    assert rfc2253(bytes.fromhex(der)) == text
+    assert format_rfc2253(bytes.fromhex(der)) == text
 
 
 @pytest.mark.parametrize("der", ["", "30", "3005", "310030", "30800000", "3003310130", "3008310630040603550403"])
 def test_bytes_that_are_no_name_are_refused(der: str) -> None:
-    with pytest.raises(NoName):
-        rfc2253(bytes.fromhex(der))
+    with pytest.raises(MalformedName):
+        format_rfc2253(bytes.fromhex(der))
 
 
 def test_a_certificate_names_its_user_by_the_rules_and_is_read_once() -> None:
     settings = given(ssl_principal_mapping_rules="RULE:^CN=(al.*)$/$1@example/U,RULE:^CN=(b.*)$/$1/")
-    names = Names(settings.ssl_principal_mapping_rules, settings.mapping_rules)
+    names = CertificatePrincipals(settings.ssl_principal_mapping_rules, settings.mapping_rules)
     alice = client("alice")
     pem, der = alice.certificate_pem, alice.certificate.public_bytes(Encoding.DER)
     assert subject_of(pem) == subject_of(der) == "CN=alice"
@@ -187,22 +187,22 @@ def test_a_certificate_names_its_user_by_the_rules_and_is_read_once() -> None:
     assert names.principal_of(der) is names.principal_of(der)
     assert str(names.identity_of(pem, "10.0.0.1").principal) == "User:ALICE@EXAMPLE"
     with pytest.raises(
-        NotNamed, match=r"no rule of ssl\.principal\.mapping\.rules, RULE:.*, matches the subject 'CN=carol'"
+        UnmappedCertificate, match=r"no rule of ssl\.principal\.mapping\.rules, RULE:.*, matches the subject 'CN=carol'"
     ):
         names.principal_of(client("carol").certificate_pem)
-    with pytest.raises(NotNamed, match="cannot be read"):
+    with pytest.raises(UnmappedCertificate, match="cannot be read"):
         names.principal_of(b"\x30\x00")
 
 
 def test_a_name_that_would_spoil_a_line_is_nobodys() -> None:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a\nUser:admin")])
-    evil = making.client_certificate(authority(), subject, 1)
-    with pytest.raises(NotNamed, match="expected printable text"):
-        Names("DEFAULT", given().mapping_rules).principal_of(evil.certificate_pem)
+    evil = making.issue_client_certificate(authority(), subject, 1)
+    with pytest.raises(UnmappedCertificate, match="expected printable text"):
+        CertificatePrincipals("DEFAULT", given().mapping_rules).principal_of(evil.certificate_pem)
     long = x509.Name([x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "x" * 60)] * 20)
-    endless = making.client_certificate(authority(), long, 1).certificate_pem
-    with pytest.raises(NotNamed, match="at most 1024 characters") as caught:
-        Names("DEFAULT", given().mapping_rules).principal_of(endless)
+    endless = making.issue_client_certificate(authority(), long, 1).certificate_pem
+    with pytest.raises(UnmappedCertificate, match="at most 1024 characters") as caught:
+        CertificatePrincipals("DEFAULT", given().mapping_rules).principal_of(endless)
     assert len(str(caught.value)) < 400
 
 
@@ -216,12 +216,12 @@ class Wall:
         return self.now_s or time.time()
 
 
-def node(tmp_path: Path, wall: Wall, **more: str) -> Certificates:
+def node(tmp_path: Path, wall: Wall, **more: str) -> NodeCertificates:
     settings = load_settings(None, secure(tmp_path, listeners="SSL://127.0.0.1:0", **more))
-    return Certificates(settings, wall_s=wall)
+    return NodeCertificates(settings, wall_s=wall)
 
 
-async def looked(certificates: Certificates, conditions: Conditions) -> dict[str, str]:
+async def looked(certificates: NodeCertificates, conditions: Conditions) -> dict[str, str]:
     await certificates.look(conditions)
     return {each.name: each.sentence for each in conditions.current()}
 
@@ -297,7 +297,9 @@ def test_the_end_of_a_certificate_is_told_before_it_comes(tmp_path: Path) -> Non
 
 
 def test_each_listener_may_have_a_certificate_of_its_own(tmp_path: Path) -> None:
-    own = write(tmp_path, "kafka.pem", making.server_certificate(authority(), ["kafka.example"], 5).pem("hunter2"))
+    own = write(
+        tmp_path, "kafka.pem", making.issue_server_certificate(authority(), ["kafka.example"], 5).pem("hunter2")
+    )
     more = {"listener.name.kafka.ssl.keystore.location": own, "listener.name.kafka.ssl.key.password": "hunter2"}
     settings = load_settings(
         None,
@@ -305,7 +307,7 @@ def test_each_listener_may_have_a_certificate_of_its_own(tmp_path: Path) -> None
         | more
         | {"listener.name.kafka.ssl.client.auth": "required", "authorizer": "acl"},
     )
-    certificates = Certificates(settings)
+    certificates = NodeCertificates(settings)
     kafka, grpc = certificates.of("kafka"), certificates.of("grpc")
     assert kafka is not None
     assert grpc is not None

@@ -3,13 +3,13 @@
 from typing import Any
 
 from muster.coordinator.security.login.limits import MOST_ADDRESSES_COUNTED
-from muster.coordinator.server.security.audit import Audit
-from muster.coordinator.server.security.failures import OTHERS, Failures
+from muster.coordinator.server.security.audit import AuditLog
+from muster.coordinator.server.security.failures import OTHERS, LoginFailures
 
 
 def test_failures_are_counted_by_address_and_told() -> None:
     lines: list[Any] = []
-    failures = Failures(Audit(lines.append))
+    failures = LoginFailures(AuditLog(lines.append))
     for number in range(MOST_ADDRESSES_COUNTED + 5):
         for _ in range(2):
             failures.told(f"10.0.0.{number}", "kafka", "PLAIN", "credentials")

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf import message_factory
 from google.protobuf.descriptor import ServiceDescriptor
 
-from muster.coordinator.errors import Denied
+from muster.coordinator.errors import CallDenied
 from muster.coordinator.rpc.v1 import (
     acl_service_pb2,
     cluster_service_pb2,
@@ -25,13 +25,13 @@ from muster.coordinator.security.acl.model import (
     Permission,
     ResourceType,
 )
-from muster.coordinator.security.acl.rights import REFUSALS, RPC_RIGHTS, Lacking, Right
+from muster.coordinator.security.acl.rights import REFUSALS, RPC_RIGHTS, RequiredRight, WithoutRight
 from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.server.dispatch import Kind, Method, kind_of
+from muster.coordinator.server.dispatch import MethodKind, ServiceMethod, kind_of
 from muster.coordinator.server.node.services import SERVICES
-from muster.coordinator.server.security.audit import Audit, Line
-from muster.coordinator.server.security.rights.asking import Rights
-from muster.coordinator.server.security.rights.guarding import guard, guarded
+from muster.coordinator.server.security.audit import AuditLog, Line
+from muster.coordinator.server.security.rights.asking import CallRights
+from muster.coordinator.server.security.rights.guarding import guard_method, guard_table
 from muster.coordinator.server.security.rights.paths import is_path, names_at
 
 BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN")
@@ -54,7 +54,7 @@ DESCRIPTORS: Final = {f"/{each.full_name}/{rpc.name}": rpc for each in ALL_SERVI
 
 
 def entry(
-    right: Right,
+    right: RequiredRight,
     name: str = NAME,
     *,
     pattern: PatternType = PatternType.LITERAL,
@@ -75,11 +75,11 @@ class Door:
         self.response_type = message_factory.GetMessageClass(rpc.output_type)
         self.authorizer = AclAuthorizer()
         self.authorizer.replace(acls)
-        self.rights = Rights(self.authorizer, Audit(self.lines.append))
-        self.method = Method(full_name, kind_of(rpc), self.request_type, self.response_type, self.handle)
-        if kind_of(rpc) is not Kind.UNARY:
-            self.method = Method(full_name, kind_of(rpc), self.request_type, self.response_type, self.stream)
-        self.ask = guard(self.method, self.rights, self.staged)
+        self.rights = CallRights(self.authorizer, AuditLog(self.lines.append))
+        self.method = ServiceMethod(full_name, kind_of(rpc), self.request_type, self.response_type, self.handle)
+        if kind_of(rpc) is not MethodKind.UNARY:
+            self.method = ServiceMethod(full_name, kind_of(rpc), self.request_type, self.response_type, self.stream)
+        self.ask = guard_method(self.method, self.rights, self.staged)
 
     async def staged(self, request: Any) -> list[str]:
         return [NAME]
@@ -96,10 +96,10 @@ class Door:
         """The codes of the answer; of a status, the resource's."""
         call = SimpleNamespace(identity=BOB, door="grpc")
         try:
-            if self.method.kind is Kind.UNARY:
+            if self.method.kind is MethodKind.UNARY:
                 return set(codes_in(asyncio.run(self.ask(request, call))))
             asyncio.run(drained(self.ask(request, call)))
-        except Denied:
+        except CallDenied:
             return {REFUSALS[ResourceType[self.lines[-1]["resource_type"]]]}
         return set()
 
@@ -141,12 +141,12 @@ def put(message: Any, path: str, name: str) -> None:
         found.append(name)
 
 
-def by_path(full_name: str) -> list[Right]:
+def by_path(full_name: str) -> list[RequiredRight]:
     request = DESCRIPTORS[full_name].input_type
     return [
         r
         for r in RPC_RIGHTS[full_name]
-        if r.lacking is Lacking.REFUSED and (is_path(r.of, request) or not (r.of or r.when))
+        if r.lacking is WithoutRight.REFUSED and (is_path(r.of, request) or not (r.of or r.when))
     ]
 
 
@@ -161,7 +161,7 @@ CELLS = [
 @pytest.mark.parametrize(
     ("full_name", "right"), CELLS, ids=[f"{n.rpartition('/')[2]}-{r.resource_type.name}" for n, r in CELLS]
 )
-def test_each_right_of_each_method(full_name: str, right: Right) -> None:
+def test_each_right_of_each_method(full_name: str, right: RequiredRight) -> None:
     others = [entry(each) for each in by_path(full_name) if each != right]
     code = REFUSALS[right.resource_type]
     prefixed = entry(right, NAME[:4], pattern=PatternType.PREFIXED)
@@ -189,9 +189,9 @@ def test_each_right_of_each_method(full_name: str, right: Right) -> None:
 
 
 def test_nobody_forgets_a_method() -> None:
-    rpc = Method("/coordinator.rpc.v1.GroupCoordinator/NewThing", Kind.UNARY, Any, Any, None)  # type: ignore[arg-type]
+    rpc = ServiceMethod("/coordinator.rpc.v1.GroupCoordinator/NewThing", MethodKind.UNARY, Any, Any, None)  # type: ignore[arg-type]
     with pytest.raises(LookupError, match="no row in the table of rights"):
-        guarded({rpc.full_name: rpc}, Rights(AclAuthorizer(), Audit(print)), None)  # type: ignore[arg-type]
+        guard_table({rpc.full_name: rpc}, CallRights(AclAuthorizer(), AuditLog(print)), None)  # type: ignore[arg-type]
 
 
 def test_every_right_is_looked_at_somewhere() -> None:

@@ -9,18 +9,18 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.errors import Denied, NotAuthenticated
+from muster.coordinator.errors import CallDenied, NotAuthenticated
 from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.server.dispatch import Kind, Method, Short, well_of
-from muster.coordinator.server.security.audit import Audit, Line
-from muster.coordinator.server.security.rights.asking import Rights
-from muster.coordinator.server.security.rights.guarding import guard
-from muster.coordinator.server.service.sharing import Sharing
+from muster.coordinator.server.dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
+from muster.coordinator.server.security.audit import AuditLog, Line
+from muster.coordinator.server.security.rights.asking import CallRights
+from muster.coordinator.server.security.rights.guarding import guard_method
+from muster.coordinator.server.service.sharing import SharedSessionHandler
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from muster.storage.rpc.v1 import staging_service_pb2 as staging_pb
 
@@ -38,15 +38,19 @@ def allow(kind: str, operation: str, name: str, permission: str = "ALLOW") -> Ac
 class Guarded:
     """One method that answers `answer`."""
 
-    def __init__(self, full_name: str, request: Any, answer: Any, *acls: Acl, kind: Kind = Kind.UNARY) -> None:
+    def __init__(
+        self, full_name: str, request: Any, answer: Any, *acls: Acl, kind: MethodKind = MethodKind.UNARY
+    ) -> None:
         self.seen: list[Any] = []
         self.lines: list[Line] = []
         self.answer = answer
         self.authorizer = AclAuthorizer()
-        self.rights = Rights(self.authorizer, Audit(self.lines.append), lambda: {"orders", "secret"})
+        self.rights = CallRights(self.authorizer, AuditLog(self.lines.append), lambda: {"orders", "secret"})
         self.grant(*acls)
-        handler = self.handle if kind is Kind.UNARY else answer
-        self.ask = guard(Method(full_name, kind, type(request), type(answer), handler), self.rights, self.staged)
+        handler = self.handle if kind is MethodKind.UNARY else answer
+        self.ask = guard_method(
+            ServiceMethod(full_name, kind, type(request), type(answer), handler), self.rights, self.staged
+        )
 
     def grant(self, *acls: Acl) -> None:
         self.authorizer.replace(acls)
@@ -139,8 +143,8 @@ def test_records_that_were_waited_for_go_to_nobody_who_lost_the_right_or_the_tok
                 await come.wait()
                 return door.answer.SerializeToString()
 
-            method = Method(BROKER + api, Kind.UNARY, type(request), type(answer), held)
-            asked = asyncio.ensure_future(guard(method, door.rights, door.staged)(request, CALL))
+            method = ServiceMethod(BROKER + api, MethodKind.UNARY, type(request), type(answer), held)
+            asked = asyncio.ensure_future(guard_method(method, door.rights, door.staged)(request, CALL))
             await waiting.wait()
             if lost == "right":
                 door.grant()
@@ -321,7 +325,7 @@ def test_a_watch_ends_when_its_right_is_taken_away_and_names_nothing_hidden() ->
     async def watch() -> None:
         request = pb.WatchGroupRequest(group_id="g")
         door = Guarded(
-            GROUPS + "WatchGroup", request, for_ever, allow("GROUP", "DESCRIBE", "g"), kind=Kind.SERVER_STREAM
+            GROUPS + "WatchGroup", request, for_ever, allow("GROUP", "DESCRIBE", "g"), kind=MethodKind.SERVER_STREAM
         )
         stream = door.ask(request, CALL)
         assert "secret" not in str(await anext(stream))
@@ -332,7 +336,7 @@ def test_a_watch_ends_when_its_right_is_taken_away_and_names_nothing_hidden() ->
         assert not following.done(), "a change that takes nothing away ends nothing"
         door.grant()
         async with asyncio.timeout(10):
-            with pytest.raises(Denied):
+            with pytest.raises(CallDenied):
                 await following
 
     asyncio.run(watch())
@@ -344,7 +348,7 @@ class Member:
     def __init__(self, *acls: Acl) -> None:
         self.words: asyncio.Queue[pb.SessionRequest | None] = asyncio.Queue()
         self.heard: list[Any] = []
-        self.door = Guarded(GROUPS + "Session", pb.SessionRequest(), self.handle, *acls, kind=Kind.BOTH_STREAM)
+        self.door = Guarded(GROUPS + "Session", pb.SessionRequest(), self.handle, *acls, kind=MethodKind.BOTH_STREAM)
         self.stream = self.door.ask(self.said(), CALL)
 
     async def said(self) -> AsyncIterator[pb.SessionRequest]:
@@ -428,11 +432,15 @@ def test_the_short_way_of_a_heartbeat_is_for_who_has_the_right_now() -> None:
         short.append(request.group_id)
         return True
 
-    inner = Method(
-        GROUPS + "Heartbeat", Kind.UNARY, pb.HeartbeatRequest, pb.HeartbeatResponse, Short(door.handle, well)
+    inner = ServiceMethod(
+        GROUPS + "Heartbeat",
+        MethodKind.UNARY,
+        pb.HeartbeatRequest,
+        pb.HeartbeatResponse,
+        FastPathHandler(door.handle, well),
     )
-    outer = guard(inner, door.rights, door.staged)
-    cleared = well_of(outer)
+    outer = guard_method(inner, door.rights, door.staged)
+    cleared = fast_path_of(outer)
     assert cleared is not None
 
     def beat(group: str) -> str:
@@ -458,7 +466,9 @@ def test_members_on_one_stream_are_judged_each_for_itself() -> None:
         words: asyncio.Queue[pb.SharedSessionRequest] = asyncio.Queue()
         both = [allow("GROUP", "READ", "g"), allow("GROUP", "READ", "h")]
         name = GROUPS + "SharedSession"
-        door = Guarded(name, pb.SharedSessionRequest(), Sharing(served.handle), *both, kind=Kind.BOTH_STREAM)
+        door = Guarded(
+            name, pb.SharedSessionRequest(), SharedSessionHandler(served.handle), *both, kind=MethodKind.BOTH_STREAM
+        )
 
         async def said() -> AsyncIterator[pb.SharedSessionRequest]:
             while True:

@@ -12,9 +12,9 @@ import pytest
 
 from muster.coordinator.config import Settings, SettingsError, load_settings
 from muster.coordinator.errors import Overloaded
-from muster.coordinator.security.login.signed_tokens import Unbelieved, UnknownKey
+from muster.coordinator.security.login.signed_tokens import TokenRefused, UnknownSigningKey
 from muster.coordinator.server.security import hashing, key_ring
-from muster.coordinator.server.security.key_ring import KeyRing, KeysUnreadable
+from muster.coordinator.server.security.key_ring import SigningKeyRing, SigningKeysUnreadable
 from tests.support.certificates import authority, server
 from tests.support.kafka.memory_node import until
 from tests.support.signed import AUDIENCE, jwk, jwks, signed
@@ -31,9 +31,9 @@ def settings(url: str) -> Settings:
     )
 
 
-def told(url: str, story: Callable[[KeyRing], Awaitable[None]]) -> None:
+def told(url: str, story: Callable[[SigningKeyRing], Awaitable[None]]) -> None:
     async def run() -> None:
-        ring = KeyRing(settings(url))
+        ring = SigningKeyRing(settings(url))
         await ring.start()
         try:
             await story(ring)
@@ -58,11 +58,11 @@ def put(file: Path, data: bytes | None) -> None:
 
 
 def test_a_new_key_in_the_file_is_believed_when_a_token_names_it(file: Path) -> None:
-    async def story(ring: KeyRing) -> None:
+    async def story(ring: SigningKeyRing) -> None:
         assert (await ring.verify(signed(kid="old"))).name == "robot"
         put(file, jwks(jwk("EC", "new", 1)))
         assert (await ring.verify(signed(kid="new", number=1))).name == "robot"
-        with pytest.raises(UnknownKey):
+        with pytest.raises(UnknownSigningKey):
             await ring.verify(signed(kid="old"))
 
     told(f"file://{file}", story)
@@ -73,20 +73,20 @@ def test_tokens_of_unknown_keys_make_the_keys_be_read_once_in_a_while(
 ) -> None:
     reads: list[object] = []
 
-    async def story(ring: KeyRing) -> None:
+    async def story(ring: SigningKeyRing) -> None:
         read = ring._read
         monkeypatch.setattr(ring, "_read", lambda: (reads.append(1), read()))
         results = await asyncio.gather(
             *(ring.verify(signed(kid=f"none-{number}")) for number in range(20)), return_exceptions=True
         )
-        assert {type(each) for each in results} == {UnknownKey}
+        assert {type(each) for each in results} == {UnknownSigningKey}
         assert len(reads) == 1
 
     told(f"file://{file}", story)
 
 
 def test_a_file_that_is_broken_leaves_the_keys_as_they_are(file: Path) -> None:
-    async def story(ring: KeyRing) -> None:
+    async def story(ring: SigningKeyRing) -> None:
         for broken in (b"{", b'{"keys": []}', b" " * (2 << 20)):
             put(file, broken)
             assert not await ring._refresh()
@@ -100,7 +100,7 @@ def test_a_file_that_is_broken_leaves_the_keys_as_they_are(file: Path) -> None:
 def test_a_file_that_changes_is_read_without_being_asked_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_ring, "LOOK_S", 0.001)
 
-    async def story(ring: KeyRing) -> None:
+    async def story(ring: SigningKeyRing) -> None:
         put(file, jwks(jwk("EC", "new", 1)))
         await until(lambda: ring._keys.found.keys() == {("ES256", "new")})
 
@@ -108,21 +108,21 @@ def test_a_file_that_changes_is_read_without_being_asked_for(file: Path, monkeyp
 
 
 def test_a_node_does_not_start_without_a_file_of_keys(tmp_path: Path) -> None:
-    async def nothing(ring: KeyRing) -> None:
+    async def nothing(ring: SigningKeyRing) -> None:
         raise AssertionError
 
-    with pytest.raises(KeysUnreadable, match=r"sasl.oauthbearer.jwks.endpoint.url is file:"):
+    with pytest.raises(SigningKeysUnreadable, match=r"sasl.oauthbearer.jwks.endpoint.url is file:"):
         told(f"file://{tmp_path / 'none'}", nothing)
 
 
 def test_a_flood_of_tokens_is_sent_away_rather_than_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hashing, "MOST_WAITING_TO_HASH", 3)
 
-    async def story(ring: KeyRing) -> None:
+    async def story(ring: SigningKeyRing) -> None:
         results = await asyncio.gather(
             *(ring.verify(signed(kid="old", number=1)) for _ in range(20)), return_exceptions=True
         )
-        assert [type(each) for each in results[:3]] == [Unbelieved] * 3
+        assert [type(each) for each in results[:3]] == [TokenRefused] * 3
         assert {type(each) for each in results[3:]} == {Overloaded}
 
     told(f"file://{file}", story)
@@ -170,11 +170,11 @@ def endpoint(directory: Path, status: int, body: bytes, location: str = "") -> I
 def test_keys_by_https_from_whom_we_believe_and_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ca.pem").write_bytes(authority().certificate_pem)
 
-    async def unbelieved(ring: KeyRing) -> None:
-        with pytest.raises(Unbelieved):
+    async def unbelieved(ring: SigningKeyRing) -> None:
+        with pytest.raises(TokenRefused):
             await ring.verify(signed())
 
-    async def believed(ring: KeyRing) -> None:
+    async def believed(ring: SigningKeyRing) -> None:
         assert (await ring.verify(signed())).name == "robot"
 
     with endpoint(tmp_path, 200, jwks(jwk("EC", "k"))) as url:
@@ -190,7 +190,7 @@ def test_keys_by_https_from_whom_we_believe_and_nowhere_else(tmp_path: Path, mon
 def test_who_keeps_what_was_believed_hears_of_other_keys_and_only_of_those(file: Path) -> None:
     heard: list[int] = []
 
-    async def story(ring: KeyRing) -> None:
+    async def story(ring: SigningKeyRing) -> None:
         ring.changed = lambda: heard.append(1)
         assert await ring._refresh()
         assert not heard

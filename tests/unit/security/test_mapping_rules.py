@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.config.security.mapping_rules import name_of, parse_rules
+from muster.coordinator.config.security.mapping_rules import map_subject, parse_mapping_rules
 
 SEVERAL = (
     "RULE:^CN=(.*?),OU=ServiceUsers.*$/$1/L, RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1@$2/L, "
@@ -37,7 +37,7 @@ SEVERAL = (
     ],
 )
 def test_a_subject_gets_the_name_that_kafka_gives_it(rules: str, subject: str, name: str | None) -> None:
-    assert name_of(subject, parse_rules(rules)) == name
+    assert map_subject(subject, parse_mapping_rules(rules)) == name
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ def test_a_subject_gets_the_name_that_kafka_gives_it(rules: str, subject: str, n
 )
 def test_what_is_no_rule_is_refused_at_the_start(rules: str, why: str) -> None:
     with pytest.raises(ValueError) as caught:
-        parse_rules(rules)
+        parse_mapping_rules(rules)
     assert why in str(caught.value)

@@ -12,8 +12,8 @@ from muster.coordinator.security.acl.model import (
     Permission,
     ResourceType,
 )
-from muster.coordinator.security.identity import SOMEBODY, Identity, parse_principal
-from muster.coordinator.server.security.security import Security
+from muster.coordinator.security.identity import UNAUTHENTICATED, Identity, parse_principal
+from muster.coordinator.server.security.security import NodeSecurity
 from muster.storage.broker.broker import Broker
 
 
@@ -26,9 +26,9 @@ def test_super_users_are_before_anything_is_read_and_others_by_a_list(tmp_path: 
     broker = Broker(tmp_path / "data")
 
     async def story() -> None:
-        security = Security(settings, broker)
+        security = NodeSecurity(settings, broker)
         assert security.may_act_as_node(who("User:CN=node-1"))
-        for other in (who("User:CN=node-2"), who("User:alice"), SOMEBODY):
+        for other in (who("User:CN=node-2"), who("User:alice"), UNAUTHENTICATED):
             assert not security.may_act_as_node(other)
         security.load()
         entry = Acl(

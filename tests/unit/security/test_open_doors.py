@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.server.journal.lines import differing
+from muster.coordinator.server.journal.lines import changed_settings
 from tests.support.complaints import complaint
 
 SECURE = {"ssl.keystore.location": "/etc/muster/node.pem"}
@@ -106,13 +106,13 @@ def test_what_clients_are_told_has_no_protocol() -> None:
 
 def test_a_secret_is_never_shown() -> None:
     settings = load_settings(None, {"ssl.key.password": "hunter2", "ssl.keystore.key": "-----BEGIN hunter2"})
-    assert "hunter2" not in repr(settings) + str(settings) + str(dict(differing(settings)))
-    assert dict(differing(settings))["ssl.key.password"] == "**********"
+    assert "hunter2" not in repr(settings) + str(settings) + str(dict(changed_settings(settings)))
+    assert dict(changed_settings(settings))["ssl.key.password"] == "**********"
     own = Settings().model_copy(
         update={"listener_name": {"kafka.ssl.key.password": "hunter2", "kafka.ssl.client.auth": "none"}}
     )
     assert "hunter2" not in repr(own) + str(own)
-    told = dict(differing(own))
+    told = dict(changed_settings(own))
     assert told["listener.name.kafka.ssl.key.password"] == "**********"
     assert told["listener.name.kafka.ssl.client.auth"] == "none"
 

@@ -10,11 +10,11 @@ import pytest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.identity import Identity, parse_principal
-from muster.coordinator.security.quotas.counts import Counts
-from muster.coordinator.security.quotas.quotas import Quotas
-from muster.coordinator.server.dispatch import Kind, Method, Short, well_of
+from muster.coordinator.security.quotas.counts import UserCounts
+from muster.coordinator.security.quotas.quotas import NodeQuotas
+from muster.coordinator.server.dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
 from muster.coordinator.server.security import paying
-from muster.coordinator.server.security.paying import Paying
+from muster.coordinator.server.security.paying import GrpcQuotas
 from muster.storage.rpc.v1 import broker_service_pb2 as log
 
 PRODUCE = log.ProduceRequest(topic_data=[log.ProduceTopic(name="t" * 3_000)])
@@ -33,19 +33,19 @@ class Scene:
     """Who sleeps waits for this, where it is given."""
 
     def __post_init__(self) -> None:
-        self.quotas = Quotas()
+        self.quotas = NodeQuotas()
         self.quotas.replace({(("user", "alice"),): self.figures} if self.figures else {})
         owners: Any = SimpleNamespace(kept=False)
         held = lambda *one: self.held.append(one)  # noqa: E731
-        counts = Counts(self.quotas)
-        self.paying = Paying(self.quotas, counts, held, lambda: {"t": 6}, owners, lambda: self.now_s, self.sleep)
+        counts = UserCounts(self.quotas)
+        self.paying = GrpcQuotas(self.quotas, counts, held, lambda: {"t": 6}, owners, lambda: self.now_s, self.sleep)
         kinds: dict[str, tuple[Any, Any]] = {
             "Produce": (log.ProduceRequest, log.ProduceResponse),
             "Heartbeat": (pb.HeartbeatRequest, pb.HeartbeatResponse),
             "DeleteTopics": (log.DeleteTopicsRequest, log.DeleteTopicsResponse),
         }
         table = {
-            name: Method(f"/s/{name}", Kind.UNARY, asked, answer, self._answering(answer))
+            name: ServiceMethod(f"/s/{name}", MethodKind.UNARY, asked, answer, self._answering(answer))
             for name, (asked, answer) in kinds.items()
         }
         self.table = self.paying.charged(table)
@@ -127,9 +127,9 @@ def test_a_short_way_is_gone_only_while_nothing_is_set() -> None:
     scene = Scene({})
     heartbeat = scene.table["Heartbeat"]
     paid = scene.paying.charged(
-        {"Heartbeat": replace(heartbeat, handler=Short(heartbeat.handler, lambda *asked: True))}
+        {"Heartbeat": replace(heartbeat, handler=FastPathHandler(heartbeat.handler, lambda *asked: True))}
     )
-    well = well_of(paid["Heartbeat"].handler)
+    well = fast_path_of(paid["Heartbeat"].handler)
     assert well is not None
     call: Any = None
     assert well(BEAT, call)
@@ -137,4 +137,4 @@ def test_a_short_way_is_gone_only_while_nothing_is_set() -> None:
     assert not well(BEAT, call)
     scene.quotas.replace({})
     assert well(BEAT, call)
-    assert well_of(scene.table["Produce"].handler) is None
+    assert fast_path_of(scene.table["Produce"].handler) is None

@@ -10,9 +10,9 @@ import pytest
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import quota_service_pb2 as pb
 from muster.coordinator.server.security import quota_book
-from muster.coordinator.server.security.quota_book import Alteration, QuotaBook
+from muster.coordinator.server.security.quota_book import Alteration, ConfiguredQuotas
 from muster.coordinator.server.security.store import SecurityStore
-from muster.coordinator.server.service.quotas import Quotas
+from muster.coordinator.server.service.quotas import QuotaService
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 
@@ -44,7 +44,7 @@ def test_there_is_an_end_to_how_many_have_quotas_and_nobody_counts_them_for_each
     store.state.quotas = NeverCounted()
 
     async def story() -> None:
-        book = QuotaBook(store)
+        book = ConfiguredQuotas(store)
         assert [bool(why) for why in await book.alter(wanted("a", "b"), validate_only=False)] == [False] * 2
         told = await book.alter(wanted("b", "c", "c", "d", "a"), validate_only=False)
         assert [why.partition(";")[0] for why in told] == [
@@ -71,7 +71,7 @@ def test_many_names_of_one_entity_are_counted_once() -> None:
             Name.compared += 1
             return str.__eq__(self, other)
 
-    assert quota_book.altered((("user", "a"),), {}, [(Name(number), None) for number in range(500)]) == {}
+    assert quota_book.apply_quota_ops((("user", "a"),), {}, [(Name(number), None) for number in range(500)]) == {}
     assert Name.compared < 5_000
 
 
@@ -79,8 +79,8 @@ def test_more_than_one_write_takes_are_in_force_together(store: SecurityStore) -
     names = [f"{number:04}" + "x" * 1_000 for number in range(4_500)]
 
     async def story() -> None:
-        assert not any(await QuotaBook(store).alter(wanted(*names), validate_only=False))
-        assert len(await QuotaBook(store).matching([], strict=False)) == len(names)
+        assert not any(await ConfiguredQuotas(store).alter(wanted(*names), validate_only=False))
+        assert len(await ConfiguredQuotas(store).matching([], strict=False)) == len(names)
 
     asyncio.run(story())
 
@@ -95,7 +95,7 @@ def test_a_disk_that_takes_nothing_is_told_by_grpc_as_such(
     request = pb.AlterQuotasRequest()
     entry = request.entries.add(set={"producer_byte_rate": 1.0})
     entry.entity.add(type="user", name="a")
-    (answer,) = asyncio.run(Quotas(QuotaBook(store)).alter_quotas(request, None)).results  # type: ignore[arg-type]
+    (answer,) = asyncio.run(QuotaService(ConfiguredQuotas(store)).alter_quotas(request, None)).results  # type: ignore[arg-type]
     assert answer.error_code == int(ErrorCode.UNKNOWN_SERVER_ERROR)
     assert "No space left" in answer.error_message
     assert not store.state.quotas

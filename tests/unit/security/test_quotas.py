@@ -6,10 +6,10 @@ import pytest
 
 from muster.coordinator.security.quotas import checks
 from muster.coordinator.security.quotas import quotas as whole
-from muster.coordinator.security.quotas.checks import ANY, DEFAULT, EXACT, BadQuota, checked_entity, checked_value
-from muster.coordinator.security.quotas.quotas import Quotas
-from muster.coordinator.security.quotas.rates import TokenBucket, Windowed
-from muster.coordinator.security.quotas.table import Limits
+from muster.coordinator.security.quotas.checks import ANY, DEFAULT, EXACT, InvalidQuota, check_entity, check_value
+from muster.coordinator.security.quotas.quotas import NodeQuotas
+from muster.coordinator.security.quotas.rates import TokenBucket, WindowedRate
+from muster.coordinator.security.quotas.table import QuotaTable
 
 KEY = "producer_byte_rate"
 ORDER = [
@@ -26,23 +26,23 @@ SHARED_BY = [("u", "c"), ("u", "c"), ("u", None), ("u", "c"), ("u", "c"), ("u", 
 
 
 def test_the_most_specific_counts_in_kafka_s_order() -> None:
-    quotas = {checked_entity(parts): {KEY: float(place + 1)} for place, parts in enumerate(ORDER)}
+    quotas = {check_entity(parts): {KEY: float(place + 1)} for place, parts in enumerate(ORDER)}
     for place, parts in enumerate(ORDER):
-        found = Limits(KEY, quotas).of("u", "c")
+        found = QuotaTable(KEY, quotas).of("u", "c")
         assert found == (place + 1, SHARED_BY[place])
-        del quotas[checked_entity(parts)]
-    assert Limits(KEY, quotas).of("u", "c") is None
-    assert Limits(KEY, {checked_entity([("user", "u")]): {"consumer_byte_rate": 1.0}}).of("u", "c") is None
+        del quotas[check_entity(parts)]
+    assert QuotaTable(KEY, quotas).of("u", "c") is None
+    assert QuotaTable(KEY, {check_entity([("user", "u")]): {"consumer_byte_rate": 1.0}}).of("u", "c") is None
 
 
 def test_an_address_has_its_own_or_the_default() -> None:
-    limits = Limits("rate", {(("ip", "10.0.0.1"),): {"rate": 3.0}, (("ip", None),): {"rate": 9.0}})
+    limits = QuotaTable("rate", {(("ip", "10.0.0.1"),): {"rate": 3.0}, (("ip", None),): {"rate": 9.0}})
     assert [limits.of_address(ip) for ip in ("10.0.0.1", "10.0.0.2")] == [3.0, 9.0]
 
 
 def test_what_is_kept_of_names_that_clients_choose_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole, "MANY", 10)
-    quotas = Quotas()
+    monkeypatch.setattr(whole, "MAX_METERS", 10)
+    quotas = NodeQuotas()
     quotas.replace({(("client-id", None),): {KEY: 100.0}})
     for number in range(100):
         quotas.charge(quotas.producing, "u", f"c-{number}", 1, float(number))
@@ -52,13 +52,13 @@ def test_what_is_kept_of_names_that_clients_choose_is_bounded(monkeypatch: pytes
     assert len(quotas._meters) <= 11, "who is silent for an hour is forgotten"
     for number in range(200):
         quotas.told(f"v-{number}", KEY, 1.0)
-    assert len(quotas.throttled_s) == whole.MOST_TOLD + 1
+    assert len(quotas.throttled_s) == whole.MAX_NAMED_PRINCIPALS + 1
     assert sum(quotas.throttled_s.values()) == 300
 
 
 def test_a_burst_is_spread_over_all_windows() -> None:
     """Kafka: a first burst counts over ten seconds, so that ten times the quota is what one second may have."""
-    rate = Windowed(11, 1.0)
+    rate = WindowedRate(11, 1.0)
     assert rate.used(1_000, 100, 0.0) == 0.0
     assert rate.used(500, 100, 0.0) == pytest.approx((150 - 100) / 100 * 10)
     assert rate.used(0, 100, 5.0) == pytest.approx(5.0)
@@ -67,7 +67,7 @@ def test_a_burst_is_spread_over_all_windows() -> None:
 
 @pytest.mark.parametrize("over", [1.5, 3.0, 10.0])
 def test_who_waits_as_told_stays_within_the_quota(over: float) -> None:
-    rate, now_s, sent = Windowed(11, 1.0), 0.0, 0.0
+    rate, now_s, sent = WindowedRate(11, 1.0), 0.0, 0.0
     while now_s < 300:
         sent += 10
         now_s += max(10 / (100 * over), rate.used(10, 100, now_s))
@@ -86,14 +86,14 @@ def test_a_bucket_has_the_burst_of_all_windows_and_then_as_many_as_the_quota() -
 
 
 def test_time_is_paid_for_a_window_at_once_at_most() -> None:
-    quotas = Quotas()
+    quotas = NodeQuotas()
     quotas.replace({(("user", None),): {"request_percentage": 0.1}})
     assert quotas.charge(quotas.requests, "u", "", 5_000, 0.0) == 1.0
     assert quotas.charge(quotas.producing, "u", "", 5_000, 0.0) == 0.0
 
 
 def test_connections_of_an_address_come_at_a_rate_and_those_refused_do_not_count() -> None:
-    quotas = Quotas()
+    quotas = NodeQuotas()
     quotas.replace({(("ip", None),): {"connection_creation_rate": 2.0}})
     let_in = sum(quotas.connected("10.0.0.1", second / 10) == 0.0 for second in range(1_000))
     assert 190 <= let_in <= 222
@@ -101,7 +101,7 @@ def test_connections_of_an_address_come_at_a_rate_and_those_refused_do_not_count
 
 
 def test_nothing_set_is_told_by_one_look() -> None:
-    quotas = Quotas()
+    quotas = NodeQuotas()
     assert not quotas.active
     quotas.replace({(("user", "u"),): {"group_count": 0.0}})
     assert quotas.active
@@ -122,8 +122,8 @@ def test_nothing_set_is_told_by_one_look() -> None:
     ],
 )
 def test_entities_that_are_none(parts: list[tuple[str, str | None]], told: str) -> None:
-    with pytest.raises(BadQuota, match=told):
-        checked_entity(parts)
+    with pytest.raises(InvalidQuota, match=told):
+        check_entity(parts)
 
 
 @pytest.mark.parametrize(
@@ -141,12 +141,12 @@ def test_entities_that_are_none(parts: list[tuple[str, str | None]], told: str) 
     ],
 )
 def test_figures_that_are_none(entity: checks.QuotaEntity, name: str, value: float, told: str) -> None:
-    with pytest.raises(BadQuota, match=told):
-        checked_value(entity, name, value)
+    with pytest.raises(InvalidQuota, match=told):
+        check_value(entity, name, value)
 
 
 SET = {
-    checked_entity(parts): {KEY: 1.0}
+    check_entity(parts): {KEY: 1.0}
     for parts in ([("user", "a")], [("user", "b"), ("client-id", "c")], [("user", None)], [("client-id", "c")])
 }
 
@@ -166,7 +166,7 @@ SET = {
     ],
 )
 def test_a_filter_finds_what_has_its_types(wanted: list[tuple[str, int, str | None]], strict: bool, found: int) -> None:
-    assert len(checks.matching(SET, wanted, strict=strict)) == found
+    assert len(checks.filter_quotas(SET, wanted, strict=strict)) == found
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_a_filter_finds_what_has_its_types(wanted: list[tuple[str, int, str | No
     ],
 )
 def test_filters_that_are_none(wanted: list[tuple[str, int, str | None]], told: str) -> None:
-    with pytest.raises(BadQuota, match=told):
-        checks.matching(SET, wanted, strict=False)
+    with pytest.raises(InvalidQuota, match=told):
+        checks.filter_quotas(SET, wanted, strict=False)
 
 
 def test_examples() -> None:
@@ -191,7 +191,7 @@ def test_examples() -> None:
 
 def test_of_a_long_client_id_no_more_is_kept_than_can_have_a_quota() -> None:
     """Ten thousand answers about ids of 32 KB each were kept, and what each had used."""
-    quotas = Quotas()
+    quotas = NodeQuotas()
     quotas.replace({(("client-id", None),): {"producer_byte_rate": 1.0}})
     for end in "ab":
         quotas.charge(quotas.producing, "u", "c" * 30_000 + end, 1.0, 0.0)

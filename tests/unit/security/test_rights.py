@@ -9,7 +9,7 @@ from grpc_reflection.v1alpha import reflection_pb2
 
 from docs.tools.rights import kafka_rights, rpc_rights
 from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.security.acl.rights import API_RIGHTS, REFUSALS, RPC_RIGHTS, SECURITY, Right
+from muster.coordinator.security.acl.rights import API_RIGHTS, REFUSALS, RPC_RIGHTS, SECURITY, RequiredRight
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -45,7 +45,7 @@ def test_no_row_is_for_a_method_that_is_not_there() -> None:
 def test_every_right_can_be_refused_and_says_of_what() -> None:
     rows = [right for rights in (*API_RIGHTS.values(), *RPC_RIGHTS.values()) for right in rights]
     for right in (*rows, *(right.instead for right in rows if right.instead is not None)):
-        assert isinstance(right, Right)
+        assert isinstance(right, RequiredRight)
         assert right.resource_type in REFUSALS
         assert bool(right.of) == (right.resource_type is not right.resource_type.CLUSTER), right
 

@@ -9,37 +9,40 @@ from hypothesis import strategies as st
 from scramp import ScramClient
 
 from muster.coordinator.security.facts import ScramCredential
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Success
+from muster.coordinator.security.login.conversation import LoginFailed, SaslChallenge, SaslSuccess
 from muster.coordinator.security.login.scram import (
-    HASHES,
-    SIZES,
+    SCRAM_HASHES,
+    SCRAM_KEY_BYTES,
     ScramServer,
-    credential,
-    salt_of,
-    salted,
-    stand_in,
+    format_salt,
+    make_scram_credential,
+    salt_password,
+    scram_stand_in,
 )
 
-SALT = salt_of(1 << 129)
-KEPT = {name: credential(name, salted(name, "pencil-case", SALT, 4096), SALT, 4096) for name in HASHES}
+SALT = format_salt(1 << 129)
+KEPT = {
+    name: make_scram_credential(name, salt_password(name, "pencil-case", SALT, 4096), SALT, 4096)
+    for name in SCRAM_HASHES
+}
 
 
 def server(mechanism: str = "SCRAM-SHA-256", name: str = "user", nonce: str = "abc") -> ScramServer:
     def credential_of(asked: str) -> ScramCredential | None:
         return KEPT[mechanism] if asked == name else None
 
-    return ScramServer(mechanism, nonce, credential_of, lambda asked: stand_in(b"secret", mechanism, 4096, asked))
+    return ScramServer(mechanism, nonce, credential_of, lambda asked: scram_stand_in(b"secret", mechanism, 4096, asked))
 
 
 def test_the_conversation_of_rfc_7677() -> None:
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
-    kept = credential("SCRAM-SHA-256", salted("SCRAM-SHA-256", "pencil", salt, 4096), salt, 4096)
+    kept = make_scram_credential("SCRAM-SHA-256", salt_password("SCRAM-SHA-256", "pencil", salt, 4096), salt, 4096)
     talk = ScramServer("SCRAM-SHA-256", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0", lambda name: kept, lambda name: kept)
-    assert talk.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == Challenge(
+    assert talk.evaluate(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO") == SaslChallenge(
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     )
     said = b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
-    assert talk.evaluate(said) == Success("user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
+    assert talk.evaluate(said) == SaslSuccess("user", b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=")
 
 
 @pytest.mark.parametrize(("before", "taken"), [("", True), ("mine", True), ("else", False), ("minemine", False)])
@@ -47,33 +50,33 @@ def test_a_client_may_say_its_own_half_of_the_nonce_twice(before: str, taken: bo
     """As librdkafka does before 2.6.1, such as kcat of Debian; Kafka 4 refuses it, Kafka 3.8.1 to 3.9 did not."""
     kept, talk = KEPT["SCRAM-SHA-256"], server()
     first = talk.evaluate(b"n,,n=user,r=mine")
-    assert isinstance(first, Challenge)
+    assert isinstance(first, SaslChallenge)
     plain = f"c=biws,r={before}mineabc"
     said = b"n=user,r=mine," + first.data + b"," + plain.encode()
-    client_key = hmac.digest(salted("SCRAM-SHA-256", "pencil-case", SALT, 4096), b"Client Key", "sha256")
+    client_key = hmac.digest(salt_password("SCRAM-SHA-256", "pencil-case", SALT, 4096), b"Client Key", "sha256")
     signature = hmac.digest(kept.stored_key, said, "sha256")
     proof = b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True)))
     last = plain.encode() + b",p=" + proof
     if taken:
-        assert isinstance(talk.evaluate(last), Success)
+        assert isinstance(talk.evaluate(last), SaslSuccess)
     else:
         with pytest.raises(LoginFailed, match=r"^nonce$"):
             talk.evaluate(last)
 
 
-@pytest.mark.parametrize("mechanism", sorted(HASHES))
+@pytest.mark.parametrize("mechanism", sorted(SCRAM_HASHES))
 @pytest.mark.parametrize(("name", "password", "right"), [
     ("user", "pencil-case", True), ("user", "Pencil-case", False), ("nobody", "pencil-case", False),
 ])  # fmt: skip
 def test_another_implementation_s_client(mechanism: str, name: str, password: str, right: bool) -> None:
     client, talk = ScramClient([mechanism], name, password), server(mechanism)
     first = talk.evaluate(client.get_client_first().encode())
-    assert isinstance(first, Challenge)
+    assert isinstance(first, SaslChallenge)
     client.set_server_first(first.data.decode())
     last = client.get_client_final().encode()
     if right:
         end = talk.evaluate(last)
-        assert isinstance(end, Success)
+        assert isinstance(end, SaslSuccess)
         client.set_server_final(end.data.decode())
         assert end.name == "user"
     else:
@@ -84,7 +87,7 @@ def test_another_implementation_s_client(mechanism: str, name: str, password: st
 def test_a_name_that_nobody_has_looks_like_anybody_s_and_always_the_same() -> None:
     def asked(name: str) -> bytes:
         answer = server().evaluate(f"n,,n={name},r=x".encode())
-        assert isinstance(answer, Challenge)
+        assert isinstance(answer, SaslChallenge)
         return answer.data
 
     known, unknown = asked("user"), asked("nobody")
@@ -93,7 +96,7 @@ def test_a_name_that_nobody_has_looks_like_anybody_s_and_always_the_same() -> No
     assert shapes[0] == shapes[1] == ["r=", "s=", "i="]
     assert known.split(b",")[2] == unknown.split(b",")[2]
     for number in range(500):
-        salt = stand_in(b"secret", "SCRAM-SHA-512", 4096, f"user-{number}").salt
+        salt = scram_stand_in(b"secret", "SCRAM-SHA-512", 4096, f"user-{number}").salt
         assert 22 <= len(salt) <= 26
         assert salt.isalnum()
 
@@ -135,14 +138,14 @@ def test_last_words_have_to_fit_the_first(last: bytes) -> None:
         talk.evaluate(last + b"A" * 43 + b"=")
 
 
-@given(first=st.binary(max_size=200), last=st.binary(max_size=200), mechanism=st.sampled_from(sorted(HASHES)))
+@given(first=st.binary(max_size=200), last=st.binary(max_size=200), mechanism=st.sampled_from(sorted(SCRAM_HASHES)))
 def test_any_bytes_are_answered_or_refused_and_nobody_comes_in_by_them(
     first: bytes, last: bytes, mechanism: str
 ) -> None:
     for begun in (first, b"n,,n=user,r=" + first, b"n,,n=user,r=x"):
         talk = server(mechanism)
         try:
-            assert isinstance(talk.evaluate(begun), Challenge)
+            assert isinstance(talk.evaluate(begun), SaslChallenge)
         except LoginFailed:
             continue
         for said in (last, b"c=biws,r=xabc,p=" + last):
@@ -151,6 +154,6 @@ def test_any_bytes_are_answered_or_refused_and_nobody_comes_in_by_them(
 
 
 def test_keys_are_as_long_as_their_hash() -> None:
-    for mechanism, size in SIZES.items():
-        for kept in (KEPT[mechanism], stand_in(b"s", mechanism, 4096, "x")):
+    for mechanism, size in SCRAM_KEY_BYTES.items():
+        for kept in (KEPT[mechanism], scram_stand_in(b"s", mechanism, 4096, "x")):
             assert (len(kept.stored_key), len(kept.server_key)) == (size, size)

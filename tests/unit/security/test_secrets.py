@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
-from muster.coordinator.cli.settings import rows_of
+from muster.coordinator.cli.settings import setting_rows
 from muster.coordinator.client.config import ConfigError, ConsumerConfig, load
 from muster.coordinator.config import Settings, SettingsError, load_settings
-from muster.coordinator.kafka.log.configs import described
-from muster.coordinator.server.journal.lines import differing
-from muster.storage.references import BadReference, resolved
+from muster.coordinator.kafka.log.configs import describe_settings
+from muster.coordinator.server.journal.lines import changed_settings
+from muster.storage.references import BadReference, resolve_references
 from muster.storage.service.broker import _entries
 
 SECRETS: Final = ("hunter2-key-password", "User:hunter2-root", "/var/log/hunter2/audit", "hunter2-of-one-listener")
@@ -37,10 +37,10 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 def outputs(settings: Settings) -> Iterator[str]:
     """Everything that a node, and its tools, say of its settings."""
-    yield repr(dict(differing(settings)))
-    yield repr(rows_of(settings))
+    yield repr(dict(changed_settings(settings)))
+    yield repr(setting_rows(settings))
     yield repr(list(_entries(settings)))
-    yield repr(described("DescribeConfigsResponse.results.configs", settings, settings, {}))
+    yield repr(describe_settings("DescribeConfigsResponse.results.configs", settings, settings, {}))
     yield repr(settings.references)
 
 
@@ -57,13 +57,15 @@ def test_nobody_sees_them(written: dict[str, str]) -> None:
     for output in outputs(settings):
         for secret in (*SECRETS, "hunter2"):
             assert secret not in output
-    told = dict(differing(settings))
+    told = dict(changed_settings(settings))
     assert told["super.users"] == written["super.users"], "it is shown as it was written"
 
 
 def test_kafkas_tools_are_told_that_a_value_is_sensitive(written: dict[str, str]) -> None:
     settings = load_settings(None, written)
-    entries = {each.name: each for each in described("DescribeConfigsResponse.results.configs", settings, settings, {})}
+    entries = {
+        each.name: each for each in describe_settings("DescribeConfigsResponse.results.configs", settings, settings, {})
+    }
     assert entries["super.users"].is_sensitive
     assert entries["super.users"].value is None
     assert not entries["node.id"].is_sensitive
@@ -101,7 +103,7 @@ def test_lines_that_are_none_are_not_shown(tmp_path: Path) -> None:
 )
 def test_a_reference_to_nothing_says_where(text: str, why: str) -> None:
     with pytest.raises(BadReference, match=why):
-        resolved(text, {})
+        resolve_references(text, {})
     with pytest.raises(SettingsError, match=rf"--set: super\.users: .*{why}"):
         load_settings(None, {"log.dirs": "/data", "super.users": text})
 
@@ -109,12 +111,12 @@ def test_a_reference_to_nothing_says_where(text: str, why: str) -> None:
 def test_a_key_that_the_file_lacks(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("a=hunter2\n#b=hunter2\n", encoding="utf-8")
     with pytest.raises(BadReference, match="has no line b=") as error:
-        resolved(f"${{file:{tmp_path}/x:b}}")
+        resolve_references(f"${{file:{tmp_path}/x:b}}")
     assert "hunter2" not in str(error.value)
 
 
 def test_what_is_no_reference_stays() -> None:
-    assert resolved("a$b {c} ${other:x}") == "a$b {c} ${other:x}"
+    assert resolve_references("a$b {c} ${other:x}") == "a$b {c} ${other:x}"
 
 
 def test_clients_read_theirs(monkeypatch: pytest.MonkeyPatch) -> None:

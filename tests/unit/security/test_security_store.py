@@ -13,20 +13,20 @@ from muster.coordinator.security.acl.model import Acl, Operation, PatternType, P
 from muster.coordinator.security.facts import (
     AclKey,
     ApiToken,
-    Change,
     PasswordHash,
     QuotaKey,
     ScramCredential,
+    SecurityRecord,
     TokenKey,
     TopicKey,
     TopicOwner,
     User,
     UserKey,
 )
-from muster.coordinator.security.records import Unreadable, decode, encode
+from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
 from muster.coordinator.server.security.store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
 from muster.storage.broker.broker import Broker
-from muster.storage.errors import InvalidTopic, StorageError, UnknownTopicOrPartition
+from muster.storage.errors import InvalidTopicName, StorageError, UnknownTopicOrPartition
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import encode_turn
 from muster.storage.tools.recover import recover_dir
@@ -34,11 +34,11 @@ from muster.storage.tools.recover import recover_dir
 READS = Acl(ResourceType.TOPIC, PatternType.PREFIXED, "or ders", "User:CN=é,O=x", "*", Operation.READ, Permission.ALLOW)
 ALICE = User("alice", {"SCRAM-SHA-256": ScramCredential(b"salt", 4096, b"s", b"v")}, PasswordHash(b"x", b"y", 2, 8, 1))
 EVERYTHING = [
-    Change(UserKey("alice"), ALICE),
-    Change(TokenKey("t1"), ApiToken("t1", "ci", "User:ci", b"\x00\xff", 5, 6)),
-    Change(AclKey(READS), READS),
-    Change(TopicKey("orders"), TopicOwner("alice", bytes(16))),
-    Change(QuotaKey((("client-id", None), ("user", "alice"))), {"producer_byte_rate": 1024.0}),
+    SecurityRecord(UserKey("alice"), ALICE),
+    SecurityRecord(TokenKey("t1"), ApiToken("t1", "ci", "User:ci", b"\x00\xff", 5, 6)),
+    SecurityRecord(AclKey(READS), READS),
+    SecurityRecord(TopicKey("orders"), TopicOwner("alice", bytes(16))),
+    SecurityRecord(QuotaKey((("client-id", None), ("user", "alice"))), {"producer_byte_rate": 1024.0}),
 ]
 
 
@@ -56,14 +56,14 @@ def opened(broker: Broker) -> SecurityStore:
 
 
 @pytest.mark.parametrize("change", EVERYTHING, ids=lambda change: type(change.key).__name__)
-def test_what_is_written_is_read_again(change: Change) -> None:
-    assert decode(*encode(change)) == change
-    assert decode(encode(change)[0], None) == Change(change.key, None)
+def test_what_is_written_is_read_again(change: SecurityRecord) -> None:
+    assert decode_security_record(*encode_security_record(change)) == change
+    assert decode_security_record(encode_security_record(change)[0], None) == SecurityRecord(change.key, None)
 
 
 def test_a_restart_finds_all_that_was_written_and_nothing_that_was_taken_away(broker: Broker) -> None:
     asyncio.run(opened(broker).write(EVERYTHING))
-    asyncio.run(opened(broker).write([Change(TokenKey("t1"), None)]))
+    asyncio.run(opened(broker).write([SecurityRecord(TokenKey("t1"), None)]))
     state = opened(broker).state
     assert (state.users, state.tokens, state.acls) == ({"alice": ALICE}, {}, {READS})
     assert state.quotas == {(("client-id", None), ("user", "alice")): {"producer_byte_rate": 1024.0}}
@@ -94,7 +94,7 @@ def test_nobody_but_the_node_finds_it_and_nobody_takes_its_name(broker: Broker) 
         assert broker.sizes([PLACE]) == [0]
         assert broker.ends([PLACE]) == [-1]
         for name in (SECURITY_TOPIC, "..security", "_.security"):
-            with pytest.raises(InvalidTopic, match="keep for themselves"):
+            with pytest.raises(InvalidTopicName, match="keep for themselves"):
                 broker.create_topic(name, 1)
         asyncio.run(opened(broker).write(EVERYTHING))
 
@@ -121,7 +121,7 @@ def test_a_change_is_in_force_once_it_is_durable_and_whoever_listens_hears_of_it
     store = opened(broker)
     heard = []
     store.on_change(lambda: heard.append(set(store.state.acls)))
-    asyncio.run(store.write([Change(AclKey(READS), READS)]))
+    asyncio.run(store.write([SecurityRecord(AclKey(READS), READS)]))
     assert heard == [{READS}]
 
 
@@ -153,7 +153,7 @@ def test_a_value_or_a_write_that_is_too_large_is_refused_before_it_is_written(br
     store = opened(broker)
     large = User("u", {"x" * 70_000: ScramCredential(b"", 1, b"", b"")})
     with pytest.raises(ValueError, match="expected at most 65536"):
-        asyncio.run(store.write([Change(UserKey("u"), large)]))
+        asyncio.run(store.write([SecurityRecord(UserKey("u"), large)]))
     with pytest.raises(ValueError, match="10001 changes at once; expected at most 10000"):
         asyncio.run(store.write([EVERYTHING[0]] * 10_001))
     assert private(broker).end_offset == 0
@@ -161,8 +161,8 @@ def test_a_value_or_a_write_that_is_too_large_is_refused_before_it_is_written(br
 
 @pytest.mark.parametrize("key", [b"", b"[]", b'["nobody"]', b'["acl","TOPIC"]', b"\xff", b'{"a":1}', b'["user"]'])
 def test_a_key_without_shape_is_told_as_such(key: bytes) -> None:
-    with pytest.raises(Unreadable):
-        decode(key, b"{}")
+    with pytest.raises(UnreadableSecurityRecord):
+        decode_security_record(key, b"{}")
 
 
 def test_who_hangs_up_in_the_middle_leaves_nothing_that_only_a_restart_would_put_in_force(
@@ -178,13 +178,13 @@ def test_who_hangs_up_in_the_middle_leaves_nothing_that_only_a_restart_would_put
         flush(log)
 
     async def story() -> None:
-        call = asyncio.create_task(store.write([Change(AclKey(READS), READS)]))
+        call = asyncio.create_task(store.write([SecurityRecord(AclKey(READS), READS)]))
         await asyncio.to_thread(flushing.wait, 30)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
         go_on.set()
-        await store.write([Change(TopicKey("t"), TopicOwner("a", bytes(16)))])
+        await store.write([SecurityRecord(TopicKey("t"), TopicOwner("a", bytes(16)))])
 
     monkeypatch.setattr(Log, "flush", held)
     asyncio.run(story())
@@ -195,9 +195,9 @@ def test_more_than_one_write_takes_is_written_in_several(broker: Broker) -> None
     """Names of 4,096 characters take six bytes each where they have to be escaped."""
     long = [READS._replace(name=f"{number:04}" + "\x01" * 4_000) for number in range(400)]
     store = opened(broker)
-    asyncio.run(store.write_all([Change(AclKey(acl), acl) for acl in long]))
+    asyncio.run(store.write_all([SecurityRecord(AclKey(acl), acl) for acl in long]))
     assert opened(broker).state.acls == set(long)
-    asyncio.run(store.write_all([Change(AclKey(acl), None) for acl in long]))
+    asyncio.run(store.write_all([SecurityRecord(AclKey(acl), None) for acl in long]))
     assert not opened(broker).state.acls
 
 
@@ -226,7 +226,7 @@ def test_damage_after_a_crash_is_not_taken_for_the_torn_end_of_a_write(
     store = opened(broker)
     denied = [READS._replace(name=str(number), permission=Permission.DENY) for number in range(20)]
     for acl in denied:
-        asyncio.run(store.write([Change(AclKey(acl), acl)]))
+        asyncio.run(store.write([SecurityRecord(AclKey(acl), acl)]))
     copied = killed(broker, tmp_path)
     log = copied / "__security-0" / f"{0:020}.log"
     log.write_bytes(hurt(log.read_bytes()))
@@ -246,7 +246,7 @@ def test_damage_after_a_crash_is_not_taken_for_the_torn_end_of_a_write(
             opened(again)
         SecurityStore(again).reset()
         assert not opened(again).state.acls
-        asyncio.run(opened(again).write([Change(AclKey(READS), READS)]))
+        asyncio.run(opened(again).write([SecurityRecord(AclKey(READS), READS)]))
         again.close()
         again = Broker(copied)
         assert opened(again).state.acls == {READS}
@@ -254,8 +254,8 @@ def test_damage_after_a_crash_is_not_taken_for_the_torn_end_of_a_write(
 
 
 def test_what_was_never_acknowledged_may_be_torn_by_a_crash(broker: Broker, tmp_path: Path) -> None:
-    asyncio.run(opened(broker).write([Change(AclKey(READS), READS)]))
-    private(broker).append(encode_turn([(*encode(EVERYTHING[0]), None)], 1), 1, trusted=True)
+    asyncio.run(opened(broker).write([SecurityRecord(AclKey(READS), READS)]))
+    private(broker).append(encode_turn([(*encode_security_record(EVERYTHING[0]), None)], 1), 1, trusted=True)
     copied = killed(broker, tmp_path)
     log = copied / "__security-0" / f"{0:020}.log"
     log.write_bytes(log.read_bytes()[:-7])
@@ -274,5 +274,5 @@ def test_where_it_cannot_be_noted_how_far_it_goes_it_is_durable_all_the_same(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Broker, "private_written", full)
-    asyncio.run(store.write([Change(AclKey(READS), READS)]))
+    asyncio.run(store.write([SecurityRecord(AclKey(READS), READS)]))
     assert store.state.acls == opened(broker).state.acls == {READS}

@@ -10,7 +10,7 @@ from muster.coordinator.core.rights import RightsAnew
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.identity import Identity, Principal, parse_principal
-from muster.coordinator.server.security.topic_rights import TopicRightsOf
+from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
 
 BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7")
 EVE: Final = Identity(Principal("User", "eve"), "10.0.0.9")
@@ -35,7 +35,7 @@ def test_the_same_is_decided_as_by_the_lists(allow_if_none: bool) -> None:
     for pair in product(ENTRIES[::3], ENTRIES):
         judge = AclAuthorizer({parse_principal("User:root")}, allow_if_no_acl_found=allow_if_none)
         judge.replace(pair)
-        rights = TopicRightsOf(judge.is_super, allow_if_no_acl_found=allow_if_none)
+        rights = PrincipalTopicRights(judge.is_super, allow_if_no_acl_found=allow_if_none)
         rights.replace(pair)
         for who in (BOB, EVE, ROOT):
             may = rights.of(who)
@@ -47,7 +47,7 @@ def test_the_same_is_decided_as_by_the_lists(allow_if_none: bool) -> None:
 
 
 def test_a_change_is_as_if_all_were_read_anew() -> None:
-    rights, fresh = (TopicRightsOf(lambda who: False) for _ in range(2))
+    rights, fresh = (PrincipalTopicRights(lambda who: False) for _ in range(2))
     kept: list[Acl] = []
     for at, acl in enumerate(ENTRIES * 2):
         rights.of(BOB), rights.of(EVE)
@@ -65,7 +65,7 @@ def test_a_change_is_as_if_all_were_read_anew() -> None:
 
 def test_only_who_may_something_else_is_told() -> None:
     told: list[RightsAnew] = []
-    rights = TopicRightsOf(lambda who: False)
+    rights = PrincipalTopicRights(lambda who: False)
     rights.tell = told.append
     before = rights.of(BOB), rights.of(EVE)
     entry = Acl(ResourceType.TOPIC, PatternType.LITERAL, "t", "User:bob", "*", Operation.READ, Permission.ALLOW)
@@ -79,14 +79,14 @@ def test_only_who_may_something_else_is_told() -> None:
 
 def test_who_logs_in_again_is_nobody_new() -> None:
     """Each login that ends is another Identity: one member that logs in every minute was kept thousands of times."""
-    rights = TopicRightsOf(lambda who: False)
+    rights = PrincipalTopicRights(lambda who: False)
     first = rights.of(BOB)
     assert all(rights.of(replace(BOB, until_s=float(number), token_id=str(number))) is first for number in range(9))
     assert len(rights._kept) == 1
 
 
 def test_what_was_told_counts_for_its_moment_and_for_this_one_only() -> None:
-    rights = TopicRightsOf(lambda who: False)
+    rights = PrincipalTopicRights(lambda who: False)
     who = replace(BOB)
     before = rights.of(who)
     assert (who.told.moment, who.told.rights) == (rights.moment, before)
@@ -102,7 +102,7 @@ def test_what_was_told_counts_for_its_moment_and_for_this_one_only() -> None:
 def test_who_is_forgotten_is_met_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a change would not be told of them, though they go on."""
     monkeypatch.setattr("muster.coordinator.server.security.topic_rights.MOST_KEPT", 1)
-    rights = TopicRightsOf(lambda who: False)
+    rights = PrincipalTopicRights(lambda who: False)
     bob = replace(BOB)
     rights.of(bob)
     rights.of(EVE)

@@ -17,7 +17,7 @@ from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.messages import answers, answers_consumer, control, translate, translate_consumer
-from muster.coordinator.server.messages.shape import MAX_NAME_CHARS, MalformedRequest
+from muster.coordinator.server.messages.shape import MAX_NAME_CHARS, MalformedGroupRequest
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 Translate = Callable[[Any, RequestId], events.Request]
@@ -58,51 +58,51 @@ def value_of(field: FieldDescriptor) -> st.SearchStrategy[Any]:
 
 
 def join(request: pb.JoinGroupRequest, request_id: RequestId) -> events.Request:
-    return translate.join_group(request, request_id, fresh_id=str(1 + request_id % 2), client_host="h")
+    return translate.parse_join_group(request, request_id, fresh_id=str(1 + request_id % 2), client_host="h")
 
 
 def remove(request: pb.RemoveMembersRequest, request_id: RequestId) -> events.Request:
-    return translate.remove_members(request, request_id, client_host="h")
+    return translate.parse_remove_members(request, request_id, client_host="h")
 
 
 def consumer(request: pb.ConsumerGroupHeartbeatRequest, request_id: RequestId) -> events.Request:
-    return translate_consumer.heartbeat(request, request_id, client_host="h")
+    return translate_consumer.parse_consumer_heartbeat(request, request_id, client_host="h")
 
 
 def alter(request: pb.AlterGroupSettingsRequest, request_id: RequestId) -> events.Request:
-    return translate.alter_settings(request, request_id, client_host="h")
+    return translate.parse_alter_settings(request, request_id, client_host="h")
 
 
 REQUESTS: dict[type[Message], Translate] = {
     pb.JoinGroupRequest: join,
-    pb.SyncGroupRequest: translate.sync_group,
-    pb.HeartbeatRequest: translate.heartbeat,
-    pb.LeaveGroupRequest: translate.leave_group,
+    pb.SyncGroupRequest: translate.parse_sync_group,
+    pb.HeartbeatRequest: translate.parse_heartbeat,
+    pb.LeaveGroupRequest: translate.parse_leave_group,
     pb.RemoveMembersRequest: remove,
-    pb.OffsetCommitRequest: partial(translate.offset_commit, client_host="h"),
-    pb.OffsetFetchRequest: translate.offset_fetch,
-    pb.OffsetDeleteRequest: partial(translate.offset_delete, client_host="h"),
-    pb.ListGroupsRequest: translate.list_groups,
-    pb.ExplainGroupRequest: translate.explain_group,
+    pb.OffsetCommitRequest: partial(translate.parse_offset_commit, client_host="h"),
+    pb.OffsetFetchRequest: translate.parse_offset_fetch,
+    pb.OffsetDeleteRequest: partial(translate.parse_offset_delete, client_host="h"),
+    pb.ListGroupsRequest: translate.parse_list_groups,
+    pb.ExplainGroupRequest: translate.parse_explain_group,
     pb.ConsumerGroupHeartbeatRequest: consumer,
     pb.AlterGroupSettingsRequest: alter,
-    control_pb.HoldGroupRequest: lambda request, at: control.hold_group(request, at, client_host="h"),
-    control_pb.ResumeGroupRequest: lambda request, at: control.resume_group(request, at, client_host="h"),
+    control_pb.HoldGroupRequest: lambda request, at: control.parse_hold_group(request, at, client_host="h"),
+    control_pb.ResumeGroupRequest: lambda request, at: control.parse_resume_group(request, at, client_host="h"),
 }
 
 SAID: dict[type[Any], Callable[[Any], Message]] = {
-    effects.JoinReply: answers.join_group,
-    effects.SyncReply: answers.sync_group,
-    effects.HeartbeatReply: answers.heartbeat,
-    effects.LeaveReply: answers.leave_group,
-    effects.OffsetCommitReply: lambda reply: answers.offset_commit(dict(reply.partitions), reply),
-    effects.OffsetFetchReply: answers.offset_fetch,
-    effects.OffsetDeleteReply: answers.offset_delete,
-    effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.listed_group, reply.groups)),
-    effects.ConsumerHeartbeatReply: answers_consumer.heartbeat,
-    effects.SettingsReply: answers.altered_settings,
-    effects.HoldsReply: control.held,
-    effects.ExplainReply: lambda reply: answers.explain_group("g", reply, with_snapshots=True, room=100),
+    effects.JoinReply: answers.build_join_response,
+    effects.SyncReply: answers.build_sync_response,
+    effects.HeartbeatReply: answers.build_heartbeat_response,
+    effects.LeaveReply: answers.build_leave_response,
+    effects.OffsetCommitReply: lambda reply: answers.build_commit_response(dict(reply.partitions), reply),
+    effects.OffsetFetchReply: answers.build_offset_fetch_response,
+    effects.OffsetDeleteReply: answers.build_offset_delete_response,
+    effects.ListReply: lambda reply: pb.ListGroupsResponse(groups=map(answers.build_listed_group, reply.groups)),
+    effects.ConsumerHeartbeatReply: answers_consumer.build_consumer_heartbeat_response,
+    effects.SettingsReply: answers.build_altered_settings,
+    effects.HoldsReply: control.build_hold_response,
+    effects.ExplainReply: lambda reply: answers.build_explanation("g", reply, with_snapshots=True, room=100),
 }
 
 
@@ -160,7 +160,7 @@ def test_no_message_breaks_a_shard(story: list[tuple[Message, int]]) -> None:
     for request_id, (request, pause_ms) in enumerate(story):
         try:
             event = REQUESTS[type(request)](request, request_id)
-        except MalformedRequest:
+        except MalformedGroupRequest:
             continue
         now_ms += pause_ms
         assert engine.submit(0, event)

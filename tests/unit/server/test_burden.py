@@ -8,22 +8,22 @@ import pytest
 
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.server.grpc import burden as module
-from muster.coordinator.server.grpc.burden import Burden, BurdenLimits
+from muster.coordinator.server.grpc.burden import ConnectionLoad, ConnectionLoadLimits
 
 MOST = 1_000
 
 
-def play(story: Callable[[Burden, list[str]], Coroutine[Any, Any, None]]) -> None:
+def play(story: Callable[[ConnectionLoad, list[str]], Coroutine[Any, Any, None]]) -> None:
     async def run() -> None:
         cut: list[str] = []
-        await story(Burden(BurdenLimits(max_calls=8, max_unsent_bytes=MOST), cut.append), cut)
+        await story(ConnectionLoad(ConnectionLoadLimits(max_calls=8, max_unsent_bytes=MOST), cut.append), cut)
         await asyncio.get_running_loop().shutdown_default_executor()
 
     asyncio.run(run())
 
 
 def test_a_quarter_of_the_calls_is_left_to_those_that_end_by_themselves() -> None:
-    async def story(burden: Burden, _: list[str]) -> None:
+    async def story(burden: ConnectionLoad, _: list[str]) -> None:
         for _each in range(6):
             burden.begin("a")
         with pytest.raises(Overloaded, match="6 of its 8 calls"):
@@ -36,7 +36,7 @@ def test_a_quarter_of_the_calls_is_left_to_those_that_end_by_themselves() -> Non
 
 
 def test_the_room_for_an_answer_shrinks_to_one_batch() -> None:
-    async def story(burden: Burden, _: list[str]) -> None:
+    async def story(burden: ConnectionLoad, _: list[str]) -> None:
         assert burden.room("a") == MOST // 2
         first = burden.keep("a", 400)
         assert (burden.room("a"), burden.room("b")) == (100, 500)
@@ -49,7 +49,7 @@ def test_the_room_for_an_answer_shrinks_to_one_batch() -> None:
 
 
 def test_who_leaves_some_unread_is_refused_before_who_reads() -> None:
-    async def story(burden: Burden, cut: list[str]) -> None:
+    async def story(burden: ConnectionLoad, cut: list[str]) -> None:
         kept = [burden.keep("a", 5 * MOST)]
         assert burden.unsent == 5 * MOST, "a single answer is always taken"
         burden.sent(kept.pop())
@@ -71,7 +71,7 @@ def test_as_many_are_cut_off_as_it_takes_longest_first(monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "PATIENCE_S", 0.0)
     cut: list[str] = []
 
-    async def story(burden: Burden, cut_off: list[str]) -> None:
+    async def story(burden: ConnectionLoad, cut_off: list[str]) -> None:
         nonlocal cut
         cut = cut_off
         for peer in "abc":

@@ -4,16 +4,16 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.observe.history import History, Sample
+from muster.coordinator.observe.history import GroupHistory, Sample
 from muster.coordinator.server.node import beside
-from muster.coordinator.server.node.beside import carried_now
+from muster.coordinator.server.node.beside import loads_now
 
 SAMPLE_MS = 10_000
 PLACES = [("orders", 2), ("orders", 0), ("bills", 0)]
 
 
-def looked_twice() -> History:
-    history = History(SAMPLE_MS)
+def looked_twice() -> GroupHistory:
+    history = GroupHistory(SAMPLE_MS)
     history.topics({"orders": b"1", "bills": b"2"})
     for now_ms, ends, committed in ((SAMPLE_MS, [0, 0, 0], [0, 0, 0]), (2 * SAMPLE_MS, [100, 50, 0], [40, 50, 0])):
         history.take("g", Sample(PLACES, ends, committed, [now_ms] * 3), now_ms)
@@ -24,13 +24,13 @@ def looked_twice() -> History:
 @pytest.mark.parametrize("at_once", [500, 2])
 def test_each_partition_has_its_pace_and_what_waits(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many partitions in a thread; of one that nobody looked at, nothing."""
-    monkeypatch.setattr(beside, "AT_ONCE", at_once)
-    seen = asyncio.run(carried_now(looked_twice(), lambda: 2 * SAMPLE_MS, "g"))
+    monkeypatch.setattr(beside, "PARTITIONS_IN_ONE_TURN", at_once)
+    seen = asyncio.run(loads_now(looked_twice(), lambda: 2 * SAMPLE_MS, "g"))
     assert seen == {"orders": ([5.0, 0.0, 10.0], [0, 0, 60]), "bills": ([0.0], [0])}
 
 
 def test_of_a_group_that_was_not_looked_at_lately_nothing_is_said() -> None:
     history = looked_twice()
-    assert asyncio.run(carried_now(history, lambda: 100 * SAMPLE_MS, "g")) is None
-    assert asyncio.run(carried_now(history, lambda: 2 * SAMPLE_MS, "nobody")) is None
-    assert asyncio.run(carried_now(None, lambda: 0, "g")) is None
+    assert asyncio.run(loads_now(history, lambda: 100 * SAMPLE_MS, "g")) is None
+    assert asyncio.run(loads_now(history, lambda: 2 * SAMPLE_MS, "nobody")) is None
+    assert asyncio.run(loads_now(None, lambda: 0, "g")) is None

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from muster.coordinator.server.grpc.cutting import OPEN_FILES, cut
+from muster.coordinator.server.grpc.cutting import OPEN_FILES, cut_connection
 
 
 @pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="open files are listed by Linux only")
@@ -19,7 +19,7 @@ def test_looking_for_a_connection_leaves_no_open_file_behind() -> None:
     ):
         host, port = client.getsockname()
         before = len(os.listdir(OPEN_FILES))
-        assert cut(f"ipv4:{host}:{port}")
-        assert not cut("ipv4:127.0.0.1:1")
+        assert cut_connection(f"ipv4:{host}:{port}")
+        assert not cut_connection("ipv4:127.0.0.1:1")
         assert len(os.listdir(OPEN_FILES)) == before
         assert client.recv(1) == b""

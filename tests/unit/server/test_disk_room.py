@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.health.disk_room import TRIED_BELOW, TRIED_BYTES, DiskRoom, LastRoom, take_some
+from muster.coordinator.server.health.disk_room import TRIED_BELOW, TRIED_BYTES, DiskRoom, WriteProbe, allocate_bytes
 from muster.coordinator.server.health.log_troubles import PASSING_MS
-from muster.coordinator.server.health.troubles import writing_tried
+from muster.coordinator.server.health.troubles import update_write_condition
 
 DATA = Path("/data")
 GIB = 1 << 30
@@ -75,7 +75,7 @@ def test_zero_means_never_and_a_disk_that_does_not_answer_says_nothing() -> None
 def test_nobody_tries_to_write_while_there_is_room() -> None:
     disk = Disk(TRIED_BELOW)
     disk.error = errno.ENOSPC
-    room = LastRoom(DATA, disk.usage, disk.take)
+    room = WriteProbe(DATA, disk.usage, disk.take)
     assert (room.refusal(), disk.tried) == ("", 0)
     disk.free = None
     assert (room.refusal(), disk.tried) == ("", 0)
@@ -83,7 +83,7 @@ def test_nobody_tries_to_write_while_there_is_room() -> None:
 
 def test_what_the_system_refuses_is_told_and_not_what_the_figures_make_of_it() -> None:
     disk = Disk(0)
-    room = LastRoom(DATA, disk.usage, disk.take)
+    room = WriteProbe(DATA, disk.usage, disk.take)
     assert (room.refusal(), disk.tried) == ("", 1)
     disk.error = errno.EIO
     assert room.refusal() == ""
@@ -95,13 +95,13 @@ def test_what_the_system_refuses_is_told_and_not_what_the_figures_make_of_it() -
 
 
 def test_what_was_tried_is_taken_away_again(tmp_path: Path) -> None:
-    take_some(tmp_path, 1 << 20)
+    allocate_bytes(tmp_path, 1 << 20)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_as_much_as_a_log_was_refused_is_tried_whatever_the_figures_say() -> None:
     disk = Disk(GIB)
-    room = LastRoom(DATA, disk.usage, disk.take)
+    room = WriteProbe(DATA, disk.usage, disk.take)
     assert (room.refusal(900_000), disk.tried, disk.wanted) == ("", 1, 900_000)
     disk.error = errno.EDQUOT
     assert room.refusal(900_000).startswith("878.9 KiB more cannot be written where /data lies: ")
@@ -112,13 +112,13 @@ def test_as_much_as_a_log_was_refused_is_tried_whatever_the_figures_say() -> Non
 def test_a_full_disk_is_a_condition_until_something_can_be_written_and_the_logs_word_stays() -> None:
     clock = [0]
     conditions = Conditions(lambda: clock[0])
-    writing_tried(conditions, "", "")
+    update_write_condition(conditions, "", "")
     assert conditions.current() == ()
-    writing_tried(conditions, "nothing can be written", "")
+    update_write_condition(conditions, "nothing can be written", "")
     clock[0] = 10 * PASSING_MS
     assert conditions.sentence("disk-full") == "nothing can be written"
-    writing_tried(conditions, "", "nothing can be written")
+    update_write_condition(conditions, "", "nothing can be written")
     assert conditions.current() == ()
     conditions.report("disk-full", "8 MiB were refused", lasting_ms=PASSING_MS)
-    writing_tried(conditions, "", "")
+    update_write_condition(conditions, "", "")
     assert conditions.sentence("disk-full") == "8 MiB were refused"

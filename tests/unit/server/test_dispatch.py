@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.edge.audit import watched
+from muster.coordinator.edge.audit import report_actions
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Kind, Short, methods_of, snake_case, well_of
-from muster.coordinator.server.grpc.adapter import metered, unary
+from muster.coordinator.server.dispatch import FastPathHandler, MethodKind, fast_path_of, methods_of, snake_case
+from muster.coordinator.server.grpc.adapter import serve_metered_unary, serve_unary
 from muster.coordinator.server.service.groups import GroupCoordinator
 from muster.storage.rpc.v1 import broker_service_pb2 as storage_pb
 from muster.storage.service.broker import BrokerService
@@ -36,11 +36,11 @@ def test_every_method_has_its_row_with_its_types_and_kind() -> None:
     assert set(table) == {f"/coordinator.rpc.v1.GroupCoordinator/{method.name}" for method in GROUPS.methods}
     join = table["/coordinator.rpc.v1.GroupCoordinator/JoinGroup"]
     assert (join.kind, join.request_type, join.response_type) == (
-        Kind.UNARY,
+        MethodKind.UNARY,
         pb.JoinGroupRequest,
         pb.JoinGroupResponse,
     )
-    assert table["/coordinator.rpc.v1.GroupCoordinator/WatchGroup"].kind is Kind.SERVER_STREAM
+    assert table["/coordinator.rpc.v1.GroupCoordinator/WatchGroup"].kind is MethodKind.SERVER_STREAM
 
 
 def test_a_method_without_a_handler_is_found_at_once() -> None:
@@ -85,7 +85,7 @@ def test_a_short_way_answers_where_all_is_well_and_else_the_handler_does(
     method = methods_of(GROUPS, handlers)["/coordinator.rpc.v1.GroupCoordinator/Heartbeat"]
     meter = SimpleNamespace(answered=lambda seconds, code: counted.append(code))
     nothing = cast(Any, None)
-    for answer in (unary(method, nothing), metered(method, cast(Any, meter), nothing)):
+    for answer in (serve_unary(method, nothing), serve_metered_unary(method, cast(Any, meter), nothing)):
         handlers.asked.clear()
         data = asyncio.run(answer(pb.HeartbeatRequest(), nothing, nothing))  # type: ignore[arg-type]
         assert pb.HeartbeatResponse.FromString(cast(bytes, data)).error_code == code
@@ -96,8 +96,8 @@ def test_a_short_way_answers_where_all_is_well_and_else_the_handler_does(
 def test_whoever_stands_before_a_handler_takes_its_short_way_from_it() -> None:
     """A judge that knew nothing of it would be passed by."""
     table = methods_of(GROUPS, Beating(well=True))
-    assert [name.rpartition("/")[2] for name, method in table.items() if well_of(method.handler)] == ["Heartbeat"]
+    assert [name.rpartition("/")[2] for name, method in table.items() if fast_path_of(method.handler)] == ["Heartbeat"]
     heartbeat = table["/coordinator.rpc.v1.GroupCoordinator/Heartbeat"]
-    assert isinstance(heartbeat.handler, Short)
-    before = replace(heartbeat, handler=watched(heartbeat.handler, "Heartbeat", "grpc", lambda action: None))
-    assert well_of(before.handler) is None
+    assert isinstance(heartbeat.handler, FastPathHandler)
+    before = replace(heartbeat, handler=report_actions(heartbeat.handler, "Heartbeat", "grpc", lambda action: None))
+    assert fast_path_of(before.handler) is None

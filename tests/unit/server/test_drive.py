@@ -14,18 +14,18 @@ import pytest
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
-from muster.coordinator.errors import Draining, ErrorCode, Overloaded
+from muster.coordinator.errors import ErrorCode, NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
 from muster.coordinator.server.driver.pulse import STALL_MS
 from tests.support.pace import pace
 
 PATIENCE_S = 20
 
 
-class JumpingClock(Clock):
+class JumpingClock(NodeClock):
     """To who reads it, a jump is what a frozen process sees: time went by, and nothing was done in it."""
 
     jumped_ms = 0
@@ -84,10 +84,10 @@ class Bench:
     stalls: list[int] = field(default_factory=list)
     stalled: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def start(self) -> Driver:
+    def start(self) -> EngineDriver:
         self.engine = Engine(self.log, 1, self.limits, Shard)
         self.engine.load(self.clock.now_ms())
-        self.driver = Driver(
+        self.driver = EngineDriver(
             self.engine,
             self.clock,
             max_parked=self.max_parked,
@@ -380,7 +380,7 @@ def test_closing_answers_the_parked_and_makes_promises_durable() -> None:
         await closing
         assert (await commit).code is ErrorCode.NONE
         assert (await parked).code is ErrorCode.NOT_COORDINATOR
-        with pytest.raises(Draining):
+        with pytest.raises(NodeShuttingDown):
             await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)
         assert driver.waiting == 0
 
@@ -396,7 +396,7 @@ def test_a_flush_that_never_ends_does_not_hold_the_shutdown() -> None:
         await bench.log.holds(1)
         with pytest.raises(TimeoutError):
             await driver.close(0.01)
-        with pytest.raises(Draining):
+        with pytest.raises(NodeShuttingDown):
             await commit
         bench.log.gate.set()
 
@@ -416,7 +416,7 @@ def test_a_bug_of_the_engine_is_told_to_everyone_at_once() -> None:
         with pytest.raises(ZeroDivisionError):
             await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)
         assert bench.fatal == [bug]
-        with pytest.raises(Draining):
+        with pytest.raises(NodeShuttingDown):
             await driver.ask(0, bench.heartbeat(), effects.HeartbeatReply)
 
     run(story)

@@ -14,12 +14,12 @@ from muster.coordinator.core import effects, events
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver import drive, workers
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.driver.drive import Driver
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.driver.drive import EngineDriver
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.pace import pace
 
@@ -32,7 +32,7 @@ MANY = 5_000
 class Bench:
     """A driver over one shard with one large topic; `mend` is what makes the next attempt succeed."""
 
-    complete: Callable[[Work], Work | Callable[[], Work]] = lambda work: work
+    complete: Callable[[ShardWork], ShardWork | Callable[[], ShardWork]] = lambda work: work
     on_notice: Callable[[effects.GroupChanged], None] = lambda notice: None
     bugs: list[tuple[str, str]] = field(default_factory=list)
     fatal: list[BaseException] = field(default_factory=list)
@@ -40,9 +40,9 @@ class Bench:
     def start(self) -> None:
         self.engine = Engine(MemoryGroupLog(1), 1, Limits(consumer_assignment_interval_ms=1), Shard)
         self.engine.submit_all(events.TopicsChanged({"t": MANY}, ids={"t": b"t" * 16}))
-        clock = Clock()
+        clock = NodeClock()
         self.engine.load(clock.now_ms())
-        self.driver = Driver(
+        self.driver = EngineDriver(
             self.engine,
             clock,
             max_parked=10,
@@ -80,7 +80,7 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 def test_work_that_cannot_be_prepared_fails_its_group_and_is_tried_again() -> None:
     failures: list[Exception] = [LogFailed("t-1: its directory is gone"), KeyError("a bug")]
 
-    def complete(work: Work) -> Work:
+    def complete(work: ShardWork) -> ShardWork:
         if failures:
             raise failures.pop(0)
         return work
@@ -101,8 +101,8 @@ def test_what_a_thread_completes_is_no_less_its_groups_trouble() -> None:
     failures: list[Exception] = [LogFailed("t-1: its directory is gone"), KeyError("a bug")]
     threads: list[threading.Thread] = []
 
-    def complete(work: Work) -> Callable[[], Work]:
-        def rest() -> Work:
+    def complete(work: ShardWork) -> Callable[[], ShardWork]:
+        def rest() -> ShardWork:
             threads.append(threading.current_thread())
             if failures:
                 raise failures.pop(0)
@@ -135,7 +135,7 @@ def test_a_thread_that_cannot_be_started_is_a_failed_attempt_of_one_group(monkey
             super().start()
 
     monkeypatch.setattr(workers, "Thread", Scarce)
-    monkeypatch.setattr(drive, "Workers", partial(workers.Workers, max_threads=1))
+    monkeypatch.setattr(drive, "AssignorWorkers", partial(workers.AssignorWorkers, max_threads=1))
 
     async def story() -> None:
         bench = Bench()

@@ -4,18 +4,18 @@ import asyncio
 from typing import cast
 
 from muster.coordinator.edge.cluster import GRPC
-from muster.coordinator.engine.dealt_view import DealtView
+from muster.coordinator.engine.dealt_view import AssignedCluster
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.deal import Deal, NodeDealt
+from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.dispatch import Call
-from muster.coordinator.server.engined.draining import MOST_PATIENCE_MS, Draining
+from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.engined.draining import MOST_PATIENCE_MS, DrainService
 
-CALL = cast(Call, None)
+CALL = cast(RpcCall, None)
 
 
 class Nodes:
-    def __init__(self, deal: Deal) -> None:
+    def __init__(self, deal: ShardAssignment) -> None:
         self.deal = deal
         self.said: list[object] = []
         self.left: frozenset[int] = frozenset()
@@ -31,20 +31,20 @@ class Nodes:
         return self.left
 
 
-def node(number: int, *, draining: bool = False) -> NodeDealt:
-    return NodeDealt(number, f"i{number}", {"grpc": f"host-{number}:9290"}, (number,), draining)
+def node(number: int, *, draining: bool = False) -> AssignedNode:
+    return AssignedNode(number, f"i{number}", {"grpc": f"host-{number}:9290"}, (number,), draining)
 
 
-def given(*nodes: NodeDealt) -> tuple[Nodes, Draining]:
-    deal = Deal(4, {each.node: each for each in nodes})
-    view = DealtView(1)
+def given(*nodes: AssignedNode) -> tuple[Nodes, DrainService]:
+    deal = ShardAssignment(4, {each.node: each for each in nodes})
+    view = AssignedCluster(1)
     view.learn(deal)
     assert view.nodes(GRPC)
     named = Nodes(deal)
-    return named, Draining(named, view, "muster.state")
+    return named, DrainService(named, view, "muster.state")
 
 
-def ask(service: Draining, **words: int) -> pb.DrainNodeResponse:
+def ask(service: DrainService, **words: int) -> pb.DrainNodeResponse:
     return asyncio.run(service.drain_node(pb.DrainNodeRequest(**words), CALL))  # type: ignore[arg-type]
 
 

@@ -3,10 +3,10 @@
 import asyncio
 
 from muster.coordinator.config import Settings
-from muster.coordinator.engine.starting import Unusable
-from muster.coordinator.server.doors.told import Doors
-from muster.coordinator.server.driver.clock import Clock
-from muster.coordinator.server.engined.side import KafkaSide
+from muster.coordinator.engine.starting import UnusableUpstream
+from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.server.driver.clock import NodeClock
+from muster.coordinator.server.engined.side import KafkaBackend
 from tests.support.pace import pace
 
 PATIENCE_S = 30.0
@@ -22,14 +22,16 @@ class Nodes:
         await asyncio.shield(self.known)
 
 
-def side(nodes: Nodes, session_ms: int) -> KafkaSide:
+def side(nodes: Nodes, session_ms: int) -> KafkaBackend:
     settings = Settings.model_validate({"engine": "kafka://127.0.0.1:1"})
-    made = KafkaSide(settings.model_copy(update={"engine_kafka_session_timeout_ms": session_ms}), Clock(), no_doors)
+    made = KafkaBackend(
+        settings.model_copy(update={"engine_kafka_session_timeout_ms": session_ms}), NodeClock(), no_doors
+    )
     made._nodes = nodes  # type: ignore[assignment]
     return made
 
 
-def no_doors() -> Doors:
+def no_doors() -> ClientAddresses:
     raise AssertionError("nobody is told where they are")
 
 
@@ -60,7 +62,7 @@ def test_a_node_that_the_group_refuses_for_good_waits_no_longer() -> None:
 
     async def story() -> None:
         nodes = Nodes()
-        nodes.known.set_exception(Unusable("not one of these"))
+        nodes.known.set_exception(UnusableUpstream("not one of these"))
         await side(nodes, session_ms=3_600_000).met()
 
     asyncio.run(story())

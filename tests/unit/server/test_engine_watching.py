@@ -7,21 +7,21 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership.appends import Why
-from muster.coordinator.ownership.shards import DEALT, MOVES, Shards
+from muster.coordinator.ownership.appends import AppendFailure
+from muster.coordinator.ownership.shards import ASSIGNED_ELSEWHERE, MOVED_AWAY, NodeShards
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.engined.watching import PATIENCE_MS, Watching
+from muster.coordinator.server.engined.watching import PATIENCE_MS, ShardDiagnostics
 from tests.support.owning import Kafka, OwningNode
 
 
 @dataclass
 class Performing:
-    shards: Shards
+    shards: NodeShards
 
 
 def heard(node: OwningNode, name: str) -> str | None:
     """The sentence of a condition, after it had the time to come about."""
-    watching = Watching(load_settings(None, {"engine": "kafka://b:9092"}))
+    watching = ShardDiagnostics(load_settings(None, {"engine": "kafka://b:9092"}))
     conditions = Conditions(lambda: node.kafka.now_ms)
     watching.look(Performing(node.shards), conditions, node.kafka.now_ms)
     node.passes(PATIENCE_MS + 100)
@@ -33,7 +33,7 @@ def heard(node: OwningNode, name: str) -> str | None:
     ("step", "code", "says"),
     [
         (fx.InitProducer, 53, "asks for its producer for more than 5 s (it says TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
-        (fx.AskEnd, 29, "reads its log for more than 5 s (it says TOPIC_AUTHORIZATION_FAILED (29))"),
+        (fx.FindLogEnd, 29, "reads its log for more than 5 s (it says TOPIC_AUTHORIZATION_FAILED (29))"),
         (fx.Produce, 29, "writes its owner record for more than 5 s (it says TOPIC_AUTHORIZATION_FAILED (29))"),
     ],
 )
@@ -66,10 +66,10 @@ def test_why_what_was_written_is_not_acknowledged_is_told() -> None:
 
 def test_a_shard_that_goes_for_a_reason_is_a_line_in_the_log_and_one_that_moves_is_none() -> None:
     """A node whose appends came too late, or whose lease ended, gave its shards up without a word."""
-    watching = Watching(load_settings(None, {"engine": "kafka://b:9092"}))
+    watching = ShardDiagnostics(load_settings(None, {"engine": "kafka://b:9092"}))
     with capture_logs() as lines:
-        watching.lost(3, Why.LATE.value)
-        watching.lost(4, MOVES)
-        watching.lost(5, DEALT)
+        watching.lost(3, AppendFailure.LATE.value)
+        watching.lost(4, MOVED_AWAY)
+        watching.lost(5, ASSIGNED_ELSEWHERE)
     assert [(line["log_level"], line["shard"]) for line in lines] == [("warning", 3), ("debug", 4), ("debug", 5)]
     assert "engine.kafka.delivery.timeout.ms" in lines[0]["why"]

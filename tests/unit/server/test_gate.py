@@ -12,26 +12,26 @@ from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.driver.wall import WallClock
 from muster.coordinator.server.security import gate as gate_module
-from muster.coordinator.server.security.gate import Gate, Signed
+from muster.coordinator.server.security.gate import CallerAuthenticator, SignedIdentity
 from tests.support.logins import api_token
 
 FAILED = list[tuple[str, str, str, str]]
 
 
-def story(told: Callable[[SecurityState, Gate, FAILED], Awaitable[None]]) -> None:
+def story(told: Callable[[SecurityState, CallerAuthenticator, FAILED], Awaitable[None]]) -> None:
     async def run() -> None:
         state, failed = SecurityState(), FAILED()
-        await told(state, Gate(state, failed=lambda *what: failed.append(what)), failed)
+        await told(state, CallerAuthenticator(state, failed=lambda *what: failed.append(what)), failed)
 
     asyncio.run(run())
 
 
-async def ask(gate: Gate, token: str, host: str = "10.0.0.1") -> Identity:
+async def ask(gate: CallerAuthenticator, token: str, host: str = "10.0.0.1") -> Identity:
     return await gate.identify(host=host, authorization=f"Bearer {token}", certificate=None, door="grpc")
 
 
 def test_a_token_is_a_principal_at_an_address_and_one_object() -> None:
-    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+    async def told(state: SecurityState, gate: CallerAuthenticator, failed: FAILED) -> None:
         token, change = api_token(1, "User:ci")
         state.apply([change])
         identity = await ask(gate, token)
@@ -58,7 +58,7 @@ def test_a_token_is_a_principal_at_an_address_and_one_object() -> None:
     ],
 )
 def test_what_is_no_token_known_here_is_refused_with_a_sentence(authorization: str) -> None:
-    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+    async def told(state: SecurityState, gate: CallerAuthenticator, failed: FAILED) -> None:
         with pytest.raises(NotAuthenticated, match="muster tokens create"):
             await gate.identify(host="h", authorization=authorization, certificate=None, door="http")
         assert [each[:2] for each in failed] == ([("h", "http")] if authorization else [])
@@ -67,7 +67,7 @@ def test_what_is_no_token_known_here_is_refused_with_a_sentence(authorization: s
 
 
 def test_a_token_of_a_known_id_with_another_secret_is_as_unknown_as_any() -> None:
-    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+    async def told(state: SecurityState, gate: CallerAuthenticator, failed: FAILED) -> None:
         token, change = api_token(1)
         state.apply([change])
         said = []
@@ -82,7 +82,7 @@ def test_a_token_of_a_known_id_with_another_secret_is_as_unknown_as_any() -> Non
 
 
 def test_a_revoked_token_is_unknown_at_once_and_ends_what_lasts() -> None:
-    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+    async def told(state: SecurityState, gate: CallerAuthenticator, failed: FAILED) -> None:
         (token, change), (other, kept) = api_token(1), api_token(2)
         state.apply([change, kept])
         identity, stays = await ask(gate, token), await ask(gate, other)
@@ -111,7 +111,7 @@ def test_a_revoked_token_is_unknown_at_once_and_ends_what_lasts() -> None:
 
 
 def test_a_token_ends_when_its_time_is_over() -> None:
-    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+    async def told(state: SecurityState, gate: CallerAuthenticator, failed: FAILED) -> None:
         ended, change = api_token(1, until_ms=int(time.time() * 1000) - 1)
         ending, soon = api_token(2, until_ms=int(time.time() * 1000) + 30)
         state.apply([change, soon])
@@ -128,7 +128,7 @@ def test_a_token_ends_when_its_time_is_over() -> None:
 
 
 def test_a_cancelled_stream_is_cancelled_and_a_timeout_inside_is_its_own() -> None:
-    async def told(state: SecurityState, gate: Gate, failed: FAILED) -> None:
+    async def told(state: SecurityState, gate: CallerAuthenticator, failed: FAILED) -> None:
         identity = Identity(Principal("User", "a"), "h")
         with pytest.raises(TimeoutError):
             async with gate.lasting(identity):
@@ -139,12 +139,14 @@ def test_a_cancelled_stream_is_cancelled_and_a_timeout_inside_is_its_own() -> No
 
 def test_a_certificate_and_a_signed_token_are_believed_where_somebody_checks_them() -> None:
     async def run() -> None:
-        async def verify(text: str) -> Signed:
+        async def verify(text: str) -> SignedIdentity:
             if text != "a.b.c":
                 raise ValueError("signature")
-            return Signed("robot", time.time() + 60)
+            return SignedIdentity("robot", time.time() + 60)
 
-        gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", pem.decode()))
+        gate = CallerAuthenticator(
+            SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", pem.decode())
+        )
         by_certificate = await gate.identify(host="h", authorization="", certificate=b"CN=x")
         assert (str(by_certificate.principal), by_certificate.mechanism) == ("User:CN=x", "mTLS")
         assert await gate.identify(host="h", authorization="", certificate=b"CN=x") is by_certificate
@@ -161,10 +163,12 @@ def test_no_more_callers_are_kept_than_the_limit_and_none_by_a_long_token(monkey
     monkeypatch.setattr(gate_module, "MOST_KNOWN_CALLERS", 3)
 
     async def run() -> None:
-        async def verify(text: str) -> Signed:
-            return Signed("robot", time.time() + 60)
+        async def verify(text: str) -> SignedIdentity:
+            return SignedIdentity("robot", time.time() + 60)
 
-        gate = Gate(SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", "x"))
+        gate = CallerAuthenticator(
+            SecurityState(), verify=verify, principal_of=lambda pem, door: Principal("User", "x")
+        )
         for number in range(9):
             await gate.identify(host="h", authorization=f"Bearer {number}", certificate=None)
             await gate.identify(host="h", authorization="", certificate=bytes([number]))
@@ -190,15 +194,15 @@ def test_a_signed_token_is_looked_at_anew_once_other_keys_count() -> None:
     async def run() -> None:
         believed, entered, go_on = {"a.b.c"}, asyncio.Event(), asyncio.Event()
 
-        async def verify(text: str) -> Signed:
+        async def verify(text: str) -> SignedIdentity:
             found = text in believed
             entered.set()
             await go_on.wait()
             if not found:
                 raise ValueError("key")
-            return Signed("robot", time.time() + 3_600)
+            return SignedIdentity("robot", time.time() + 3_600)
 
-        gate = Gate(SecurityState(), verify=verify)
+        gate = CallerAuthenticator(SecurityState(), verify=verify)
         asking = asyncio.create_task(gate.identify(host="h", authorization="Bearer a.b.c"))
         await entered.wait()
         gate.keys_changed()
@@ -216,7 +220,7 @@ def test_a_signed_token_is_looked_at_anew_once_other_keys_count() -> None:
     asyncio.run(run())
 
 
-async def as_long_as(gate: Gate, identity: Identity) -> None:
+async def as_long_as(gate: CallerAuthenticator, identity: Identity) -> None:
     async with gate.lasting(identity):
         await asyncio.sleep(30)
 
@@ -229,7 +233,7 @@ def test_a_token_that_is_known_ends_by_the_clock_however_it_is_set() -> None:
         text, change = api_token(1, until_ms=round((now["wall"] + 3_600) * 1_000))
         endless, other = api_token(2)
         state.apply([change, other])
-        gate = Gate(state, wall_s=lambda: now["wall"])
+        gate = CallerAuthenticator(state, wall_s=lambda: now["wall"])
         clock = WallClock(gate.clock_moved, lambda: now["wall"], lambda: now["monotonic"])
         identity = await gate.identify(host="h", authorization=f"Bearer {text}")
         await gate.identify(host="h", authorization=f"Bearer {endless}")

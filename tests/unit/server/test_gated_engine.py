@@ -29,7 +29,7 @@ from muster.coordinator.engine.state_log import StateLog
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.engined.gated import GatedEngine
-from muster.coordinator.server.engined.side import limits_over
+from muster.coordinator.server.engined.side import limits_of_topic
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 ids = count(1)
@@ -157,7 +157,7 @@ def test_a_member_with_too_much_is_refused_before_anything_is_changed_and_costs_
     """KB-S3, and one group's trouble is its own: by a node's own setting the limit would be three times a batch."""
     log = StateLog(4_000)
     log.ready(0)
-    limits = limits_over(Limits(), log.batch_bytes, "muster.state")
+    limits = limits_of_topic(Limits(), log.batch_bytes, "muster.state")
     engine = GatedEngine(log, 1, limits, authority=Everybody())
     engine.load_shard(0, 0)
     offer = (Protocol("range", b"m" * 2_001),)
@@ -191,7 +191,7 @@ def test_m4_whose_positions_a_turn_changes_is_told() -> None:
 
 
 def test_a_node_with_less_room_of_its_own_keeps_that_limit() -> None:
-    assert limits_over(Limits(max_group_bytes=700), 4_000, "t").max_group_bytes == 700
+    assert limits_of_topic(Limits(max_group_bytes=700), 4_000, "t").max_group_bytes == 700
 
 
 def test_t1_what_members_read_is_told() -> None:

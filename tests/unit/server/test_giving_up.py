@@ -28,10 +28,10 @@ class Waiting:
 
 
 def test_who_waits_for_others_stops_when_it_is_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(main, "Node", Waiting)
+    monkeypatch.setattr(main, "CoordinatorNode", Waiting)
     given = {"log.dirs": str(tmp_path), "zookeeper.connect": "127.0.0.1", "inter.broker.listeners": "127.0.0.1:0"}
     try:
-        assert asyncio.run(main.serve(load_settings(None, given), None)) == main.EXIT_OK
+        assert asyncio.run(main.serve_until_stopped(load_settings(None, given), None)) == main.EXIT_OK
     finally:
         main.gc.enable()
     assert Waiting.ended == "given back"

@@ -6,24 +6,24 @@ import pytest
 
 from muster.assignors.api import Member, Snapshot
 from muster.coordinator.core import events
-from muster.coordinator.core.plan import PlanRequest, planned
+from muster.coordinator.core.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.runtime.answers import Work
+from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.ports import LastKnown, LogFailed, NotYet
-from muster.coordinator.server.node.lags import AT_ONCE, lags_of, with_lags
+from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
+from muster.coordinator.server.node.lags import LOOKUPS_PER_TURN, add_lags, compute_lags
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 
-def asked(count: int) -> tuple[Work, Engine, Shard]:
+def asked(count: int) -> tuple[ShardWork, Engine, Shard]:
     """A plan by lags of a topic with so many partitions, and what it is asked of."""
     engine = Engine(MemoryGroupLog(1), 1, Limits(), Shard)
     engine.load(0)
     core = engine.core(0)
     assert isinstance(core, Shard)
     core.step(events.TopicsChanged({"t": count}, (), {"t": bytes(15) + b"\1"}), 0)
-    return Work(0, 0, PlanRequest("g", 1, "lag", Snapshot({"t": count}, [Member("m", ("t",))]))), engine, core
+    return ShardWork(0, 0, PlanRequest("g", 1, "lag", Snapshot({"t": count}, [Member("m", ("t",))]))), engine, core
 
 
 def commit(core: Shard, offset: int) -> None:
@@ -31,7 +31,7 @@ def commit(core: Shard, offset: int) -> None:
 
 
 def test_ends_of_many_partitions_are_looked_up_in_a_thread_and_commits_are_those_of_the_turn() -> None:
-    work, engine, core = asked(AT_ONCE + 1)
+    work, engine, core = asked(LOOKUPS_PER_TURN + 1)
     commit(core, 40)
     looks: list[int] = []
 
@@ -39,27 +39,29 @@ def test_ends_of_many_partitions_are_looked_up_in_a_thread_and_commits_are_those
         looks.append(partition)
         return 0, 100
 
-    rest = with_lags(work, engine, span)
+    rest = add_lags(work, engine, span)
     assert looks == []
-    assert not isinstance(rest, Work)
+    assert not isinstance(rest, ShardWork)
     commit(core, 70)
     request = rest().request
     assert isinstance(request, PlanRequest)
-    assert request.snapshot.lags == {"t": [60, *[100] * AT_ONCE]}
-    assert looks == [*range(AT_ONCE + 1)]
+    assert request.snapshot.lags == {"t": [60, *[100] * LOOKUPS_PER_TURN]}
+    assert looks == [*range(LOOKUPS_PER_TURN + 1)]
 
 
 def test_those_of_few_partitions_are_there_at_once() -> None:
-    work, engine, _ = asked(AT_ONCE)
-    whole = with_lags(work, engine, lambda topic, partition: (0, 3))
-    assert isinstance(whole, Work)
+    work, engine, _ = asked(LOOKUPS_PER_TURN)
+    whole = add_lags(work, engine, lambda topic, partition: (0, 3))
+    assert isinstance(whole, ShardWork)
     assert isinstance(whole.request, PlanRequest)
-    assert whole.request.snapshot.lags == {"t": [3] * AT_ONCE}
+    assert whole.request.snapshot.lags == {"t": [3] * LOOKUPS_PER_TURN}
 
 
 def test_lag_counts_from_the_commit_and_without_one_from_the_start() -> None:
     commits = {0: 45, 1: 5}
-    found = lags_of(Snapshot({"t": 3}, []), lambda topic, number: commits.get(number), lambda topic, number: (10, 50))
+    found = compute_lags(
+        Snapshot({"t": 3}, []), lambda topic, number: commits.get(number), lambda topic, number: (10, 50)
+    )
     assert found == {"t": [5, 40, 40]}
 
 
@@ -76,20 +78,20 @@ class Elsewhere:
         self.asked.add(partition)
         if partition in self._known:
             return 10, 50
-        raise NotYet(f"{topic}-{partition} is not known yet", self._wait)
+        raise LogNotReady(f"{topic}-{partition} is not known yet", self._wait)
 
     def _wait(self) -> None:
         self.waits += 1
         self._known |= self.asked if self._answers else set()
 
 
-@pytest.mark.parametrize("count", [2, AT_ONCE + 1])
+@pytest.mark.parametrize("count", [2, LOOKUPS_PER_TURN + 1])
 def test_ends_that_other_nodes_know_are_waited_for_by_a_thread_all_together(count: int) -> None:
     work, engine, core = asked(count)
     commit(core, 20)
     elsewhere = Elsewhere()
-    rest = with_lags(work, engine, elsewhere.span)
-    assert not isinstance(rest, Work)
+    rest = add_lags(work, engine, elsewhere.span)
+    assert not isinstance(rest, ShardWork)
     assert elsewhere.waits == 0, "nobody waits in the turn"
     commit(core, 45)
     request = rest().request
@@ -98,11 +100,11 @@ def test_ends_that_other_nodes_know_are_waited_for_by_a_thread_all_together(coun
     assert (elsewhere.waits, elsewhere.asked) == (1, {*range(count)})
 
 
-@pytest.mark.parametrize("count", [2, AT_ONCE + 1])
+@pytest.mark.parametrize("count", [2, LOOKUPS_PER_TURN + 1])
 def test_ends_that_nobody_tells_in_time_are_a_log_that_cannot_be_read(count: int) -> None:
     work, engine, _ = asked(count)
-    rest = with_lags(work, engine, Elsewhere(answers=False).span)
-    assert not isinstance(rest, Work)
+    rest = add_lags(work, engine, Elsewhere(answers=False).span)
+    assert not isinstance(rest, ShardWork)
     with pytest.raises(LogFailed, match="t-0 is not known yet"):
         rest()
 
@@ -122,8 +124,8 @@ class Leaders:
 def planned_with(leaders: Leaders) -> Snapshot:
     work, engine, core = asked(len(leaders.told))
     commit(core, 20)
-    rest = with_lags(work, engine, lambda topic, partition: (0, 0), leaders)
-    assert not isinstance(rest, Work)
+    rest = add_lags(work, engine, lambda topic, partition: (0, 0), leaders)
+    assert not isinstance(rest, ShardWork)
     assert leaders.asked == [], "nobody is asked in the turn"
     commit(core, 45)
     request = rest().request
@@ -138,12 +140,12 @@ def test_t5_lags_by_what_leaders_say() -> None:
 
 
 def test_t5_what_a_leader_does_not_say_in_time_is_what_was_known_and_marked() -> None:
-    snapshot = planned_with(Leaders((10, 50), LastKnown(10, 40), (0, 7)))
+    snapshot = planned_with(Leaders((10, 50), LastKnownExtent(10, 40), (0, 7)))
     assert (snapshot.lags, snapshot.stale) == ({"t": [30, 30, 7]}, {"t": [1]})
     assert Snapshot.from_json(snapshot.to_json()) == snapshot
 
 
 def test_t5_where_nobody_has_ever_said_it_the_plan_goes_by_count_and_says_so() -> None:
-    snapshot = planned_with(Leaders((10, 50), None, LastKnown(0, 7)))
+    snapshot = planned_with(Leaders((10, 50), None, LastKnownExtent(0, 7)))
     assert (snapshot.lags, snapshot.stale) == (None, {"t": [1]})
-    assert planned(PlanRequest("g", 1, "lag", snapshot)) == {"m": {"t": (0, 1, 2)}}
+    assert compute_plan(PlanRequest("g", 1, "lag", snapshot)) == {"m": {"t": (0, 1, 2)}}

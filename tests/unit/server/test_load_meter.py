@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.core.control.balance.evaluating import AT_ONCE_PARTITIONS, Stage, proceed
+from muster.coordinator.core.control.balance.evaluating import AT_ONCE_PARTITIONS, Stage, proceed_from
 from muster.coordinator.core.control.balance.events import BalanceGoesOn
-from muster.coordinator.core.control.balance.ongoing import Balancing
+from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import (
     AlterSettings,
@@ -108,7 +108,7 @@ def test_what_follows_of_a_sample_of_a_large_group_has_a_turn_for_each_stage() -
     balancing = shard.state.balancing["g"]
 
     def stage(name: str, *rest: str) -> Stage:
-        def work(group_id: str, of: Balancing, step: Step) -> Stage | None:
+        def work(group_id: str, of: OngoingBalance, step: Step) -> Stage | None:
             done.append(name)
             return stage(*rest) if rest else None
 
@@ -116,7 +116,7 @@ def test_what_follows_of_a_sample_of_a_large_group_has_a_turn_for_each_stage() -
 
     def begin(*names: str) -> list[Event]:
         step = Step(shard.state, 0)
-        proceed(stage(*names), "g", balancing, step)
+        proceed_from(stage(*names), "g", balancing, step)
         return step.out.chores
 
     balancing.partitions = AT_ONCE_PARTITIONS

@@ -9,13 +9,19 @@ from structlog.testing import capture_logs
 
 from muster.coordinator.config import Address, load_settings
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.types import Cause, Move, Outcome, Phase, RebalanceEntry
-from muster.coordinator.edge.audit import ACTIONS, Action, watched
-from muster.coordinator.security.identity import SOMEBODY
+from muster.coordinator.core.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
+from muster.coordinator.edge.audit import ACTIONS, OperatorAction, report_actions
+from muster.coordinator.security.identity import UNAUTHENTICATED
 from muster.coordinator.server.journal import lines
-from muster.coordinator.server.journal.lines import RebalanceLines, differing, tell_action, tell_start, tell_where
+from muster.coordinator.server.journal.lines import (
+    RebalanceLines,
+    changed_settings,
+    log_action,
+    log_listening,
+    log_start,
+)
 
-OPEN, KNOWN = Move("t", 0, "", "m", -1, ""), Move("t", 0, "", "m", 13_200, "")
+OPEN, KNOWN = PartitionMove("t", 0, "", "m", -1, ""), PartitionMove("t", 0, "", "m", 13_200, "")
 
 
 def entry(number: int, outcome: Outcome = Outcome.COMPLETED, *, settled: bool = False, moved: bool = True) -> Any:
@@ -34,7 +40,7 @@ def entry(number: int, outcome: Outcome = Outcome.COMPLETED, *, settled: bool = 
         outcome=outcome,
         started_at_ms=0,
         ended_at_ms=9,
-        phases=(Phase("join", 1_200, ()), *((Phase("settle", 300, ()),) if settled else ())),
+        phases=(RebalancePhase("join", 1_200, ()), *((RebalancePhase("settle", 300, ()),) if settled else ())),
         members=(),
         moves=((KNOWN if settled else OPEN),) if moved else (),
         snapshot_json="",
@@ -85,16 +91,16 @@ def test_rebalances_that_wait_to_settle_are_bounded(monkeypatch: pytest.MonkeyPa
     assert [line["group"] for line in logged] == ["a"]
 
 
-CALL = SimpleNamespace(peer_host="10.0.4.17", client_software="muster-python 0.1.0", identity=SOMEBODY)
+CALL = SimpleNamespace(peer_host="10.0.4.17", client_software="muster-python 0.1.0", identity=UNAUTHENTICATED)
 
 
-def acted(what: str, request: Any, response: Any) -> list[Action]:
-    seen: list[Action] = []
+def acted(what: str, request: Any, response: Any) -> list[OperatorAction]:
+    seen: list[OperatorAction] = []
 
     async def handler(request: Any, call: Any) -> Any:
         return response
 
-    answer = asyncio.run(watched(handler, what, "grpc", seen.append)(request, CALL))  # type: ignore[arg-type]
+    answer = asyncio.run(report_actions(handler, what, "grpc", seen.append)(request, CALL))  # type: ignore[arg-type]
     assert answer is response
     return seen
 
@@ -103,11 +109,11 @@ def test_who_deleted_what_from_where_is_told() -> None:
     request = SimpleNamespace(topic_names=[f"t{n}" for n in range(7)])
     response = SimpleNamespace(topics=[SimpleNamespace(error_code=3), SimpleNamespace(error_code=0)])
     (action,) = acted("DeleteTopics", request, response)
-    assert action == Action(
+    assert action == OperatorAction(
         "DeleteTopics", "t0,t1,t2,t3,t4 and 2 more", "10.0.4.17", "muster-python 0.1.0", "grpc", 1, ""
     )
     with capture_logs() as logged:
-        tell_action(action)
+        log_action(action)
     assert logged[0]["action"] == "DeleteTopics"
     assert "reason" not in logged[0]
 
@@ -148,9 +154,9 @@ def test_what_changes_nothing_or_is_a_clients_own_is_not_told() -> None:
 
 
 def test_a_start_tells_the_settings_that_differ() -> None:
-    assert dict(differing(load_settings(None, {}))) == {}
+    assert dict(changed_settings(load_settings(None, {}))) == {}
     given = {"node.id": "7", "auto.create.topics.enable": "true", "group.max.size": "9"}
-    changed = dict(differing(load_settings(None, given)))
+    changed = dict(changed_settings(load_settings(None, given)))
     assert changed["group.max.size"] == "9"
     assert set(changed) <= set(given)
 
@@ -158,9 +164,9 @@ def test_a_start_tells_the_settings_that_differ() -> None:
 def test_a_start_says_which_doors_are_open_to_whom() -> None:
     given = {"listeners": "10.0.0.1:9290", "kafka.listeners": "127.0.0.1:0", "allow.insecure.listeners": "true"}
     with capture_logs() as logged:
-        tell_start(load_settings(None, given))
-        tell_start(load_settings(None, given | {"authorizer": "acl"}))
-        tell_start(load_settings(None, {}))
+        log_start(load_settings(None, given))
+        log_start(load_settings(None, given | {"authorizer": "acl"}))
+        log_start(load_settings(None, {}))
     opened = [(line["listener"], line["address"], line["why"]) for line in logged if line["event"] == "open to others"]
     assert [(name, address) for name, address, _ in opened] == [("listeners", "PLAINTEXT://10.0.0.1:9290")] * 2
     assert opened[0][2].startswith("who reaches it may do everything, and who is on the way reads")
@@ -172,16 +178,16 @@ def test_lines_are_written_together_a_few_at_a_time() -> None:
     calls: list[tuple[float, Any]] = []
     all_lines = RebalanceLines(lambda delay_s, work: calls.append((delay_s, work)))
     with capture_logs() as logged:
-        for number in range(lines.AT_ONCE + 3):
+        for number in range(lines.LINES_PER_TURN + 3):
             all_lines.noticed(GroupChanged("billing", "Stable", 1, entry(number, moved=False)))
         assert logged == []
         ((delay_s, write),) = calls
         assert delay_s == lines.TOGETHER_S
         write()
-        assert len(logged) == lines.AT_ONCE
+        assert len(logged) == lines.LINES_PER_TURN
         assert calls[1][0] == 0
         calls[1][1]()
-    assert [line["rebalance"] for line in logged] == list(range(lines.AT_ONCE + 3))
+    assert [line["rebalance"] for line in logged] == list(range(lines.LINES_PER_TURN + 3))
     assert len(calls) == 2
 
 
@@ -198,8 +204,8 @@ def test_what_waits_to_be_written_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_start_up_line_names_each_door_that_is_open() -> None:
     with capture_logs() as told:
-        tell_where(Address("127.0.0.1", 9290), None, None, 1)
-        tell_where(Address("127.0.0.1", 9290), Address("127.0.0.1", 9092), Address("::1", 9291), 1)
+        log_listening(Address("127.0.0.1", 9290), None, None, 1)
+        log_listening(Address("127.0.0.1", 9290), Address("127.0.0.1", 9092), Address("::1", 9291), 1)
     only, all_three = ({key: value for key, value in line.items() if key != "log_level"} for line in told)
     assert only == {"event": "listening", "host": "127.0.0.1", "port": 9290, "node_id": 1}
     assert all_three == only | {"kafka": "127.0.0.1:9092", "http": "[::1]:9291"}

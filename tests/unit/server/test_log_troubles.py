@@ -3,16 +3,16 @@
 import errno
 
 from muster.coordinator.runtime.conditions import LOG, Conditions
-from muster.coordinator.server.health.log_troubles import PASSING_MS, LogTroubles
+from muster.coordinator.server.health.log_troubles import PASSING_MS, LogConditions
 from muster.storage.errors import LogFenced, StorageError
-from muster.storage.troubles import Troubles
+from muster.storage.troubles import StorageTroubles
 
 
 def test_troubles_become_conditions_last_or_pass_and_go_with_their_topic() -> None:
     now_ms = 1_000
     conditions = Conditions(lambda: now_ms)
-    troubles = Troubles()
-    carrier = LogTroubles(troubles, conditions)
+    troubles = StorageTroubles()
+    carrier = LogConditions(troubles, conditions)
     full = OSError(errno.ENOSPC, "No space left on device")
     troubles.fenced(("t", 0), LogFenced("t-0 is fenced"))
     troubles.refused(("t", 0), StorageError("no room"), full)
@@ -41,8 +41,8 @@ def test_troubles_become_conditions_last_or_pass_and_go_with_their_topic() -> No
 
 def test_what_found_no_room_is_tried_until_it_would_or_is_refused_again() -> None:
     conditions = Conditions(lambda: 1_000)
-    troubles = Troubles()
-    carrier = LogTroubles(troubles, conditions)
+    troubles = StorageTroubles()
+    carrier = LogConditions(troubles, conditions)
     full = OSError(errno.ENOSPC, "No space left on device")
     assert carrier.still_wanted() == 0
     troubles.refused(("t", 0), StorageError("no room"), full, 900_000)

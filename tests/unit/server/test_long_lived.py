@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.server.node.long_lived import ALL_LOOKED_AT, FROZEN_AT_ONCE, LongLived
+from muster.coordinator.server.node.long_lived import ALL_LOOKED_AT, FROZEN_AT_ONCE, LogFreezer
 
 
 class Circle:
@@ -24,7 +24,7 @@ def unfrozen() -> Iterator[None]:
 
 
 def test_logs_are_passed_over_once_there_are_some() -> None:
-    long_lived = LongLived()
+    long_lived = LogFreezer()
     for _ in range(FROZEN_AT_ONCE - 1):
         long_lived.changed(1)
     assert gc.get_freeze_count() == 0
@@ -36,7 +36,7 @@ def test_logs_are_passed_over_once_there_are_some() -> None:
 
 def test_each_look_is_at_what_is_new() -> None:
     """What was passed over once is not looked at again."""
-    long_lived, kept = LongLived(), [[number] for number in range(10_000)]
+    long_lived, kept = LogFreezer(), [[number] for number in range(10_000)]
     long_lived.changed(FROZEN_AT_ONCE)
     assert len(gc.get_objects()) < len(kept)
     long_lived.changed(FROZEN_AT_ONCE)
@@ -45,7 +45,7 @@ def test_each_look_is_at_what_is_new() -> None:
 
 def test_logs_that_come_and_go_keep_nothing_that_is_on_its_way() -> None:
     """What was passed over, and ends as garbage that only the collector finds, would stay for ever."""
-    long_lived, on_its_way = LongLived(), Circle()
+    long_lived, on_its_way = LogFreezer(), Circle()
     for _ in range(10 * FROZEN_AT_ONCE):
         long_lived.changed(2)
         long_lived.changed(-2)
@@ -59,7 +59,7 @@ def test_a_large_topic_that_comes_and_goes_has_nobody_look_through_all_that_is_l
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """That takes 50 ms with 10,000 partitions and seconds with millions of positions: nobody else is answered then."""
-    long_lived, looks = LongLived(), []
+    long_lived, looks = LogFreezer(), []
     monkeypatch.setattr(gc, "unfreeze", lambda: looks.append(1))
     for _ in range(ALL_LOOKED_AT // 10_000 - 1):
         long_lived.changed(10_000)
@@ -68,7 +68,7 @@ def test_a_large_topic_that_comes_and_goes_has_nobody_look_through_all_that_is_l
 
 
 def test_once_very_many_have_gone_all_is_looked_through() -> None:
-    long_lived, on_its_way = LongLived(), Circle()
+    long_lived, on_its_way = LogFreezer(), Circle()
     long_lived.changed(FROZEN_AT_ONCE)
     garbage = weakref.ref(on_its_way)
     del on_its_way

@@ -68,8 +68,10 @@ def beside(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
 
         return watching
 
-    monkeypatch.setattr(translate, "offset_commit", watched("read", translate.offset_commit))
-    monkeypatch.setattr(committed, "answer", watched("answered", committed.answer))
+    monkeypatch.setattr(translate, "parse_offset_commit", watched("read", translate.parse_offset_commit))
+    monkeypatch.setattr(
+        committed, "build_checked_commit_response", watched("answered", committed.build_checked_commit_response)
+    )
     return done
 
 

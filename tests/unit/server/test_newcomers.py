@@ -5,13 +5,13 @@ from itertools import count
 from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
 from muster.coordinator.core.events import DeleteGroup, OffsetCommit, OffsetDelete, OffsetFetch, TopicsChanged
 from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.edge.words import operator
+from muster.coordinator.edge.words import name_operator
 from muster.coordinator.engine.groups.adopt import ADOPTED
 from muster.coordinator.engine.state_log import SETTLED, StateLog
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.facts import Read
-from muster.coordinator.runtime.led.engine import LedEngine
-from muster.coordinator.server.engined.gated import GatedEngine, Said
+from muster.coordinator.ownership.facts import ShardRecordRead
+from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.server.engined.gated import AdoptionVerdict, GatedEngine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.led_bench import HeldAuthority
 
@@ -36,12 +36,12 @@ class Upstream:
     """Knows of groups what a test has told."""
 
     def __init__(self) -> None:
-        self.said: dict[str, Said] = {}
+        self.said: dict[str, AdoptionVerdict] = {}
         self.looked: list[str] = []
         self.gone: list[str] = []
         self.by_hand: list[str] = []
 
-    def said_of(self, shard: int, group: str) -> Said | None:
+    def verdict_of(self, shard: int, group: str) -> AdoptionVerdict | None:
         return self.said.get(group)
 
     def look(self, shard: int, group: str) -> None:
@@ -84,11 +84,11 @@ class Stage:
 def test_who_asks_for_a_group_that_is_not_known_waits_and_nobody_else_does() -> None:
     stage = Stage()
     first, second, adopting = stage.fetch("g"), stage.fetch("g"), stage.commit("g")
-    stage.upstream.said["h"] = Said(ErrorCode.NONE)
+    stage.upstream.said["h"] = AdoptionVerdict(ErrorCode.NONE)
     other = stage.fetch("h")
     assert stage.upstream.looked == ["g"]
     assert stage.told() == {adopting: ErrorCode.NONE, other: ErrorCode.NONE}, "what adopts it must not wait for itself"
-    stage.upstream.said["g"] = Said(ErrorCode.NONE)
+    stage.upstream.said["g"] = AdoptionVerdict(ErrorCode.NONE)
     stage.engine.go_on(0, "g")
     assert stage.told() == {first: ErrorCode.NONE, second: ErrorCode.NONE}
     assert stage.upstream.looked == ["g"]
@@ -97,7 +97,7 @@ def test_who_asks_for_a_group_that_is_not_known_waits_and_nobody_else_does() -> 
 def test_a_group_that_is_refused_is_so_for_who_waited_and_for_who_comes_later() -> None:
     stage = Stage()
     waited = stage.fetch("g")
-    stage.upstream.said["g"] = Said(ErrorCode.COORDINATOR_NOT_AVAILABLE, "somebody reads in it")
+    stage.upstream.said["g"] = AdoptionVerdict(ErrorCode.COORDINATOR_NOT_AVAILABLE, "somebody reads in it")
     stage.engine.go_on(0, "g")
     later = stage.fetch("g")
     assert stage.told() == dict.fromkeys((waited, later), ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -107,7 +107,7 @@ def test_who_waits_in_a_shard_that_is_lost_hears_so() -> None:
     stage = Stage()
     waited = stage.fetch("g")
     stage.engine.leave(0, "another has it", 1)
-    stage.upstream.said["g"] = Said(ErrorCode.NONE)
+    stage.upstream.said["g"] = AdoptionVerdict(ErrorCode.NONE)
     stage.engine.go_on(0, "g")
     assert stage.told() == {waited: GONE}
 
@@ -116,16 +116,16 @@ def test_what_is_deleted_is_told_and_a_led_engine_knows_nothing_of_all_this() ->
     stage = Stage()
     stage.engine.submit(0, DeleteGroup(next(ids), "g"))
     assert stage.upstream.gone == ["g"]
-    assert not hasattr(LedEngine, "newcomers")
+    assert not hasattr(LeasedEngine, "newcomers")
 
 
 def test_m1_what_was_adopted_by_hand_and_whose_positions_were_taken_away_is_told() -> None:
     """Else the group would be taken over once more, with what the upstream still has of it, when these are gone."""
     stage = Stage()
     at = {("t", 0): CommittedOffset(7)}
-    who = operator("127.0.0.1", ADOPTED)
+    who = name_operator("127.0.0.1", ADOPTED)
     stage.engine.submit(0, OffsetCommit(next(ids), "g", "", None, -1, at, operator=who, by_tool=True))
-    stage.engine.submit(0, OffsetCommit(next(ids), "h", "", None, -1, at, operator=operator("::1", "a mistake")))
+    stage.engine.submit(0, OffsetCommit(next(ids), "h", "", None, -1, at, operator=name_operator("::1", "a mistake")))
     stage.engine.submit(0, OffsetDelete(next(ids), "i", (("t", 0),)))
     assert (stage.upstream.by_hand, stage.upstream.gone) == (["g"], ["i"])
 
@@ -150,7 +150,7 @@ def test_settled_groups_are_written_with_the_next_turn_and_read_again() -> None:
     ]
     anew = StateLog(1 << 20)
     anew.begin(0)
-    anew.hold(0, [Read(key, value, offset) for offset, (key, value, _) in enumerate(written)])
+    anew.hold(0, [ShardRecordRead(key, value, offset) for offset, (key, value, _) in enumerate(written)])
     anew.ready(0)
     assert [record.key for record in anew.read_groups(0)] == [b"\0\1k"], "the engine hears nothing of it"  # type: ignore[union-attr]
     assert (anew.is_settled(0, "g"), anew.is_settled(0, "h"), anew.is_settled(1, "g")) == (True, False, False)

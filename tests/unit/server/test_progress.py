@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.observe.history import History, Sample
+from muster.coordinator.observe.history import GroupHistory, Sample
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.service.progress import gets_on_otherwise, progress, tell_progress
+from muster.coordinator.server.service.progress import add_progress, build_progress, progress_changed
 from muster.coordinator.views.groups import progress_words
 from muster.coordinator.views.seen import SeenProgress, seen_progress
 
 PLACE = ("t", 0)
 
 
-def looked(*looks: tuple[int, int]) -> History:
+def looked(*looks: tuple[int, int]) -> GroupHistory:
     """A history of `g`, looked at every 10 s: (log end, committed)."""
-    history = History(10_000)
+    history = GroupHistory(10_000)
     for at, (end, committed) in enumerate(looks, 1):
         history.take("g", Sample([PLACE], [end], [committed], [at * 10_000]), at * 10_000)
         history.settle("g", at * 10_000)
@@ -23,22 +23,22 @@ def looked(*looks: tuple[int, int]) -> History:
 
 
 def test_a_group_that_was_seen_twice_has_a_trend() -> None:
-    found = progress(looked((100, 0), (200, 140)), "g")
+    found = build_progress(looked((100, 0), (200, 140)), "g")
     assert found is not None
     assert (found.sampled_ms, found.lag, found.trend, found.eta_seconds) == (20_000, 60, -4.0, 15.0)
     assert (found.health, found.reason) == ("OK", "it keeps up")
 
 
 def test_what_is_not_known_is_absent() -> None:
-    once = progress(looked((100, 0)), "g")
+    once = build_progress(looked((100, 0)), "g")
     assert once is not None
     assert not once.HasField("trend")
     assert not once.HasField("eta_seconds")
-    assert progress(looked((100, 0)), "other") is None
+    assert build_progress(looked((100, 0)), "other") is None
 
 
 def test_a_group_that_falls_behind_has_no_end_and_is_not_well() -> None:
-    found = progress(looked((100, 0), (200, 10), (300, 20)), "g")
+    found = build_progress(looked((100, 0), (200, 10), (300, 20)), "g")
     assert found is not None
     assert not found.HasField("eta_seconds")
     assert (found.health, found.reason[:25]) == ("WARN", "t-0 (WARN, lag 280): it c")
@@ -46,13 +46,13 @@ def test_a_group_that_falls_behind_has_no_end_and_is_not_well() -> None:
 
 def test_only_groups_that_were_seen_are_told_of() -> None:
     groups = [pb.DescribedGroup(group_id="g"), pb.DescribedGroup(group_id="other")]
-    asyncio.run(tell_progress(groups, looked((5, 0))))
+    asyncio.run(add_progress(groups, looked((5, 0))))
     assert [seen_progress(group) is None for group in groups] == [False, True]
 
 
 def test_another_time_of_the_look_is_no_news() -> None:
     def of(*looks: tuple[int, int]) -> pb.GroupProgress:
-        found = progress(looked(*looks), "g")
+        found = build_progress(looked(*looks), "g")
         assert found is not None
         return found
 
@@ -60,11 +60,11 @@ def test_another_time_of_the_look_is_no_news() -> None:
     later = pb.GroupProgress()
     later.CopyFrom(first)
     later.sampled_ms += 10_000
-    assert not gets_on_otherwise(first, later)
-    assert gets_on_otherwise(first, of((101, 0)))
-    assert gets_on_otherwise(pb.GroupProgress(), first)
-    assert gets_on_otherwise(first, None)
-    assert not gets_on_otherwise(pb.GroupProgress(), None)
+    assert not progress_changed(first, later)
+    assert progress_changed(first, of((101, 0)))
+    assert progress_changed(pb.GroupProgress(), first)
+    assert progress_changed(first, None)
+    assert not progress_changed(pb.GroupProgress(), None)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from muster.coordinator.edge import limits
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Kind, Method
-from muster.coordinator.server.grpc.adapter import Methods
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.dispatch import MethodKind, ServiceMethod
+from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 NAME = "/coordinator.rpc.v1.GroupCoordinator/OffsetFetch"
 
@@ -36,9 +36,9 @@ async def nobody(request: Any, call: Any) -> NoReturn:
 
 
 def test_the_bytes_of_a_refused_request_are_not_kept() -> None:
-    method = Method(NAME, Kind.UNARY, pb.OffsetFetchRequest, pb.OffsetFetchResponse, nobody)
-    serve = Methods({NAME: method}, (MalformedRequest,))._handlers[NAME].unary_unary
-    most = limits.most("OffsetFetchRequest.topics.partition_indexes")
+    method = ServiceMethod(NAME, MethodKind.UNARY, pb.OffsetFetchRequest, pb.OffsetFetchResponse, nobody)
+    serve = GrpcMethods({NAME: method}, (MalformedGroupRequest,))._handlers[NAME].unary_unary
+    most = limits.max_entries("OffsetFetchRequest.topics.partition_indexes")
     topic = pb.OffsetFetchTopic(name="t", partition_indexes=range(most + 1))
     data = pb.OffsetFetchRequest(group_id="g", topics=[topic]).SerializeToString()
     call = Call()

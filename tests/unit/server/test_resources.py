@@ -5,12 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from muster.coordinator.runtime.metrics import Metrics
-from muster.coordinator.server.node.resources import Resources, disk, memory_bytes
+from muster.coordinator.server.node.resources import ProcessResources, disk_bytes, memory_bytes
 
 
 def test_a_process_knows_what_it_has(tmp_path: Path) -> None:
     metrics = Metrics(stalls=2, stalled_ms=900)
-    had = Resources(tmp_path, 1_000, SimpleNamespace(lag_ms=7), metrics).look()
+    had = ProcessResources(tmp_path, 1_000, SimpleNamespace(lag_ms=7), metrics).look()
     assert 0 < had.open_descriptors < had.descriptor_limit
     assert 0 < had.resident_bytes < had.memory_bytes
     assert 0 < had.disk_free_bytes <= had.disk_total_bytes
@@ -18,18 +18,20 @@ def test_a_process_knows_what_it_has(tmp_path: Path) -> None:
 
 
 def test_a_descriptor_more_is_counted(tmp_path: Path) -> None:
-    resources = Resources(tmp_path, 0, SimpleNamespace(lag_ms=0), Metrics())
+    resources = ProcessResources(tmp_path, 0, SimpleNamespace(lag_ms=0), Metrics())
     before = resources.look().open_descriptors
     with (tmp_path / "open").open("w"):
         assert resources.look().open_descriptors == before + 1
 
 
 def test_what_the_system_does_not_tell_is_left_out(tmp_path: Path) -> None:
-    had = Resources(tmp_path / "gone", 0, SimpleNamespace(lag_ms=0), Metrics(), process=tmp_path / "nothing").look()
+    had = ProcessResources(
+        tmp_path / "gone", 0, SimpleNamespace(lag_ms=0), Metrics(), process=tmp_path / "nothing"
+    ).look()
     assert not had.HasField("open_descriptors")
     assert not had.HasField("resident_bytes")
     assert not had.HasField("disk_free_bytes")
-    assert disk(tmp_path / "gone") == (None, None)
+    assert disk_bytes(tmp_path / "gone") == (None, None)
 
 
 def test_a_control_group_may_have_less_than_the_machine(tmp_path: Path) -> None:

@@ -8,17 +8,17 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.rights import Rights
-from muster.coordinator.edge.rights import everything
+from muster.coordinator.edge.rights import UNRESTRICTED
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Later, Peer
+from muster.coordinator.kafka.dispatch import ClientPeer, DeferredAnswer, KafkaCall
 from muster.coordinator.kafka.groups.handlers import GroupHandlers
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.identity import SOMEBODY, Identity, Principal
-from muster.coordinator.server.security.topic_rights import TopicRightsOf
+from muster.coordinator.security.identity import UNAUTHENTICATED, Identity, Principal
+from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
 from muster.coordinator.server.service.groups import GroupCoordinator
-from muster.coordinator.server.service.session import Session
-from muster.coordinator.server.service.session_identity import Identity as Member
+from muster.coordinator.server.service.session import ServerSession
+from muster.coordinator.server.service.session_identity import SessionIdentity as Member
 from tests.support.kafka.door import OneShard
 
 OPEN = Acl(ResourceType.TOPIC, PatternType.LITERAL, "open", "User:alice", "*", Operation.READ, Permission.ALLOW)
@@ -28,7 +28,7 @@ def alice() -> Identity:
     return Identity(Principal("User", "alice"), "h")
 
 
-class Asked(TopicRightsOf):
+class Asked(PrincipalTopicRights):
     """The lists, and how often they were asked."""
 
     def __init__(self) -> None:
@@ -91,17 +91,19 @@ def over_kafka(driver: Noting, rights_of: Any, who: Identity) -> None:
         handlers = GroupHandlers(
             driver, shards=1, endpoint=nothing, partitions=dict, log_span=nothing, rights_of=rights_of
         )
-        call = KafkaCall(4, "c", Peer("h", asyncio.get_running_loop().create_future(), identity=who))
+        call = KafkaCall(4, "c", ClientPeer("h", asyncio.get_running_loop().create_future(), identity=who))
         request = struct("HeartbeatRequest")(group_id="g", member_id="m", generation_id=1)
         answer = handlers.heartbeat_now(request, call)
-        assert isinstance(answer, Later) is not driver.well
+        assert isinstance(answer, DeferredAnswer) is not driver.well
 
     asyncio.run(story())
 
 
 def over_a_stream(driver: Noting, rights_of: Any, who: Identity) -> None:
     async def story() -> None:
-        session = Session(cast(Any, driver), 0, Member("g", "m", None), "h", "software", lambda: rights_of.of(who))
+        session = ServerSession(
+            cast(Any, driver), 0, Member("g", "m", None), "h", "software", lambda: rights_of.of(who)
+        )
         session._listen = lambda *_, **__: None  # type: ignore[method-assign]
         beat = pb.HeartbeatRequest(group_id="g", member_id="m", generation_id=1)
 
@@ -137,8 +139,8 @@ def test_the_lists_are_asked_once_in_a_moment_and_anew_in_the_next(door: Any) ->
 
 @pytest.mark.parametrize("door", [over_grpc, over_kafka])
 def test_where_nobody_is_asked_there_are_no_rights_whoever_comes(door: Any) -> None:
-    for who in (SOMEBODY, alice()):
+    for who in (UNAUTHENTICATED, alice()):
         driver = Noting()
         Asked().of(who)
-        door(driver, everything, who)
+        door(driver, UNRESTRICTED, who)
         assert driver.heard == [("short", None), ("long", None)]

@@ -9,16 +9,16 @@ import pytest
 from muster.coordinator.core.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
 from muster.coordinator.core.types import CommittedOffset, Limits
 from muster.coordinator.observe import history as bounds
-from muster.coordinator.observe.health import Windows
-from muster.coordinator.observe.history import History, Place
+from muster.coordinator.observe.health import CommitWindows
+from muster.coordinator.observe.history import GroupHistory, Place
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.driver import breath
 from muster.coordinator.server.sight import sampling
-from muster.coordinator.server.sight.looking import AT_ONCE, Looking
-from muster.coordinator.server.sight.sampling import Sampling
+from muster.coordinator.server.sight.looking import PARTITIONS_PER_SLICE, PositionReader
+from muster.coordinator.server.sight.sampling import GroupSampler
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SHARDS = 4
@@ -39,11 +39,11 @@ class World:
         self.now_ms = 1_000
         self.requests = 0
         self.looked: list[int] = []
-        self.looking = Looking(self.engine, self.ends_of)
-        self.sampling = Sampling(History(SAMPLE_MS), self.looking, lambda: self.now_ms, lambda: dict(self.ids))
+        self.looking = PositionReader(self.engine, self.ends_of)
+        self.sampling = GroupSampler(GroupHistory(SAMPLE_MS), self.looking, lambda: self.now_ms, lambda: dict(self.ids))
 
     @property
-    def history(self) -> History:
+    def history(self) -> GroupHistory:
         return self.sampling.history
 
     def ends_of(self, places: Sequence[Place]) -> list[int]:
@@ -164,7 +164,7 @@ def test_a_large_group_is_looked_at_in_pieces_between_which_others_have_their_tu
 
     asyncio.run(both())
     assert turns > 7
-    assert world.looked == [AT_ONCE] * 4
+    assert world.looked == [PARTITIONS_PER_SLICE] * 4
     assert world.history.lag("a") == 1_999 * 6 + 1
 
 
@@ -173,27 +173,27 @@ def test_a_large_group_is_judged_in_pieces_and_its_table_is_made_once(
 ) -> None:
     judged: list[int] = []
     tables: list[int] = []
-    judge, zeros = bounds.judge, bounds.np.zeros
+    judge, zeros = bounds.judge_health, bounds.np.zeros
 
-    def judging(seen: Windows, lag: bounds.Ints, now_ms: int, allowed_lag: int) -> bounds.Ints:
+    def judging(seen: CommitWindows, lag: bounds.Ints, now_ms: int, allowed_lag: int) -> bounds.Ints:
         judged.append(len(lag))
         return judge(seen, lag, now_ms, allowed_lag)
 
     def making(size: int, *how: Any) -> Any:
-        if size >= AT_ONCE:
+        if size >= PARTITIONS_PER_SLICE:
             tables.append(size)
         return zeros(size, *how)
 
-    monkeypatch.setattr(bounds, "judge", judging)
+    monkeypatch.setattr(bounds, "judge_health", judging)
     monkeypatch.setattr(bounds.np, "zeros", making)
     written(world, range(2_000), 10)
     world.commit("a", dict.fromkeys(range(2_000), 4))
     for _ in range(2):
         world.sample()
-    assert judged == [AT_ONCE] * 8
+    assert judged == [PARTITIONS_PER_SLICE] * 8
     assert tables == [2_000]
     assert world.history.last_health("a") == world.history.last_health("a")
-    assert judged == [AT_ONCE] * 8  # nothing is judged when somebody asks
+    assert judged == [PARTITIONS_PER_SLICE] * 8  # nothing is judged when somebody asks
     assert world.history.last_health("a") == world.history.health("a", world.now_ms)
 
 
@@ -227,7 +227,7 @@ def test_what_there_is_no_room_for_is_refused_largest_first_and_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bounds, "MAX_PARTITIONS", 30)
-    monkeypatch.setattr(sampling, "admitted", lambda sizes: bounds.admitted(sizes, most_partitions=30))
+    monkeypatch.setattr(sampling, "admit_groups", lambda sizes: bounds.admit_groups(sizes, most_partitions=30))
     written(world, range(40), 10)
     world.commit("large", dict.fromkeys(range(40), 0))
     world.commit("small", dict.fromkeys(range(20), 0))
@@ -239,7 +239,7 @@ def test_what_there_is_no_room_for_is_refused_largest_first_and_told(
     assert world.history.notice == ""
 
 
-class Told(Sampling):
+class Told(GroupSampler):
     """It says when a sample went well."""
 
     settled: asyncio.Event
@@ -260,7 +260,7 @@ def test_a_sample_that_fails_is_not_the_last(world: World, monkeypatch: pytest.M
         return world.ids
 
     async def run() -> None:
-        history = History(1)
+        history = GroupHistory(1)
         # Each look at the clock takes a while: the next sample is always due.
         ticks = iter(range(1_000, 10_000_000, 5))
         watched = Told(history, world.looking, lambda: next(ticks), ids)
@@ -282,8 +282,11 @@ def test_ends_that_other_nodes_are_to_say_are_waited_for_and_commits_are_those_o
         world.ends = dict.fromkeys(places, 100)
         world.commit("g", {1: 60})
 
-    world.sampling = Sampling(
-        History(SAMPLE_MS), Looking(world.engine, world.ends_of, ahead), lambda: world.now_ms, lambda: dict(world.ids)
+    world.sampling = GroupSampler(
+        GroupHistory(SAMPLE_MS),
+        PositionReader(world.engine, world.ends_of, ahead),
+        lambda: world.now_ms,
+        lambda: dict(world.ids),
     )
     world.sample()
     assert world.history.lag("g") == 95 + 40

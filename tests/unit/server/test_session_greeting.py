@@ -11,8 +11,8 @@ from muster.coordinator.core.effects import HelloReply
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.service.session import MOVED, Sessions, to_the_end
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.service.session import MOVED, ServerSessions, read_to_end
 
 
 class Caller:
@@ -32,15 +32,17 @@ async def silence() -> AsyncIterator[pb.SessionRequest]:
     yield pb.SessionRequest()
 
 
-def sessions(**more: int) -> Sessions:
+def sessions(**more: int) -> ServerSessions:
     driver: Any = None  # nobody gets as far as to ask it
-    return Sessions(driver, shards=1, **({"limit": 1, "grace_ms": 0} | more))
+    return ServerSessions(driver, shards=1, **({"limit": 1, "grace_ms": 0} | more))
 
 
 def test_a_stream_that_says_nothing_is_ended() -> None:
     async def story() -> None:
         node = sessions(hello_ms=1)
-        with pytest.raises(MalformedRequest, match="hello did not come within 1 ms; send it, or register_consumer"):
+        with pytest.raises(
+            MalformedGroupRequest, match="hello did not come within 1 ms; send it, or register_consumer"
+        ):
             await anext(aiter(node.serve(silence(), Caller())))
         assert len(node) == 0
 
@@ -81,7 +83,7 @@ async def hello() -> AsyncIterator[pb.SessionRequest]:
 def test_g1_the_members_of_a_shard_that_is_lost_are_sent_away() -> None:
     async def story() -> None:
         greeting: Any = Greeting()
-        node = Sessions(greeting, shards=8, limit=1, grace_ms=0)
+        node = ServerSessions(greeting, shards=8, limit=1, grace_ms=0)
         stream = aiter(node.serve(hello(), Caller()))
         assert (await anext(stream)).WhichOneof("event") == "welcome"
         shard = partition_for("g", 8)
@@ -120,8 +122,8 @@ def test_a_stream_that_breaks_is_no_orderly_end_though_its_requests_end_first(br
             await ends.wait()
 
         async def served() -> None:
-            node = Sessions(driver, shards=1, limit=1, grace_ms=0)
-            async for _ in node.serve(to_the_end(said()), Caller()):
+            node = ServerSessions(driver, shards=1, limit=1, grace_ms=0)
+            async for _ in node.serve(read_to_end(said()), Caller()):
                 welcomed.set()
 
         call = asyncio.create_task(served())

@@ -9,9 +9,9 @@ from muster.coordinator.core.effects import HeartbeatReply, PushReply
 from muster.coordinator.core.events import Heartbeat, Listen
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.service.session import Session
-from muster.coordinator.server.service.session_identity import Identity
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.service.session import ServerSession
+from muster.coordinator.server.service.session_identity import SessionIdentity
 
 
 class Node:
@@ -40,7 +40,7 @@ class Node:
 async def answers(node: Node, *requests: pb.HeartbeatRequest, instance: str | None = None) -> list[pb.SessionResponse]:
     """To these heartbeats, numbered from 1, until there is nothing more to be said."""
     driver: Any = node
-    session = Session(driver, 0, Identity("g", "m", instance), "127.0.0.1", "")
+    session = ServerSession(driver, 0, SessionIdentity("g", "m", instance), "127.0.0.1", "")
 
     async def said() -> Any:
         for number, request in enumerate(requests, 1):
@@ -86,6 +86,6 @@ def test_a_static_member_may_be_fenced_which_is_asked() -> None:
 
 def test_nobody_speaks_for_another() -> None:
     node = Node()
-    with pytest.raises(MalformedRequest, match="group_id is 'h'; this session belongs to 'g'"):
+    with pytest.raises(MalformedGroupRequest, match="group_id is 'h'; this session belongs to 'g'"):
         asyncio.run(answers(node, pb.HeartbeatRequest(group_id="h", generation_id=3)))
     assert node.beaten == []

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import Kind, Method
-from muster.coordinator.server.service.sharing import Sharing
-from muster.coordinator.server.sight.tracing import Tracing
+from muster.coordinator.server.dispatch import MethodKind, ServiceMethod
+from muster.coordinator.server.service.sharing import SharedSessionHandler
+from muster.coordinator.server.sight.tracing import RebalanceTracing
 from tests.support.grpc_node import settings
 
 
@@ -39,12 +39,12 @@ async def said() -> AsyncIterator[pb.SharedSessionRequest]:
 
 def test_each_member_is_a_culprit_of_its_own(tmp_path: Any, monkeypatch: Any) -> None:
     async def story() -> list[tuple[str, str, str]]:
-        tracing = Tracing(settings(tmp_path))
+        tracing = RebalanceTracing(settings(tmp_path))
         noted: list[tuple[str, str, str]] = []
         monkeypatch.setattr(tracing._causes, "note", lambda *what: noted.append(what))
-        handler = Sharing(served)
-        method = Method(
-            "/x/SharedSession", Kind.BOTH_STREAM, pb.SharedSessionRequest, pb.SharedSessionResponse, handler
+        handler = SharedSessionHandler(served)
+        method = ServiceMethod(
+            "/x/SharedSession", MethodKind.BOTH_STREAM, pb.SharedSessionRequest, pb.SharedSessionResponse, handler
         )
         async for _ in tracing._noting(method, "SharedSession").handler(said(), Caller()):
             pass

@@ -7,11 +7,23 @@ from typing import Any
 import grpc
 import pytest
 
-from muster.coordinator.errors import Denied, Draining, NotAuthenticated, NotNow, NotThere, Overloaded
+from muster.coordinator.errors import (
+    CallDenied,
+    NodeShuttingDown,
+    NotAuthenticated,
+    Overloaded,
+    SubjectNotFound,
+    TemporarilyUnknown,
+)
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 from muster.coordinator.server.service import sharing
-from muster.coordinator.server.service.sharing import MEMBERS_PER_STREAM, MOST_AT_ONCE, MOST_UNHEARD, Sharing
+from muster.coordinator.server.service.sharing import (
+    MEMBERS_PER_STREAM,
+    MOST_AT_ONCE,
+    MOST_UNHEARD,
+    SharedSessionHandler,
+)
 
 Heard = tuple[int, str]
 
@@ -60,7 +72,7 @@ class Stream:
     def __init__(self, node: Node, **more: int) -> None:
         self.call = Caller()
         self._said: asyncio.Queue[pb.SharedSessionRequest | None] = asyncio.Queue()
-        self.responses = aiter(Sharing(node.serve, **more)(self._requests(), self.call))
+        self.responses = aiter(SharedSessionHandler(node.serve, **more)(self._requests(), self.call))
 
     async def _requests(self) -> AsyncIterator[pb.SharedSessionRequest]:
         while (frame := await self._said.get()) is not None:
@@ -147,12 +159,12 @@ def test_who_leaves_is_gone_at_once_and_the_others_go_on() -> None:
 @pytest.mark.parametrize(
     "failure",
     [
-        MalformedRequest("request is empty"),
+        MalformedGroupRequest("request is empty"),
         Overloaded("as many as this node keeps"),
-        Draining(),
-        NotNow("later"),
-        NotThere("gone"),
-        Denied("no right"),
+        NodeShuttingDown(),
+        TemporarilyUnknown("later"),
+        SubjectNotFound("gone"),
+        CallDenied("no right"),
         NotAuthenticated("who?"),
         ZeroDivisionError(),
     ],
@@ -168,8 +180,12 @@ def test_the_failure_of_one_is_told_as_its_own_streams_status_and_is_nobody_else
         heard = dict(await stream.frame())
         assert heard[1] == "answer 1"
         status = int(heard[0].split()[1])
-        expected = {MalformedRequest: "INVALID_ARGUMENT", Overloaded: "RESOURCE_EXHAUSTED", Draining: "UNAVAILABLE"}
-        expected |= {NotNow: "UNAVAILABLE", NotThere: "NOT_FOUND", Denied: "PERMISSION_DENIED"}
+        expected = {
+            MalformedGroupRequest: "INVALID_ARGUMENT",
+            Overloaded: "RESOURCE_EXHAUSTED",
+            NodeShuttingDown: "UNAVAILABLE",
+        }
+        expected |= {TemporarilyUnknown: "UNAVAILABLE", SubjectNotFound: "NOT_FOUND", CallDenied: "PERMISSION_DENIED"}
         expected |= {NotAuthenticated: "UNAUTHENTICATED", ZeroDivisionError: "INTERNAL"}  # type: ignore[dict-item]
         assert status == grpc.StatusCode[expected[type(failure)]].value[0]
         assert (str(failure) or "its log has the details under reference") in heard[0]
@@ -280,7 +296,7 @@ def test_a_stream_that_breaks_its_own_shape_is_refused(words: list[pb.MemberRequ
         stream = Stream(node, hello_ms=1 if not words else 10_000)
         if words:
             stream.say(*words)
-        with pytest.raises(MalformedRequest, match=says):
+        with pytest.raises(MalformedGroupRequest, match=says):
             await stream.frame()
 
     play(story)
@@ -303,7 +319,7 @@ def test_frames_without_a_word_are_nobodys_greeting() -> None:
         stream = Stream(node, hello_ms=20)
         stream.say()
         stream.say()
-        with pytest.raises(MalformedRequest, match="no member came within 20 ms"):
+        with pytest.raises(MalformedGroupRequest, match="no member came within 20 ms"):
             await stream.frame()
 
     play(story)
@@ -341,7 +357,7 @@ def test_a_stream_of_which_nobody_is_taken_ends() -> None:
 
 def test_streams_without_a_member_are_few() -> None:
     async def story(node: Node) -> None:
-        handler = Sharing(node.serve, most_silent=1)
+        handler = SharedSessionHandler(node.serve, most_silent=1)
 
         async def silence() -> AsyncIterator[pb.SharedSessionRequest]:
             await asyncio.Event().wait()

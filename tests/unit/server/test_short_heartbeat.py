@@ -7,8 +7,8 @@ import pytest
 
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.control.assigning import Planner
-from muster.coordinator.core.rights import Names, TopicRights
+from muster.coordinator.core.control.assigning import ClassicPlanner
+from muster.coordinator.core.rights import TopicNames, TopicRights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits, Protocol
 from muster.coordinator.errors import ErrorCode
@@ -123,9 +123,9 @@ def test_what_a_member_may_is_news_to_who_plans_for_it() -> None:
     shard, member_id = stable()
     group = shard.state.groups["g"]
     assert isinstance(group, ClassicGroup)
-    some, all_of_them = TopicRights("c", Names(frozenset({"t"}))), TopicRights("c", Names(every=True))
+    some, all_of_them = TopicRights("c", TopicNames(frozenset({"t"}))), TopicRights("c", TopicNames(every=True))
     assert shard.beat("g", member_id, 1, some, BEAT_MS)
-    group.planner = Planner("uniform")
+    group.planner = ClassicPlanner("uniform")
     assert not shard.beat("g", member_id, 1, some, BEAT_MS)
     assert shard.beat("g", member_id, 1, None, BEAT_MS)
     group.members[member_id].rights = some

@@ -10,8 +10,8 @@ from muster.assignors.api import Member, Snapshot
 from muster.assignors.run import run
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages.shape import MalformedRequest
-from muster.coordinator.server.service.simulate import MAX_AT_ONCE, Simulator
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.service.simulate import MAX_AT_ONCE, AssignmentSimulator
 from tests.support.turns import turns_of_others
 
 TOPICS = {f"topic-{number}": 10 for number in range(20)}
@@ -19,14 +19,14 @@ MEMBERS = [Member(f"member-{number}", tuple(TOPICS)) for number in range(2_000)]
 TEXT = Snapshot(TOPICS, MEMBERS).to_json()
 
 
-def simulator() -> Simulator:
+def simulator() -> AssignmentSimulator:
     nobody = cast(Any, None)  # no group is asked
-    return Simulator(
+    return AssignmentSimulator(
         nobody, shard_of=lambda _: 0, partitions=dict, spans=lambda _: {}, decide=run, plugins={}, elsewhere=None
     )
 
 
-async def simulate(text: str, who: Simulator, *assignors: str) -> pb.SimulateAssignmentResponse:
+async def simulate(text: str, who: AssignmentSimulator, *assignors: str) -> pb.SimulateAssignmentResponse:
     request = pb.SimulateAssignmentRequest(snapshot_json=text, assignors=assignors)
     return await who.simulate(request, cast(Any, None))
 
@@ -53,5 +53,5 @@ def test_few_at_a_time_are_read() -> None:
 
 
 def test_what_is_no_snapshot_is_refused_as_the_callers_mistake() -> None:
-    with pytest.raises(MalformedRequest, match="snapshot_json cannot be read"):
+    with pytest.raises(MalformedGroupRequest, match="snapshot_json cannot be read"):
         asyncio.run(simulate("[]", simulator(), "range"))

@@ -7,7 +7,7 @@ import pytest
 from google.protobuf.message import Message
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.grpc.adapter import READING, streamed
+from muster.coordinator.server.grpc.adapter import READING, stream_reader
 
 
 async def parse(data: bytes) -> Message:
@@ -37,7 +37,7 @@ class Stream:
 
 
 async def numbers(stream: Stream) -> list[int]:
-    return [request.request_number async for request in streamed(parse)(stream)]  # type: ignore[attr-defined]
+    return [request.request_number async for request in stream_reader(parse)(stream)]  # type: ignore[attr-defined]
 
 
 def test_a_read_outlives_whoever_waits_for_it() -> None:

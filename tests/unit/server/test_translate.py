@@ -9,11 +9,11 @@ from muster.coordinator.core import events
 from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.server.messages import central_words, shape, translate
-from muster.coordinator.server.messages.shape import MalformedRequest
+from muster.coordinator.server.messages.shape import MalformedGroupRequest
 
 
 def join(**fields: Any) -> events.JoinGroup:
-    return translate.join_group(pb.JoinGroupRequest(**fields), 7, fresh_id="f", client_host="10.0.0.1")
+    return translate.parse_join_group(pb.JoinGroupRequest(**fields), 7, fresh_id="f", client_host="10.0.0.1")
 
 
 def test_a_join_carries_every_field() -> None:
@@ -47,7 +47,7 @@ def test_an_absent_instance_id_means_a_dynamic_member() -> None:
 
 
 def committed(request: pb.OffsetCommitRequest) -> events.OffsetCommit:
-    return translate.offset_commit(request, 1, client_host="h")
+    return translate.parse_offset_commit(request, 1, client_host="h")
 
 
 def test_who_commits_without_being_a_member_is_named() -> None:
@@ -82,13 +82,13 @@ def test_generation_zero_is_not_the_same_as_none() -> None:
 
 
 def test_all_topics_asks_for_everything_and_no_topics_for_nothing() -> None:
-    assert translate.offset_fetch(pb.OffsetFetchRequest(group_id="g", all_topics=True), 1).partitions is None
-    assert translate.offset_fetch(pb.OffsetFetchRequest(group_id="g"), 1).partitions == ()
+    assert translate.parse_offset_fetch(pb.OffsetFetchRequest(group_id="g", all_topics=True), 1).partitions is None
+    assert translate.parse_offset_fetch(pb.OffsetFetchRequest(group_id="g"), 1).partitions == ()
 
 
 def test_a_sync_says_whether_the_protocol_is_to_be_checked() -> None:
-    silent = translate.sync_group(pb.SyncGroupRequest(group_id="g"), 1)
-    telling = translate.sync_group(pb.SyncGroupRequest(group_id="g", protocol_type="", protocol_name="range"), 1)
+    silent = translate.parse_sync_group(pb.SyncGroupRequest(group_id="g"), 1)
+    telling = translate.parse_sync_group(pb.SyncGroupRequest(group_id="g", protocol_type="", protocol_name="range"), 1)
     assert (silent.protocol_type, silent.protocol_name) == (None, None)
     assert (telling.protocol_type, telling.protocol_name) == ("", "range")
 
@@ -96,16 +96,16 @@ def test_a_sync_says_whether_the_protocol_is_to_be_checked() -> None:
 @pytest.mark.parametrize(("said", "meant"), [("r1", "r1"), ("", None)])
 def test_a_registration_says_where_its_member_runs(said: str, meant: str | None) -> None:
     told = pb.RegisterConsumer(group_id="g", member_id="m", assignor="range", topics=["t"], rack_id=said)
-    event = central_words.registration(told, 1, client_host="here", client_software="", stream=0)
+    event = central_words.parse_registration(told, 1, client_host="here", client_software="", stream=0)
     assert event.rack_id == meant
     told.rack_id = "r" * (shape.MAX_NAME_CHARS + 1)
-    with pytest.raises(MalformedRequest, match="rack_id"):
-        central_words.registration(told, 1, client_host="here", client_software="", stream=0)
+    with pytest.raises(MalformedGroupRequest, match="rack_id"):
+        central_words.parse_registration(told, 1, client_host="here", client_software="", stream=0)
 
 
 def test_a_removal_of_nobody_in_particular_means_everyone() -> None:
-    everyone = translate.remove_members(pb.RemoveMembersRequest(group_id="g", reason="drill"), 1, client_host="h")
-    someone = translate.remove_members(
+    everyone = translate.parse_remove_members(pb.RemoveMembersRequest(group_id="g", reason="drill"), 1, client_host="h")
+    someone = translate.parse_remove_members(
         pb.RemoveMembersRequest(group_id="g", members=[pb.MemberIdentity(group_instance_id="i")]), 1, client_host="h"
     )
     assert (everyone.everyone, everyone.operator) == (True, "operator at h (drill)")
@@ -114,7 +114,9 @@ def test_a_removal_of_nobody_in_particular_means_everyone() -> None:
 
 
 def test_leaving_is_nobodys_order() -> None:
-    event = translate.leave_group(pb.LeaveGroupRequest(group_id="g", members=[pb.MemberIdentity(member_id="m")]), 1)
+    event = translate.parse_leave_group(
+        pb.LeaveGroupRequest(group_id="g", members=[pb.MemberIdentity(member_id="m")]), 1
+    )
     assert (event.operator, event.everyone) == ("", False)
 
 
@@ -128,11 +130,11 @@ def protocols(*names: str) -> pb.JoinGroupRequest:
 
 
 def joined(request: pb.JoinGroupRequest) -> events.JoinGroup:
-    return translate.join_group(request, 1, fresh_id="f", client_host="h")
+    return translate.parse_join_group(request, 1, fresh_id="f", client_host="h")
 
 
 def asked(request: pb.OffsetFetchRequest) -> events.OffsetFetch:
-    return translate.offset_fetch(request, 1)
+    return translate.parse_offset_fetch(request, 1)
 
 
 def topic(name: str, *partitions: int) -> pb.OffsetFetchRequest:
@@ -143,7 +145,7 @@ def topic(name: str, *partitions: int) -> pb.OffsetFetchRequest:
 
 def altered(text: str) -> events.AlterSettings:
     request = pb.AlterGroupSettingsRequest(group_id="g", set={"assignor.options": text})
-    return translate.alter_settings(request, 1, client_host="h")
+    return translate.parse_alter_settings(request, 1, client_host="h")
 
 
 LONG = "x" * (shape.MAX_NAME_CHARS + 1)
@@ -170,30 +172,35 @@ MALFORMED: list[tuple[Callable[[], object], str]] = [
     (lambda: asked(topic("", 1)), "topics.name is empty"),
     (lambda: altered("{"), "assignor.options is not JSON"),
     (lambda: altered("1" * 65_537), "assignor.options has 65537 characters; at most 65536"),
-    (lambda: translate.explain_group(pb.ExplainGroupRequest(limit=-1), 1), "limit is -1; expected 0 or more"),
-    (lambda: translate.group_names("groups", ["a", "b", "a"]), "groups names 'a' twice"),
-    (lambda: translate.list_groups(pb.ListGroupsRequest(states_filter=[""]), 1), "states_filter is empty"),
+    (lambda: translate.parse_explain_group(pb.ExplainGroupRequest(limit=-1), 1), "limit is -1; expected 0 or more"),
+    (lambda: translate.parse_group_ids("groups", ["a", "b", "a"]), "groups names 'a' twice"),
+    (lambda: translate.parse_list_groups(pb.ListGroupsRequest(states_filter=[""]), 1), "states_filter is empty"),
     (
-        lambda: translate.sync_group(pb.SyncGroupRequest(assignments=[pb.SyncGroupAssignment(member_id="m")] * 2), 1),
+        lambda: translate.parse_sync_group(
+            pb.SyncGroupRequest(assignments=[pb.SyncGroupAssignment(member_id="m")] * 2), 1
+        ),
         "assignments names 'm' twice",
     ),
     (
-        lambda: translate.leave_group(pb.LeaveGroupRequest(members=[pb.MemberIdentity(member_id="m")] * 2), 1),
+        lambda: translate.parse_leave_group(pb.LeaveGroupRequest(members=[pb.MemberIdentity(member_id="m")] * 2), 1),
         "members names m- twice",
     ),
-    (lambda: translate.heartbeat(pb.HeartbeatRequest(group_instance_id=""), 1), "group_instance_id is set but empty"),
+    (
+        lambda: translate.parse_heartbeat(pb.HeartbeatRequest(group_instance_id=""), 1),
+        "group_instance_id is set but empty",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("attempt", "text"), MALFORMED, ids=[text for _, text in MALFORMED])
 def test_a_broken_shape_is_named(attempt: Callable[[], object], text: str) -> None:
-    with pytest.raises(MalformedRequest) as refusal:
+    with pytest.raises(MalformedGroupRequest) as refusal:
         attempt()
     assert str(refusal.value).startswith(text)
     assert refusal.value.field == text.split()[0]
 
 
 def test_what_a_client_sent_is_quoted_in_short() -> None:
-    with pytest.raises(MalformedRequest) as refusal:
-        translate.group_names("groups", ["y" * 4000] * 2)
+    with pytest.raises(MalformedGroupRequest) as refusal:
+        translate.parse_group_ids("groups", ["y" * 4000] * 2)
     assert len(str(refusal.value)) < 200

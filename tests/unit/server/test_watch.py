@@ -7,8 +7,8 @@ import pytest
 
 from muster.coordinator.core.effects import GroupChanged
 from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry
-from muster.coordinator.errors import Draining
-from muster.coordinator.server.service.watch import Watcher, Watchers
+from muster.coordinator.errors import NodeShuttingDown
+from muster.coordinator.server.service.watch import GroupWatcher, GroupWatchers
 
 ENTRY = RebalanceEntry(0, 0, 0, "consumer", "range", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0)
 
@@ -27,7 +27,7 @@ def word_of(notice: GroupChanged | None) -> str | int:
     return notice.entry.number if notice.entry else notice.state
 
 
-def read_all(watcher: Watcher) -> list[tuple[str | int, int]]:
+def read_all(watcher: GroupWatcher) -> list[tuple[str | int, int]]:
     """Everything unread: a state's name or a rebalance's number, and what was skipped before it."""
     watcher.close()
 
@@ -37,14 +37,14 @@ def read_all(watcher: Watcher) -> list[tuple[str | int, int]]:
             while True:
                 notice, skipped = await watcher.get()
                 told.append((word_of(notice), skipped))
-        except Draining:
+        except NodeShuttingDown:
             return told
 
     return asyncio.run(read())
 
 
 def test_that_a_group_was_looked_at_is_told_once_and_after_what_has_happened() -> None:
-    watchers = Watchers(10)
+    watchers = GroupWatchers(10)
     watcher, other = watchers.add("g"), watchers.add("other")
     watchers.looked_at("g")
     watchers.looked_at("nobody's")
@@ -59,21 +59,21 @@ def test_that_a_group_was_looked_at_is_told_once_and_after_what_has_happened() -
 
 
 def test_states_coalesce_to_the_latest() -> None:
-    watcher = Watcher()
+    watcher = GroupWatcher()
     for name in ("PreparingRebalance", "CompletingRebalance", "Stable"):
         watcher.put(state(name))
     assert read_all(watcher) == [("Stable", 0)]
 
 
 def test_a_rebalance_replaces_older_states_and_survives_newer_ones() -> None:
-    watcher = Watcher()
+    watcher = GroupWatcher()
     for notice in (state("PreparingRebalance"), rebalance(1), state("PreparingRebalance"), state("Empty")):
         watcher.put(notice)
     assert read_all(watcher) == [(1, 0), ("Empty", 0)]
 
 
 def test_too_many_rebalances_drop_the_oldest_and_say_so() -> None:
-    watcher = Watcher(max_rebalances=3)
+    watcher = GroupWatcher(max_rebalances=3)
     for number in range(1, 8):
         watcher.put(state("PreparingRebalance"))
         watcher.put(rebalance(number))
@@ -83,7 +83,7 @@ def test_too_many_rebalances_drop_the_oldest_and_say_so() -> None:
 
 def test_reading_makes_room_again() -> None:
     async def story() -> list[int]:
-        watcher = Watcher(max_rebalances=1)
+        watcher = GroupWatcher(max_rebalances=1)
         skips = []
         for number in range(3):
             watcher.put(rebalance(number))
@@ -95,7 +95,7 @@ def test_reading_makes_room_again() -> None:
 
 def test_a_reader_wakes_when_news_arrive() -> None:
     async def story() -> str:
-        watcher = Watcher()
+        watcher = GroupWatcher()
         reader = asyncio.create_task(watcher.get())
         await asyncio.sleep(0)
         assert not reader.done()
@@ -107,18 +107,18 @@ def test_a_reader_wakes_when_news_arrive() -> None:
 
 def test_a_waiting_reader_learns_of_the_shutdown() -> None:
     async def story() -> None:
-        watchers = Watchers(limit=1)
+        watchers = GroupWatchers(limit=1)
         reader = asyncio.create_task(watchers.add("g").get())
         await asyncio.sleep(0)
         watchers.close()
         await reader
 
-    with pytest.raises(Draining):
+    with pytest.raises(NodeShuttingDown):
         asyncio.run(story())
 
 
 def test_only_the_groups_own_watchers_hear_of_it_and_the_number_is_bounded() -> None:
-    watchers = Watchers(limit=2)
+    watchers = GroupWatchers(limit=2)
     mine, other = watchers.add("g"), watchers.add("h")
     assert watchers.full
     watchers.publish(state("Stable"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster.coordinator.cli.groups import describe as command
-from muster.coordinator.client.calls.describing import described
+from muster.coordinator.client.calls.describing import read_group
 from muster.coordinator.client.described import GroupDescription, GroupHolds, GroupSettings
 from muster.coordinator.core.control.fences.events import ClaimFence
 from muster.coordinator.core.control.trial.events import EndCanary, StartCanary
@@ -65,9 +65,9 @@ class Group:
     def described(self) -> GroupDescription:
         ((_, reply),) = self.tell(DescribeGroup(2, "g")).replies
         assert isinstance(reply, DescribeReply)
-        told = controls.described_group("g", reply)
-        assert list(control_lines(seen_controls(told))) == list(control_lines(described(told, "here:1").controls))
-        return described(told, "here:1")
+        told = controls.build_controlled_group("g", reply)
+        assert list(control_lines(seen_controls(told))) == list(control_lines(read_group(told, "here:1").controls))
+        return read_group(told, "here:1")
 
     def lines(self) -> list[str]:
         return list(control_lines(self.described().controls))
@@ -132,12 +132,12 @@ def test_a_suspended_setting_is_said_where_settings_are_shown(capsys: pytest.Cap
     shard = Shard(Limits(), 0)
     shard.state.facts[SettingsStored](shard.state, SettingsStored("g", 3, {"assignor": "lag"}, WHY))
     ((_, reply),) = shard.step(DescribeSettings(1, "g"), 0).replies
-    told = answers.described_settings(reply)  # type: ignore[arg-type]
+    told = answers.build_described_settings(reply)  # type: ignore[arg-type]
     assert told.suspended == WHY
     rows = group_setting_rows("g", 3, {"assignor": "lag"}, {"balance": "off"}, told.suspended)
     assert [(row["setting"], row["suspended"]) for row in rows] == [("assignor", WHY), ("balance", None)]
-    from muster.coordinator.cli.groups.settings import say_what_is_suspended
+    from muster.coordinator.cli.groups.settings import warn_of_suspended_settings
 
-    say_what_is_suspended("g", GroupSettings(3, {}, {}, WHY))
+    warn_of_suspended_settings("g", GroupSettings(3, {}, {}, WHY))
     assert f"assignor of group 'g' is suspended until it is set again: {WHY}." in capsys.readouterr().err
     assert command.control_lines is control_lines

@@ -8,9 +8,9 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from muster.coordinator.spark.kept import DAEMON, settle_in
-from muster.coordinator.spark.options import read_options
-from muster.coordinator.spark.reading.fetch import transport_of
-from muster.coordinator.spark.reading.lookup import Lookup
+from muster.coordinator.spark.options import check_read_options
+from muster.coordinator.spark.reading.fetch import share_transport
+from muster.coordinator.spark.reading.lookup import NodeLookup
 from muster.coordinator.spark.source import MusterDataSource
 
 
@@ -60,8 +60,8 @@ def test_a_process_that_only_makes_the_source_settles_too() -> None:
 
 @pytest.mark.usefixtures("daemon")
 def test_a_process_that_plans_or_reads_settles_with_what_that_needs() -> None:
-    options = read_options({"bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}, streaming=False)
-    for begin in (lambda: Lookup(options), lambda: transport_of(options.connection)):
+    options = check_read_options({"bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"}, streaming=False)
+    for begin in (lambda: NodeLookup(options), lambda: share_transport(options.connection)):
         settle_in.cache_clear()
         gc.unfreeze()
         begin()

@@ -14,9 +14,15 @@ from muster.coordinator.spark.errors import DataLoss
 from muster.coordinator.spark.planning import OffsetRange
 from muster.coordinator.spark.reading.fetch import read_ranges
 from muster.coordinator.spark.reading.settings import FetchSettings
-from muster.coordinator.spark.writing.calls import Appended, Node, NotOnOneNode, Staged, commit
-from muster.coordinator.spark.writing.options import WriteOptions, write_options
-from muster.coordinator.spark.writing.rows import Encoded
+from muster.coordinator.spark.writing.calls import (
+    AppendingOutlet,
+    NotOnOneNode,
+    SinkNode,
+    StagingOutlet,
+    commit_attempts,
+)
+from muster.coordinator.spark.writing.options import WriteOptions, check_write_options
+from muster.coordinator.spark.writing.rows import EncodedRows
 from muster.storage.records.batch import encode_batch
 from tests.support.scripted.cluster import ScriptedCluster, scripted
 from tests.support.scripted.node import BROKEN
@@ -73,7 +79,7 @@ def offsets(batches: Iterator[pa.RecordBatch]) -> dict[int, list[int]]:
 
 def options(cluster: ScriptedCluster, *, streaming: bool = False, **given: str) -> WriteOptions:
     node = {"bootstrap.servers": cluster.nodes[1].address, "retry.backoff.ms": "5"}
-    return write_options(node | given, streaming=streaming)
+    return check_write_options(node | given, streaming=streaming)
 
 
 def test_ranges_are_read_from_whoever_leads_them(cluster: ScriptedCluster) -> None:
@@ -145,10 +151,10 @@ def test_rows_are_appended_where_they_are_led_and_once_each(cluster: ScriptedClu
         return BROKEN
 
     cluster.nodes[2].next("Produce", write_and_break)
-    node = Node(options(cluster))
+    node = SinkNode(options(cluster))
     assert node.partitions_of("t") == 3
-    rows = [Encoded(TopicPartition("t", number), batch(b"new"), 1) for number in range(3)]
-    node.run(Appended(node).send(rows, last=True))
+    rows = [EncodedRows(TopicPartition("t", number), batch(b"new"), 1) for number in range(3)]
+    node.run(AppendingOutlet(node).send(rows, last=True))
     for partition in range(3):
         assert cluster.values("t", partition)[COUNT:] == [b"new"]
 
@@ -156,20 +162,20 @@ def test_rows_are_appended_where_they_are_led_and_once_each(cluster: ScriptedClu
 def test_an_exactly_once_sink_wants_all_partitions_on_one_node(cluster: ScriptedCluster) -> None:
     """CL-K7: it is refused otherwise, with a sentence that says what else there is."""
     filled(cluster, 1, 2)
-    node = Node(options(cluster, streaming=True))
+    node = SinkNode(options(cluster, streaming=True))
     node.partitions_of("t")
-    rows = [Encoded(TopicPartition("t", 0), batch(b"new"), 1)]
+    rows = [EncodedRows(TopicPartition("t", 0), batch(b"new"), 1)]
     with pytest.raises(NotOnOneNode, match=r"nodes 1, 2 lead the partitions of t, .* delivery=at-least-once"):
-        node.run(Staged(node, "query-q", 7, "attempt").send(rows, last=True))
+        node.run(StagingOutlet(node, "query-q", 7, "attempt").send(rows, last=True))
     assert cluster.calls("StageRecords") == []
 
 
 def test_an_exactly_once_sink_stages_and_commits_at_the_node_that_has_all(cluster: ScriptedCluster) -> None:
     filled(cluster, 3, 3)
-    node = Node(options(cluster, streaming=True))
+    node = SinkNode(options(cluster, streaming=True))
     node.partitions_of("t")
-    staged = Staged(node, "query-q", 7, "attempt")
-    node.run(staged.send([Encoded(TopicPartition("t", 0), batch(b"new"), 1)], last=True))
+    staged = StagingOutlet(node, "query-q", 7, "attempt")
+    node.run(staged.send([EncodedRows(TopicPartition("t", 0), batch(b"new"), 1)], last=True))
     assert staged.home == cluster.nodes[3].address
-    node.run(commit(node.transport, "query-q", 7, [("attempt", staged.size)], staged.home))
+    node.run(commit_attempts(node.transport, "query-q", 7, [("attempt", staged.size)], staged.home))
     assert [said.node for said in cluster.said if said.name in ("StageRecords", "CommitStaged")] == [3, 3]

@@ -7,26 +7,26 @@ import pytest
 
 from muster.coordinator.spark.errors import OptionError
 from muster.coordinator.spark.groups.commit import commit_batch, pin_batch
-from muster.coordinator.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, tell
+from muster.coordinator.spark.kafka_options import IGNORED_READING, IGNORED_WRITING, STREAM_ONLY, warn_of_ignored
 from muster.coordinator.spark.kafka_options import REFUSED_READING as REFUSED
-from muster.coordinator.spark.options import KNOWN, GivenOptions, possible_kinds, read_options
+from muster.coordinator.spark.options import KNOWN, GivenOptions, check_read_kinds, check_read_options
 from muster.coordinator.spark.reading.options import ReadOptions
-from muster.coordinator.spark.writing.options import write_options
+from muster.coordinator.spark.writing.options import check_write_options
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9290"}
 LEAST = SERVERS | {"subscribe": "orders"}
 
 
 def batch(**more: str) -> ReadOptions:
-    return read_options(LEAST | more, streaming=False)
+    return check_read_options(LEAST | more, streaming=False)
 
 
 def stream(**more: str) -> ReadOptions:
-    return read_options(LEAST | more, streaming=True)
+    return check_read_options(LEAST | more, streaming=True)
 
 
 def test_names_come_in_any_case_and_as_spark_s_source_has_them() -> None:
-    known = read_options(
+    known = check_read_options(
         {
             "KAFKA.bootstrap.servers": "127.0.0.1:9290",
             "SUBSCRIBE": "b, a,,a",
@@ -44,9 +44,9 @@ def test_names_come_in_any_case_and_as_spark_s_source_has_them() -> None:
 
 
 def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
-    assert read_options({"endpoints": "h:1", "subscribe": "t"}, streaming=False).connection.servers == ["h:1"]
+    assert check_read_options({"endpoints": "h:1", "subscribe": "t"}, streaming=False).connection.servers == ["h:1"]
     with pytest.raises(OptionError, match="given twice"):
-        read_options(LEAST | {"endpoints": "other:1"}, streaming=False)
+        check_read_options(LEAST | {"endpoints": "other:1"}, streaming=False)
 
 
 @pytest.mark.parametrize(
@@ -102,17 +102,17 @@ def test_endpoints_is_another_word_for_bootstrap_servers() -> None:
 )
 def test_what_is_wrong_is_named_with_what_was_expected(given: dict[str, str], streaming: bool, told: str) -> None:
     with pytest.raises(OptionError, match=told):
-        read_options(given, streaming=streaming)
+        check_read_options(given, streaming=streaming)
 
 
 def test_where_the_kind_of_read_is_not_known_the_error_is_that_of_the_one_that_is_meant() -> None:
-    assert possible_kinds(LEAST) == {False: batch(), True: stream()}
-    assert list(possible_kinds(LEAST | {"startingOffsets": "latest"})) == [True]
-    assert list(possible_kinds(LEAST | {"endingOffsets": "latest"})) == [False]
+    assert check_read_kinds(LEAST) == {False: batch(), True: stream()}
+    assert list(check_read_kinds(LEAST | {"startingOffsets": "latest"})) == [True]
+    assert list(check_read_kinds(LEAST | {"endingOffsets": "latest"})) == [False]
     with pytest.raises(OptionError, match="did you mean 'startingOffsets'"):
-        possible_kinds(LEAST | {"startingoffset": "earliest"})
+        check_read_kinds(LEAST | {"startingoffset": "earliest"})
     with pytest.raises(OptionError, match="minPartitions='0'"):
-        possible_kinds(LEAST | {"minPartitions": "0", "maxOffsetsPerTrigger": "5"})
+        check_read_kinds(LEAST | {"minPartitions": "0", "maxOffsetsPerTrigger": "5"})
 
 
 def test_positions_know_the_option_that_gave_them() -> None:
@@ -126,20 +126,20 @@ def test_positions_know_the_option_that_gave_them() -> None:
 def test_what_cannot_apply_is_refused_with_the_reason(name: str) -> None:
     for word in (name, f"kafka.{name}"):
         with pytest.raises(OptionError, match=f"{word} cannot be set here: .+"):
-            read_options(LEAST | {word: "x"}, streaming=True)
+            check_read_options(LEAST | {word: "x"}, streaming=True)
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED_READING))
 def test_what_only_tunes_kafka_s_client_is_taken_and_named(name: str) -> None:
     for word in (name, f"kafka.{name}", f"kafka.{name.upper()}"):
-        known = read_options(LEAST | {word: "1"}, streaming=True)
+        known = check_read_options(LEAST | {word: "1"}, streaming=True)
         assert [note.partition(" (")[0].lower() for note in known.ignored] == [word.lower()]
     assert name.lower() not in KNOWN, "what has an effect is not said to have none"
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED_WRITING))
 def test_what_only_tunes_kafka_s_producer_is_taken_and_named(name: str) -> None:
-    known = write_options(SERVERS | {"topic": "t", f"kafka.{name}": "1"}, streaming=True)
+    known = check_write_options(SERVERS | {"topic": "t", f"kafka.{name}": "1"}, streaming=True)
     assert [note.partition(" (")[0] for note in known.ignored] == [f"kafka.{name}"]
 
 
@@ -158,7 +158,7 @@ def test_plaintext_is_what_a_connection_is_anyway() -> None:
 
 def test_tls_and_a_token_reach_the_connection_and_no_repr() -> None:
     given = {"kafka.security.protocol": "ssl", "kafka.ssl.truststore.location": "/ca.pem", "token": "s3cr3t"}
-    for options in (stream(**given), write_options(SERVERS | {"topic": "t"} | given, streaming=False)):
+    for options in (stream(**given), check_write_options(SERVERS | {"topic": "t"} | given, streaming=False)):
         assert "s3cr3t" not in repr(options)
     known = stream(**given).connection.security
     assert known is not None
@@ -181,15 +181,15 @@ def test_what_cannot_secure_a_connection_is_refused_and_no_secret_is_told(given:
     with pytest.raises(OptionError, match=told) as reading:
         stream(**secured)
     with pytest.raises(OptionError, match=told) as writing:
-        write_options(SERVERS | {"topic": "t"} | secured, streaming=False)
+        check_write_options(SERVERS | {"topic": "t"} | secured, streaming=False)
     assert "s3" not in f"{reading.value} {writing.value}"
 
 
 def test_what_has_no_effect_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     known = stream(**{"kafka.fetch.min.bytes": "1", "kafka.check.crcs": "false"})
     for _ in range(3):
-        tell(known.ignored)
-        tell(stream().ignored)
+        warn_of_ignored(known.ignored)
+        warn_of_ignored(stream().ignored)
     (said,) = caplog.messages
     assert "kafka.fetch.min.bytes (a task" in said
     assert "kafka.check.crcs (checksums" in said
@@ -199,7 +199,7 @@ def test_a_table_of_spark_s_catalog_is_refused_when_it_is_made() -> None:
     """What Spark hands over for CREATE TABLE: afterwards it would hand over nothing at all."""
     made = {"provider": "muster", "owner": "root", **LEAST, "option.subscribe": "orders"}
     with pytest.raises(OptionError, match="neither read nor written; CREATE TEMPORARY VIEW"):
-        possible_kinds(made)
+        check_read_kinds(made)
 
 
 def test_where_reading_begins_by_default() -> None:
@@ -220,7 +220,7 @@ def test_only_a_stream_that_subscribes_joins_its_group() -> None:
     assert stream(**{"group.id": "g"}).joins_group
     assert not batch(**{"group.id": "g"}).joins_group
     assigned = SERVERS | {"assign": '{"t": [0]}', "group.id": "g"}
-    assert not read_options(assigned, streaming=True).joins_group
+    assert not check_read_options(assigned, streaming=True).joins_group
 
 
 def test_columns_may_be_chosen() -> None:

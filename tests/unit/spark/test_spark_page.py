@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.spark.kafka_options import REFUSED_READING as REFUSED
-from muster.coordinator.spark.options import KNOWN, read_options
+from muster.coordinator.spark.options import KNOWN, check_read_options
 
 PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -28,7 +28,7 @@ def test_options_in_examples_are_options() -> None:
     assert given, "the page shows how options are set"
     assert not set(map(str.lower, given)) & set(map(str.lower, REFUSED))
     settings = {name: value for name, value in given.items() if name not in ("path", "checkpointLocation", "topic")}
-    assert read_options(settings, streaming=True).topics == ("orders",)
+    assert check_read_options(settings, streaming=True).topics == ("orders",)
 
 
 def read_examples() -> list[str]:

@@ -7,9 +7,15 @@ import pytest
 from pyspark.sql import datasource as ds
 
 from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.aborted import without_aborted
-from muster.coordinator.spark.reading.arrow import Gathered, arrow_schema, decoded, from_records, header_array
-from muster.coordinator.spark.reading.pushdown import Pushed, narrowed, understood
+from muster.coordinator.spark.reading.aborted import drop_aborted
+from muster.coordinator.spark.reading.arrow import (
+    BatchGatherer,
+    build_arrow_schema,
+    build_header_array,
+    decode_batches,
+    decode_records_to_arrow,
+)
+from muster.coordinator.spark.reading.pushdown import PushedFilters, narrow_ranges, push_filters
 from muster.coordinator.spark.schema import SQL_TYPES
 from muster.storage.producers.control import encode_marker
 from muster.storage.records.batch import decode_records, encode_batch, read_batches
@@ -24,8 +30,8 @@ LOG = (
 
 
 def rows(wanted: OffsetRange, columns: Sequence[str] = ALL, size: int = 7) -> list[dict[str, object]]:
-    batches = list(decoded(LOG, list(read_batches(LOG)), wanted, columns, size))
-    assert all(batch.schema == arrow_schema(columns) and 0 < batch.num_rows <= size for batch in batches)
+    batches = list(decode_batches(LOG, list(read_batches(LOG)), wanted, columns, size))
+    assert all(batch.schema == build_arrow_schema(columns) and 0 < batch.num_rows <= size for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
 
@@ -50,25 +56,25 @@ def test_columns_come_in_the_order_asked_for() -> None:
 
 
 def test_headers_are_null_for_a_record_without_any() -> None:
-    found = header_array([(("a", b"1"), ("a", None)), (), (("b", b""),)]).to_pylist()
+    found = build_header_array([(("a", b"1"), ("a", None)), (), (("b", b""),)]).to_pylist()
     assert found == [[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, [{"key": "b", "value": b""}]]
 
 
 def test_records_of_old_message_sets_give_the_same_rows() -> None:
     plain = encode_batch(RECORDS, base_offset=0)
     wanted = OffsetRange("t", 0, 0, 40)
-    (columnar,) = decoded(plain, list(read_batches(plain)), wanted, ALL, 100)
-    assert from_records(list(decode_records(plain)), wanted, ALL).equals(columnar)
+    (columnar,) = decode_batches(plain, list(read_batches(plain)), wanted, ALL, 100)
+    assert decode_records_to_arrow(list(decode_records(plain)), wanted, ALL).equals(columnar)
 
 
 def test_small_pieces_are_joined_and_large_ones_are_left() -> None:
     def piece(count: int) -> pa.RecordBatch:
         return pa.record_batch({"n": pa.array(range(count), pa.int64())})
 
-    gathered = Gathered(rows=10, most_bytes=1 << 20)
+    gathered = BatchGatherer(rows=10, most_bytes=1 << 20)
     out = [batch for size in (3, 4, 5, 12, 1) for batch in gathered.add(piece(size))]
     assert [batch.num_rows for batch in [*out, *gathered.rest()]] == [7, 5, 12, 1]
-    by_bytes = Gathered(rows=1_000, most_bytes=64)
+    by_bytes = BatchGatherer(rows=1_000, most_bytes=64)
     assert [batch.num_rows for batch in by_bytes.add(piece(9))] == [9]
 
 
@@ -97,9 +103,9 @@ def test_aborted_transactions_are_dropped_to_their_marker() -> None:
         + encode_batch([(0, None, b"plain", ())], base_offset=7)
     )
     views = list(read_batches(log))
-    aborted = without_aborted(views, [(1, 5), (1, 0)])
+    aborted = drop_aborted(views, [(1, 5), (1, 0)])
     assert [record.value for view in aborted for record in view.records()] == [b"kept", b"later", b"plain"]
-    assert without_aborted(views, []) == views
+    assert drop_aborted(views, []) == views
 
 
 def test_filters_are_taken_over_where_a_read_can_do_them_exactly() -> None:
@@ -114,16 +120,16 @@ def test_filters_are_taken_over_where_a_read_can_do_them_exactly() -> None:
         ds.GreaterThan(("timestamp",), 5),
         ds.Not(ds.EqualTo(("partition",), 1)),
     ]
-    pushed, left = understood(filters)
+    pushed, left = push_filters(filters)
     assert left == filters[-2:]
     ranges = [OffsetRange("t", 1, 0, 50), OffsetRange("t", 9, 0, 50), OffsetRange("u", 1, 0, 50)]
-    assert narrowed(ranges, pushed) == [OffsetRange("t", 1, 5, 9)]
+    assert narrow_ranges(ranges, pushed) == [OffsetRange("t", 1, 5, 9)]
 
 
 def test_filters_that_exclude_each_other_leave_nothing() -> None:
-    pushed, left = understood([ds.EqualTo(("topic",), "t"), ds.EqualTo(("topic",), "u")])
+    pushed, left = push_filters([ds.EqualTo(("topic",), "t"), ds.EqualTo(("topic",), "u")])
     assert (pushed.topics, left) == (frozenset(), [])
-    assert narrowed([OffsetRange("t", 0, 0, 5)], pushed) == []
-    one, _ = understood([ds.EqualTo(("offset",), 7)])
-    assert narrowed([OffsetRange("t", 0, 0, 50)], one) == [OffsetRange("t", 0, 7, 8)]
-    assert narrowed([OffsetRange("t", 0, 0, 5)], Pushed()) == [OffsetRange("t", 0, 0, 5)]
+    assert narrow_ranges([OffsetRange("t", 0, 0, 5)], pushed) == []
+    one, _ = push_filters([ds.EqualTo(("offset",), 7)])
+    assert narrow_ranges([OffsetRange("t", 0, 0, 50)], one) == [OffsetRange("t", 0, 7, 8)]
+    assert narrow_ranges([OffsetRange("t", 0, 0, 5)], PushedFilters()) == [OffsetRange("t", 0, 0, 5)]

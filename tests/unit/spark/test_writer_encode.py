@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muster.coordinator.client.producing.partitioner import murmur2, partition_for
-from muster.coordinator.spark.writing.encode import bounds, encode_columns, varints
-from muster.coordinator.spark.writing.hash import murmur2_of, partitions_for
+from muster.coordinator.client.producing.partitioner import choose_partition, murmur2
+from muster.coordinator.spark.writing.encode import encode_columns, encode_varints, find_value_bounds
+from muster.coordinator.spark.writing.hash import choose_partitions, hash_keys
 from muster.storage.records.batch import encode_batch
 from muster.storage.records.varint import read_unsigned
 
@@ -45,7 +45,7 @@ def test_without_keys_and_headers_and_from_the_middle_of_an_array() -> None:
 
 def test_varints_of_every_length() -> None:
     numbers = sorted({edge + by for power in range(0, 35, 7) for edge in [2**power] for by in (-1, 0, 1)})
-    rows, sizes = varints(np.array(numbers))
+    rows, sizes = encode_varints(np.array(numbers))
     for number, row, size in zip(numbers, rows, sizes, strict=True):
         assert read_unsigned(row[:size].tobytes(), 0) == (number, size)
 
@@ -54,6 +54,6 @@ def test_varints_of_every_length() -> None:
 def test_keys_go_where_the_client_would_send_them(seed: int) -> None:
     rng = random.Random(seed)
     keys = [rng.randbytes(rng.choice([0, 1, 2, 3, 4, 5, 7, 8, 40, 1024, 1025, 5000])) for _ in range(500)]
-    data, ends = bounds(binary(keys))
-    assert murmur2_of(data, ends[:-1], np.diff(ends)).tolist() == [murmur2(key) for key in keys]
-    assert partitions_for(data, ends[:-1], np.diff(ends), 7).tolist() == [partition_for(key, 7) for key in keys]
+    data, ends = find_value_bounds(binary(keys))
+    assert hash_keys(data, ends[:-1], np.diff(ends)).tolist() == [murmur2(key) for key in keys]
+    assert choose_partitions(data, ends[:-1], np.diff(ends), 7).tolist() == [choose_partition(key, 7) for key in keys]

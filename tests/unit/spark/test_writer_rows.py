@@ -8,17 +8,17 @@ import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from muster.coordinator.client.errors import ClientError, UnknownTopic
-from muster.coordinator.client.producing.partitioner import partition_for
+from muster.coordinator.client.producing.partitioner import choose_partition
 from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.writing.options import WriteOptions, write_options
-from muster.coordinator.spark.writing.rows import Rows, check_columns, pieces
+from muster.coordinator.spark.writing.options import WriteOptions, check_write_options
+from muster.coordinator.spark.writing.rows import RowDistributor, check_columns, split_by_size
 from muster.storage.records.batch import decode_records
 
 NODE = {"bootstrap.servers": "127.0.0.1:9290"}
 
 
 def options(**given: str) -> WriteOptions:
-    return write_options(NODE | given, streaming=False)
+    return check_write_options(NODE | given, streaming=False)
 
 
 def structure(columns: dict[str, DataType]) -> StructType:
@@ -27,7 +27,7 @@ def structure(columns: dict[str, DataType]) -> StructType:
 
 def landed(batch: pa.RecordBatch, chosen: WriteOptions, partitions: int = 4) -> list[tuple[str, int, bytes | None]]:
     """Topic, partition and value of every record that the sink makes of these rows."""
-    rows = Rows(chosen, lambda topic: partitions, turn=0)
+    rows = RowDistributor(chosen, lambda topic: partitions, turn=0)
     encoded = [*rows.add(batch), *rows.rest()]
     return [
         (each.tp.topic, each.tp.partition, record.value) for each in encoded for record in decode_records(each.data)
@@ -47,7 +47,7 @@ def test_a_key_decides_and_a_partition_column_decides_before_it() -> None:
     for _, partition, value in landed(batch, options(topic="t")):
         assert value is not None
         number = int(value.split()[1])
-        assert partition == (3 if number % 10 == 0 else partition_for(value, 4))
+        assert partition == (3 if number % 10 == 0 else choose_partition(value, 4))
 
 
 def test_rows_without_a_key_take_turns_by_their_size() -> None:
@@ -77,9 +77,9 @@ def test_a_partition_that_does_not_exist_is_refused() -> None:
 
 
 def test_batches_keep_to_batch_size_and_a_large_row_is_alone() -> None:
-    assert list(pieces(np.array([600, 600, 600, 5000, 1]), 1300)) == [(0, 2), (2, 3), (3, 4), (4, 5)]
+    assert list(split_by_size(np.array([600, 600, 600, 5000, 1]), 1300)) == [(0, 2), (2, 3), (3, 4), (4, 5)]
     batch = pa.record_batch({"value": pa.array([bytes(1000)] * 100, pa.binary())})
-    rows = Rows(options(topic="t", **{"batch.size": "10240"}), lambda topic: 1, turn=0)
+    rows = RowDistributor(options(topic="t", **{"batch.size": "10240"}), lambda topic: 1, turn=0)
     sizes = [len(each.data) for each in [*rows.add(batch), *rows.rest()]]
     assert len(sizes) == 10
     assert max(sizes) <= 10_240 + 100
@@ -130,17 +130,17 @@ def test_without_any_topic() -> None:
 )
 def test_options_that_cannot_be(given: dict[str, str], streaming: bool, wanted: str) -> None:
     with pytest.raises(OptionError) as told:
-        write_options(NODE | given, streaming=streaming)
+        check_write_options(NODE | given, streaming=streaming)
     assert wanted in str(told.value)
 
 
 def test_a_node_must_be_named() -> None:
     with pytest.raises(OptionError, match=r"bootstrap.servers is missing; set it to HOST:PORT"):
-        write_options({"topic": "t"}, streaming=False)
+        check_write_options({"topic": "t"}, streaming=False)
 
 
 def test_the_names_of_kafka_mean_the_same() -> None:
-    chosen = write_options(
+    chosen = check_write_options(
         {
             "kafka.bootstrap.servers": "127.0.0.1:9290",
             "kafka.compression.type": "zstd",

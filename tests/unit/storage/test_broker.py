@@ -78,14 +78,14 @@ def test_what_was_known_of_a_deleted_topic_says_nothing_of_a_new_one() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "ä", "x" * 250, "a b", "a\n"])
 def test_names_that_are_none_are_refused(name: str) -> None:
-    with pytest.raises(errors.InvalidTopic, match="no topic name"):
+    with pytest.raises(errors.InvalidTopicName, match="no topic name"):
         open_broker(MemoryFiles()).create_topic(name, 1)
 
 
 def test_what_cannot_be_created_is_refused_with_the_reason() -> None:
     broker = open_broker(MemoryFiles(), max__partitions=5)
     broker.create_topic("a.b", 2)
-    with pytest.raises(errors.InvalidTopic, match=r"collides with topic 'a\.b'"):
+    with pytest.raises(errors.InvalidTopicName, match=r"collides with topic 'a\.b'"):
         broker.create_topic("a_b", 1)
     with pytest.raises(errors.TopicAlreadyExists):
         broker.create_topic("a.b", 1)
@@ -108,7 +108,7 @@ def test_what_cannot_be_created_is_refused_with_the_reason() -> None:
 def test_internal_topics_take_records_from_the_node_only() -> None:
     broker = open_broker(MemoryFiles())
     broker.create_topic("__rebalances", 1, internal=True)
-    with pytest.raises(errors.InvalidTopic, match="internal"):
+    with pytest.raises(errors.InvalidTopicName, match="internal"):
         broker.append("__rebalances", 0, batch(b"x"), T0)
     assert broker.append("__rebalances", 0, batch(b"x"), T0, trusted=True).base_offset == 0
 

@@ -17,9 +17,9 @@ FENCED, UNKNOWN, OUT_OF_RANGE, NOT_LEADER = 74, 75, 1, 6
 
 def two_epochs(broker: Broker) -> None:
     """t-0: offsets 0 and 1 under epoch 3, offset 2 under epoch 5."""
-    replica.lead(broker.log("t", 0), 3)
+    replica.start_leading(broker.log("t", 0), 3)
     broker.append("t", 0, batch(b"a", b"b"), T0)
-    replica.lead(broker.log("t", 0), 5)
+    replica.start_leading(broker.log("t", 0), 5)
     broker.append("t", 0, batch(b"c"), T0)
     broker.flush()
 

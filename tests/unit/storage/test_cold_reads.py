@@ -11,7 +11,7 @@ from muster.storage.broker import reads, requests
 from muster.storage.broker.broker import Broker
 from muster.storage.disk.files import NotAtHand
 from muster.storage.errors import LogDamaged
-from muster.storage.logs.nearness import NEAR_BYTES
+from muster.storage.logs.nearness import MEMORY_TAIL_BYTES
 from muster.storage.records.batch import read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.segments.at_hand import WALK_BYTES
@@ -202,13 +202,13 @@ def test_a_log_is_near_as_far_back_as_the_bound_and_no_further() -> None:
     broker.create_topic("t", 1)
     log = broker.log("t", 0)
     data = batch(b"x" * (64 << 10))
-    for number in range(3 * NEAR_BYTES // len(data)):
+    for number in range(3 * MEMORY_TAIL_BYTES // len(data)):
         log.append(data, T0)
         log.flush()
         bound = next(offset for offset in range(log.end_offset + 1) if log.near.holds(offset))
         behind = (log.end_offset - bound) * len(data)
-        assert behind <= 1.3 * NEAR_BYTES
-        assert behind >= min(number * len(data), NEAR_BYTES) - 2 * len(data)
+        assert behind <= 1.3 * MEMORY_TAIL_BYTES
+        assert behind >= min(number * len(data), MEMORY_TAIL_BYTES) - 2 * len(data)
 
 
 def test_a_search_by_time_is_done_in_a_thread_and_ends_are_known() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from muster.storage.errors import CorruptMessage, StorageError
 from muster.storage.records.batch import BatchView, read_batches
-from muster.storage.records.columns import Columns, to_arrow
+from muster.storage.records.columns import RecordColumns, to_arrow
 from muster.storage.records.runs import decode_runs
 from muster.storage.types import Record
 from tests.vectors.log.golden import files, names
@@ -12,7 +12,7 @@ from tests.vectors.log.golden import files, names
 MODERN = [name for name in names() if not name.startswith(("legacy", "mixed"))]
 
 
-def as_records(columns: Columns) -> list[Record]:
+def as_records(columns: RecordColumns) -> list[Record]:
     return [
         Record(int(offset), int(stamp), columns.key(place), columns.value(place), columns.headers.get(place, ()))
         for place, (offset, stamp) in enumerate(zip(columns.offsets, columns.timestamps_ms, strict=True))

@@ -84,7 +84,7 @@ def test_a_node_of_its_own_becomes_one_of_a_cluster_with_all_it_has() -> None:
     broker.host([Topic("t", alone.id, 2, {}, False, (0, 1))])
     log = broker.log("t", 1)
     assert (log.high_watermark, log.following) == (1, True)
-    replica.lead(log, 1)
+    replica.start_leading(log, 1)
     broker.append("t", 1, batch(b"ours"), T0)
     broker.flush()
     assert log.high_watermark == 1

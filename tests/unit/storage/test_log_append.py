@@ -84,7 +84,7 @@ REFUSED = [
     (batch(b"x", delete_horizon_ms=1), errors.InvalidRecord, "0x40"),
     (encode_batch([], last_offset_delta=0), errors.InvalidRecord, "claims 0 records"),
     (batch(b"x", last_offset_delta=4), errors.InvalidRecord, "last offset delta 4"),
-    (batch(b"x" * 2000), errors.MessageTooLarge, "max.message.bytes"),
+    (batch(b"x" * 2000), errors.RecordBatchTooLarge, "max.message.bytes"),
     (batch(b"x", at=T0 + 4_000_000), errors.InvalidTimestamp, "timestamps"),
 ]
 
@@ -219,7 +219,7 @@ def test_lookup_by_time_finds_the_first_record_young_enough() -> None:
     assert broker.list_offset("t", 0, -1) == (12, -1)
     assert broker.list_offset("t", 0, -2) == (0, -1)
     assert broker.list_offset("t", 0, -3) == (11, 120)
-    with pytest.raises(errors.OffsetOutOfRange, match="-3 to -1"):
+    with pytest.raises(errors.OffsetOutsideLog, match="-3 to -1"):
         broker.list_offset("t", 0, -4)
 
 
@@ -239,7 +239,7 @@ def test_fetches_keep_to_their_limits_and_always_make_progress() -> None:
             )
     assert broker.fetch("t", 0, 30, 100).records == b""
     for outside in (-1, 31):
-        with pytest.raises(errors.OffsetOutOfRange, match="outside 0 to 30"):
+        with pytest.raises(errors.OffsetOutsideLog, match="outside 0 to 30"):
             broker.fetch("t", 0, outside, 100)
     with pytest.raises(errors.InvalidFetchSize):
         broker.fetch("t", 0, 0, -1)
@@ -295,7 +295,7 @@ def test_readers_keep_what_they_began_to_read() -> None:
     broker.tick(T0 + 10_000_000)
     assert log.start_offset == 20
     assert values(_all(held)) == [b"%d" % number for number in range(20)]
-    with pytest.raises(errors.OffsetOutOfRange):
+    with pytest.raises(errors.OffsetOutsideLog):
         log.fetch(0, 100)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.errors import OffsetOutOfRange
+from muster.storage.errors import OffsetOutsideLog
 from muster.storage.logs.log import Log
-from muster.storage.logs.retention import policies
-from muster.storage.logs.upkeep import retain
+from muster.storage.logs.retention import retention_policies
+from muster.storage.logs.upkeep import apply_retention
 from muster.storage.records.batch import decode_records, encode_batch
 from muster.storage.segments.segment import Segment
 from tests.fakes.memory_files import MemoryFiles
@@ -55,7 +55,7 @@ def read_plain(broker: Broker) -> None:
     while True:
         try:
             data = log.fetch(offset, 3000).records
-        except OffsetOutOfRange:
+        except OffsetOutsideLog:
             assert offset < log.start_offset
             return
         records = list(decode_records(data, offset))
@@ -94,7 +94,7 @@ def test_nobody_reads_anything_short_or_mixed(tmp_path: Path) -> None:
         broker.append("plain", 0, encode_batch([(NOW_MS, None, text, ())]), NOW_MS)
         broker.append("keyed", 0, encode_batch([(NOW_MS, b"k%d" % (number % 5), text, ())]), NOW_MS)
         if number % 50 == 0:
-            retain(broker.log("plain", 0), policies(), NOW_MS)
+            apply_retention(broker.log("plain", 0), retention_policies(), NOW_MS)
     broker.flush()
     stop.set()
     for worker in workers:
@@ -180,7 +180,7 @@ class Histories:
         first = self.current
         try:
             records = list(decode_records(self.log.fetch(offset, 2500).records, offset))
-        except OffsetOutOfRange:
+        except OffsetOutsideLog:
             assert offset > min(self.cuts[first:])
             return 0
         texts = [record.value for record in records]

@@ -16,12 +16,12 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.config import TopicSettings
 from muster.storage.errors import InvalidRecord, InvalidTimestamp, StorageError
 from muster.storage.logs.log import Log
-from muster.storage.records.batch import HEADER, HEADER_SIZE, encode_batch, seal, view_at
+from muster.storage.records.batch import HEADER, HEADER_SIZE, encode_batch, seal_batch, view_at
 from muster.storage.records.body import NewRecord
 from muster.storage.records.compression import codec_number, compress
 from muster.storage.records.framing import Framings
-from muster.storage.records.look import AT_ONCE_BYTES, see_each, takes_time
-from muster.storage.records.together import MOST_RECORDS, see_together
+from muster.storage.records.look import AT_ONCE_BYTES, check_each_record, needs_thread
+from muster.storage.records.together import MOST_RECORDS, check_records_together
 from muster.storage.types import Appended
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
@@ -43,7 +43,7 @@ def records(count: int, size: int = 20) -> list[NewRecord]:
 
 def sealed(body: bytes, count: int, codec: str = "none") -> bytes:
     """A batch with a right header and checksum around any bytes."""
-    return bytes(seal((0, 0, codec_number(codec), count - 1, T0, T0 + 9), (-1, -1, -1), count, body))
+    return bytes(seal_batch((0, 0, codec_number(codec), count - 1, T0, T0 + 9), (-1, -1, -1), count, body))
 
 
 def body_of(data: bytes) -> bytes:
@@ -153,9 +153,9 @@ def test_no_way_of_looking_takes_what_another_refuses(count: int, keys: bytes | 
         for bit in (0, 1, 7):
             spoiled = bytearray(body)
             spoiled[at] ^= 1 << bit
-            right = fine(see_each, bytes(spoiled), count)
+            right = fine(check_each_record, bytes(spoiled), count)
             assert sound(framings, bytes(spoiled), count) == right, (at, bit)
-            assert not fine(see_together, bytes(spoiled), count) or right, (at, bit)
+            assert not fine(check_records_together, bytes(spoiled), count) or right, (at, bit)
             view_of = view_at(view(sealed(bytes(spoiled), count)), 0)
             assert view_of is not None
             if right:
@@ -173,7 +173,7 @@ def test_values_of_any_length_are_looked_into_together(count: int, keys: bytes |
     """Lengths, timestamps and offsets of one byte and of more, next to each other."""
     mixed = [(T0 + n * 7 % 8192, keys, b"v" * (n * n % 150), ()) for n in range(count)]
     body = body_of(encode_batch(mixed))
-    together, each = see_together(body, count), see_each(body, count)
+    together, each = check_records_together(body, count), check_each_record(body, count)
     assert together is not None
     assert together.keyless == each.keyless
     assert together.farthest >= each.farthest
@@ -190,8 +190,8 @@ def test_what_is_rare_is_left_to_the_walk() -> None:
         (T0, None, b"v" * 9000, ()),
     ):
         body = body_of(encode_batch([common] * 50 + [rare] + [common] * 50))
-        assert see_together(body, 101) is None
-        see_each(body, 101)
+        assert check_records_together(body, 101) is None
+        check_each_record(body, 101)
 
 
 ONLY_SEEM_TO_FIT = {
@@ -205,9 +205,9 @@ ONLY_SEEM_TO_FIT = {
 @pytest.mark.parametrize("what", ONLY_SEEM_TO_FIT)
 def test_what_only_seems_to_fit_is_not_taken_together(what: str) -> None:
     body = ONLY_SEEM_TO_FIT[what]
-    assert see_together(body, 1) is None
+    assert check_records_together(body, 1) is None
     with pytest.raises(InvalidRecord):
-        see_each(body, 1)
+        check_each_record(body, 1)
 
 
 def test_shorter_batches_of_a_kind_are_known_at_once() -> None:
@@ -247,13 +247,13 @@ def test_what_was_met_once_only_is_not_kept() -> None:
 
 def test_what_takes_time_is_known_by_its_header() -> None:
     settings = made().log("t", 0).settings
-    assert not takes_time(batch(b"small"), settings)
-    assert takes_time(batch(b"small", codec="gzip"), settings)
-    assert takes_time(batch(b"x" * (AT_ONCE_BYTES + 1)), settings)
-    assert takes_time(encode_batch(records(600, size=1)), settings)
-    assert takes_time(batch(b"one") + batch(b"two", codec="gzip"), settings)
-    assert not takes_time(batch(b"x", codec="gzip"), made({"validate": "header"}).log("t", 0).settings)
-    assert not takes_time(b"too short", settings)
+    assert not needs_thread(batch(b"small"), settings)
+    assert needs_thread(batch(b"small", codec="gzip"), settings)
+    assert needs_thread(batch(b"x" * (AT_ONCE_BYTES + 1)), settings)
+    assert needs_thread(encode_batch(records(600, size=1)), settings)
+    assert needs_thread(batch(b"one") + batch(b"two", codec="gzip"), settings)
+    assert not needs_thread(batch(b"x", codec="gzip"), made({"validate": "header"}).log("t", 0).settings)
+    assert not needs_thread(b"too short", settings)
 
 
 @pytest.mark.parametrize(
@@ -424,7 +424,7 @@ def test_headers_and_long_fields_are_walked_right() -> None:
         (T0 - (1 << 33), b"", b"", (("", b""),)),
     ]
     data = encode_batch(odd)
-    seen = see_each(body_of(data), 3)
+    seen = check_each_record(body_of(data), 3)
     assert (seen.farthest + 1) >> 1 == 1 << 33
     assert seen.keyless == 1
     header = HEADER.unpack_from(data)

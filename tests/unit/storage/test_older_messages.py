@@ -6,7 +6,7 @@ from muster.storage.errors import CorruptMessage
 from muster.storage.records.batch import LOG_APPEND_TIME_BIT, encode_batch
 from muster.storage.records.compression import CODECS
 from muster.storage.records.legacy import legacy_records, read_message
-from muster.storage.records.older_messages import as_older, message
+from muster.storage.records.older_messages import convert_down, encode_message
 from muster.storage.types import Record
 from tests.unit.storage.logs import T0
 
@@ -30,7 +30,7 @@ def read(data: bytes) -> list[Record]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_message_keeps_offset_key_and_value(magic: int, codec: str) -> None:
     data = b"".join(encode_batch(RECORDS, base_offset=base, codec=codec) for base in (10, 14))
-    made, reached = as_older(data, magic, 12, 1 << 20)
+    made, reached = convert_down(data, magic, 12, 1 << 20)
     wanted = [
         Record(base + place, at if magic else -1, key, value)
         for base in (10, 14)
@@ -45,25 +45,25 @@ def test_every_message_keeps_offset_key_and_value(magic: int, codec: str) -> Non
 
 def test_it_ends_where_there_is_no_more_room_but_has_one_message_at_least() -> None:
     data = encode_batch([(T0, None, b"x" * 100, ())] * 10, base_offset=0)
-    one, reached = as_older(data, 0, 0, 1)
+    one, reached = convert_down(data, 0, 0, 1)
     assert (len(read(one)), reached) == (1, 1)
-    assert as_older(data, 0, 4, 3 * len(one))[1] == 7
-    assert as_older(data, 0, 4, 3 * len(one) + 5)[1] == 7
+    assert convert_down(data, 0, 4, 3 * len(one))[1] == 7
+    assert convert_down(data, 0, 4, 3 * len(one) + 5)[1] == 7
 
 
 def test_what_has_no_messages_is_passed_by() -> None:
     """A reader who got nothing would ask for the same for ever."""
     control = encode_batch(RECORDS, base_offset=4, control=True, transactional=True, producer_id=1, producer_epoch=0)
-    assert as_older(control, 1, 2, 100) == (b"", 8)
+    assert convert_down(control, 1, 2, 100) == (b"", 8)
 
 
 def test_older_messages_are_older_still() -> None:
-    one, two = (message(Record(n, T0, b"k", b"v"), 1, stamped=False) for n in (3, 4))
-    assert read(as_older(one + two, 0, 4, 1000)[0]) == [Record(4, -1, b"k", b"v")]
+    one, two = (encode_message(Record(n, T0, b"k", b"v"), 1, stamped=False) for n in (3, 4))
+    assert read(convert_down(one + two, 0, 4, 1000)[0]) == [Record(4, -1, b"k", b"v")]
 
 
 def test_the_logs_own_time_is_told_as_such() -> None:
-    entry = message(Record(3, T0, b"k", b"v"), 1, stamped=True)
+    entry = encode_message(Record(3, T0, b"k", b"v"), 1, stamped=True)
     found = read_message(memoryview(entry), 0)
     assert found is not None
     assert found[3] == LOG_APPEND_TIME_BIT
@@ -73,4 +73,4 @@ def test_damage_is_told() -> None:
     data = bytearray(encode_batch(RECORDS, base_offset=0))
     data[-1] ^= 1
     with pytest.raises(CorruptMessage, match="checksum"):
-        as_older(bytes(data), 1, 0, 100)
+        convert_down(bytes(data), 1, 0, 100)

@@ -122,7 +122,7 @@ def test_a_compaction_that_chose_a_log_before_it_went_leaves_no_point_to_the_nex
     assert broker.compact(T0) == ("t", 0)
     filled(broker, "t", 30, key=b"k")
     chosen, go_on = threading.Event(), threading.Event()
-    real = periodic.dirty_part
+    real = periodic.find_dirty_segments
 
     def slow(*arguments: Any) -> Any:
         part = real(*arguments)
@@ -130,11 +130,11 @@ def test_a_compaction_that_chose_a_log_before_it_went_leaves_no_point_to_the_nex
         assert go_on.wait(30)
         return part
 
-    monkeypatch.setattr(periodic, "dirty_part", slow)
+    monkeypatch.setattr(periodic, "find_dirty_segments", slow)
     compaction = threading.Thread(target=broker.compact, args=(T0,), daemon=True)
     compaction.start()
     assert chosen.wait(30)
-    monkeypatch.setattr(periodic, "dirty_part", real)
+    monkeypatch.setattr(periodic, "find_dirty_segments", real)
     broker.delete_topic("t")
     broker.create_topic("t", 1, COMPACT)
     go_on.set()

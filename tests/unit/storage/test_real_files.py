@@ -132,7 +132,7 @@ def test_blocks_are_reserved_ahead_of_a_long_file_and_given_back(tmp_path: Path)
     size = reserve.SMALLEST + 100
     assert file.size() == size, "what is reserved is not part of the file"
     assert file.read(200, reserve.SMALLEST) == b"y" * 100
-    reach = reserve.reserve(os.open(path, os.O_RDWR), size, size + 1)
+    reach = reserve.reserve_blocks(os.open(path, os.O_RDWR), size, size + 1)
     if reach > 1 << 60:
         pytest.skip("this file system reserves nothing")
     assert reach == size + 1 + reserve.SMALLEST

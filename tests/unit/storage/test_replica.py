@@ -24,10 +24,10 @@ def test_an_epoch_is_known_before_anything_is_appended_and_led_without_a_write()
     log.flush()
     calls: list[tuple[str, str]] = []
     disk.fault = lambda *call: calls.append(call)
-    replica.lead(log, 5)
+    replica.start_leading(log, 5)
     assert (replica.end_offset_for_epoch(log, 4), calls) == ((2, 2), [])
     with pytest.raises(FencedLeaderEpoch):
-        replica.lead(log, 4)
+        replica.start_leading(log, 4)
 
 
 def test_an_epoch_is_on_disk_before_its_first_record_counts_as_flushed() -> None:
@@ -36,7 +36,7 @@ def test_an_epoch_is_on_disk_before_its_first_record_counts_as_flushed() -> None
     log = held(disk).log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
     log.flush()
-    replica.lead(log, 5)
+    replica.start_leading(log, 5)
     log.append(batch(b"c"), T0)
     synced: list[str] = []
     disk.fault = lambda operation, path: synced.append(path.rsplit("/", 1)[-1]) if operation == "sync" else None
@@ -47,7 +47,7 @@ def test_an_epoch_is_on_disk_before_its_first_record_counts_as_flushed() -> None
     assert synced[2:] == ["00000000000000000000.log"], "it is written down once"
     disk.crash()
     again = open_broker(disk, **SMALL).log("t", 0)
-    assert (again.epochs.entries, replica.last_epoch(again)) == ([(2, 0), (5, 2)], 5)
+    assert (again.epochs.entries, replica.last_leader_epoch(again)) == ([(2, 0), (5, 2)], 5)
 
 
 def test_an_epoch_of_which_no_record_was_flushed_may_be_gone_after_a_crash_and_then_the_next_begins_there() -> None:
@@ -55,10 +55,10 @@ def test_an_epoch_of_which_no_record_was_flushed_may_be_gone_after_a_crash_and_t
     log = held(disk).log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", at=0, epoch=2), T0)
     log.flush()
-    replica.lead(log, 5)
+    replica.start_leading(log, 5)
     disk.crash()
     again = open_broker(disk, **SMALL).log("t", 0)
-    replica.lead(again, 6)
+    replica.start_leading(again, 6)
     assert (again.epochs.entries, replica.end_offset_for_epoch(again, 5)) == ([(2, 0), (6, 2)], (2, 2))
 
 
@@ -77,7 +77,7 @@ def test_records_that_a_kill_left_say_themselves_of_which_epochs_they_are() -> N
 def test_what_is_of_an_epoch_that_cannot_be_written_down_does_not_count_as_flushed() -> None:
     disk = MemoryFiles()
     log = held(disk).log("t", 0)
-    replica.lead(log, 1)
+    replica.start_leading(log, 1)
     log.append(batch(b"a"), T0)
     disk.capacity = 0
     with pytest.raises(StorageError, match=r"Could not write the leader epochs of /data/t-0 down: No space left"):
@@ -91,7 +91,7 @@ def test_what_is_of_an_epoch_that_cannot_be_written_down_does_not_count_as_flush
 def test_what_is_appended_is_of_the_epoch_that_is_led_and_no_append_writes_epochs() -> None:
     disk = MemoryFiles()
     log = held(disk).log("t", 0)
-    replica.lead(log, 3)
+    replica.start_leading(log, 3)
     calls: list[tuple[str, str]] = []
     disk.fault = lambda *call: calls.append(call)
     log.append(batch(b"a"), T0)
@@ -104,7 +104,7 @@ def test_what_is_appended_is_of_the_epoch_that_is_led_and_no_append_writes_epoch
 def test_replicas_are_given_what_is_not_committed_and_readers_are_not() -> None:
     """CL-L6, CL-L8."""
     log = held().log("t", 0)
-    replica.lead(log, 0)
+    replica.start_leading(log, 0)
     log.append(batch(b"a"), T0)
     log.append(batch(b"b"), T0)
     log.flush()
@@ -204,7 +204,7 @@ def test_records_of_an_older_epoch_may_follow_one_that_was_led_and_never_written
     """Who led 6 without an append follows one who has more of 5: what was of 5 before stays so."""
     log = held().log("t", 0)
     replica.append_as_follower(log, sent(b"a", at=0, epoch=5), T0)
-    replica.lead(log, 6)
+    replica.start_leading(log, 6)
     replica.append_as_follower(log, sent(b"b", at=1, epoch=5), T0)
     assert log.epochs.entries == [(5, 0)]
 
@@ -217,7 +217,7 @@ def test_records_older_than_the_last_are_refused_even_where_that_is_not_to_be_re
     replica.advance_start(log, 1)
     broker.close()
     for each in (log, open_broker(disk, **SMALL).log("t", 0)):
-        assert (ends(each), replica.last_epoch(each)) == ((1, 1, 1), 1)
+        assert (ends(each), replica.last_leader_epoch(each)) == ((1, 1, 1), 1)
     with pytest.raises(UnexpectedAppendOffset, match="expected 1 or more, and epoch 1 or above"):
         replica.append_as_follower(each, sent(b"b", at=1, epoch=0), T0)
 
@@ -254,7 +254,7 @@ def test_a_log_that_begins_within_a_batch_takes_it_whole() -> None:
     broker.begin_anew("t", 0, 3)
     log = broker.log("t", 0)
     replica.append_as_follower(log, sent(b"a", b"b", b"c", b"d", b"e", at=0, epoch=2), T0)
-    assert (ends(log), replica.last_epoch(log)) == ((3, 5, 3), 2)
+    assert (ends(log), replica.last_leader_epoch(log)) == ((3, 5, 3), 2)
     log.flush()
     broker.checkpoint()
     log.tell_high_watermark(5)
@@ -278,7 +278,7 @@ def test_producers_are_known_from_what_was_replicated_and_again_after_a_cut() ->
     assert [entry.first_offset for segment in log.segments for entry in segment.aborted] == [0]
     broker.truncate("t", 0, 1)
     assert log.producers.producers[5].txn_first_offset == 0
-    replica.lead(log, 1)
+    replica.start_leading(log, 1)
     again = batch(b"p", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     assert log.append(again, T0).base_offset == 0
     assert log.end_offset == 1

@@ -9,8 +9,8 @@ import pytest
 
 from muster.storage.errors import LogFenced, StorageError
 from muster.storage.logs import replica
-from muster.storage.logs.retention import policies
-from muster.storage.logs.upkeep import retain
+from muster.storage.logs.retention import retention_policies
+from muster.storage.logs.upkeep import apply_retention
 from muster.storage.records.batch import read_batches
 from muster.storage.types import Topic
 from tests.fakes.memory_files import MemoryFiles
@@ -38,7 +38,7 @@ def test_a_cut_at_the_end_takes_an_epoch_in_which_nothing_was_written() -> None:
     broker = held()
     log = broker.log("t", 0)
     replica.append_as_follower(log, sent(b"a", at=0, epoch=1), T0)
-    replica.lead(log, 4)
+    replica.start_leading(log, 4)
     assert broker.truncate("t", 0, 1) == 1
     assert log.epochs.entries == [(1, 0)]
 
@@ -191,16 +191,16 @@ def test_a_followers_log_begins_where_its_leaders_does_and_retention_is_not_its_
     replica.append_as_follower(log, b"".join(sent(b"r" * 40, at=at, epoch=2) for at in range(20)), T0)
     log.flush()
     log.tell_high_watermark(20)
-    assert retain(log, policies(), T0 + 10**9) == 0
+    assert apply_retention(log, retention_policies(), T0 + 10**9) == 0
     replica.advance_start(log, 9)
     replica.advance_start(log, 4)
-    assert retain(log, policies(), T0 + 10**9) > 0
+    assert apply_retention(log, retention_policies(), T0 + 10**9) > 0
     assert log.start_offset == 9
     assert log.segments[0].base_offset <= 9 < log.segments[0].next_offset
     with pytest.raises(StorageError, match="begins at offset 21, behind the end 20"):
         replica.advance_start(log, 21)
-    replica.lead(log, 3)
-    assert retain(log, policies(), T0 + 10**9) > 0
+    replica.start_leading(log, 3)
+    assert apply_retention(log, retention_policies(), T0 + 10**9) > 0
     assert log.start_offset > 9
 
 

@@ -31,11 +31,11 @@ def test_a_new_setting_holds_for_the_next_append_and_after_a_restart() -> None:
     broker.create_topic("t", 2, {"retention.ms": "5000"})
     broker.append("t", 1, batch(b"x" * 300), T0)
     changed(broker, "t", {"max.message.bytes": "200"})
-    with pytest.raises(errors.MessageTooLarge):
+    with pytest.raises(errors.RecordBatchTooLarge):
         broker.append("t", 1, batch(b"x" * 300), T0)
     files.crash()
     reopened = open_broker(files)
-    with pytest.raises(errors.MessageTooLarge):
+    with pytest.raises(errors.RecordBatchTooLarge):
         reopened.append("t", 1, batch(b"x" * 300), T0)
     assert dict(reopened.topic("t").configs) == {"retention.ms": "5000", "max.message.bytes": "200"}
 
@@ -43,7 +43,7 @@ def test_a_new_setting_holds_for_the_next_append_and_after_a_restart() -> None:
 def test_a_setting_that_is_unset_is_the_nodes_again() -> None:
     broker = open_broker(MemoryFiles())
     broker.create_topic("t", 1, {"max.message.bytes": "100", "retention.ms": "5000"})
-    with pytest.raises(errors.MessageTooLarge):
+    with pytest.raises(errors.RecordBatchTooLarge):
         broker.append("t", 0, batch(b"x" * 300), T0)
     changed(broker, "t", {"max.message.bytes": None, "segment.bytes": None})
     broker.append("t", 0, batch(b"x" * 300), T0)

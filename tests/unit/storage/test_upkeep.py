@@ -8,9 +8,9 @@ import pytest
 from muster.storage import errors
 from muster.storage.broker.broker import Broker
 from muster.storage.logs.log import Log
-from muster.storage.logs.replica import append_as_follower, end_offset_for_epoch, lead
-from muster.storage.logs.retention import LogFacts, SegmentFacts, policies
-from muster.storage.logs.upkeep import retain, truncate_to
+from muster.storage.logs.replica import append_as_follower, end_offset_for_epoch, start_leading
+from muster.storage.logs.retention import LogFacts, SegmentFacts, retention_policies
+from muster.storage.logs.upkeep import apply_retention, truncate_log
 from muster.storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
@@ -55,7 +55,7 @@ def test_a_bug_in_one_piece_of_work_is_told_and_the_rest_is_done(monkeypatch: py
     disk = MemoryFiles()
     broker = made({"flush.ms": "10"}, disk)
     broker.append("t", 0, batch(b"v"), T0)
-    monkeypatch.setattr("muster.storage.topics.periodic.policies", lambda: (Broken(),))
+    monkeypatch.setattr("muster.storage.topics.periodic.retention_policies", lambda: (Broken(),))
     broker.tick(T0)
     disk.now_ms = T0 + DAY
     assert broker.tick(T0 + DAY) == ["KeyError('a bug')"]
@@ -71,7 +71,7 @@ def test_the_oldest_segments_go_while_the_log_is_too_large() -> None:
     fill(broker, 40)
     log = broker.log("t", 0)
     size = log.size
-    assert retain(log, policies(), T0) > 3
+    assert apply_retention(log, retention_policies(), T0) > 3
     assert 800 <= log.size < min(size, 1300)
     assert values(read_all(log))[-1] == b"39"
     assert read_all(log)[0].offset == log.start_offset
@@ -81,9 +81,9 @@ def test_segments_go_when_their_youngest_record_is_too_old() -> None:
     broker = made({"retention.ms": "1000"})
     fill(broker, 20)
     log = broker.log("t", 0)
-    assert retain(log, policies(), T0 + 1000) == 0
-    assert retain(log, policies(), T0 + 1010) == 2
-    assert retain(log, policies(), T0 + DAY) == 2
+    assert apply_retention(log, retention_policies(), T0 + 1000) == 0
+    assert apply_retention(log, retention_policies(), T0 + 1010) == 2
+    assert apply_retention(log, retention_policies(), T0 + DAY) == 2
     assert (log.start_offset, log.end_offset, read_all(log)) == (20, 20, [])
     assert broker.append("t", 0, batch(b"next"), T0 + DAY).base_offset == 20
 
@@ -92,8 +92,8 @@ def test_a_timestamp_from_the_future_keeps_nothing_for_ever() -> None:
     disk = MemoryFiles()
     broker = made({"retention.ms": "1000", "message.timestamp.after.max.ms": str(2**62)}, disk)
     fill(broker, 10, at=T0 + 1000 * DAY)
-    assert retain(broker.log("t", 0), policies(), T0 + 500) == 0
-    assert retain(broker.log("t", 0), policies(), T0 + 1500) == 2
+    assert apply_retention(broker.log("t", 0), retention_policies(), T0 + 500) == 0
+    assert apply_retention(broker.log("t", 0), retention_policies(), T0 + 1500) == 2
 
 
 def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
@@ -106,7 +106,7 @@ def test_records_without_a_timestamp_are_as_old_as_their_file() -> None:
     log = broker.log("t", 0)
     written_last = [log.files.modified_ms(segment.path()) for segment in log.segments]
     assert len(written_last) > 3
-    assert retain(log, policies(), written_last[1] + 1001) == 2
+    assert apply_retention(log, retention_policies(), written_last[1] + 1001) == 2
     assert [log.files.modified_ms(segment.path()) for segment in log.segments] == written_last[2:]
 
 
@@ -119,8 +119,8 @@ def test_a_clock_that_goes_back_takes_nothing_before_its_time() -> None:
     youngest = [segment.max_timestamp for segment in log.segments]
     assert youngest == sorted(youngest, reverse=True)
     # The oldest segment has the youngest records: while it stays, all stay.
-    assert retain(log, policies(), youngest[0] + 1000) == 0
-    assert retain(log, policies(), youngest[0] + 1001) == len(youngest)
+    assert apply_retention(log, retention_policies(), youngest[0] + 1000) == 0
+    assert apply_retention(log, retention_policies(), youngest[0] + 1001) == len(youngest)
 
 
 def test_deleted_records_take_their_segments_along_even_where_all_is_kept() -> None:
@@ -128,9 +128,9 @@ def test_deleted_records_take_their_segments_along_even_where_all_is_kept() -> N
     fill(broker, 20, keys=20)
     assert broker.delete_records("t", 0, 12) == 12
     log = broker.log("t", 0)
-    assert retain(log, policies(), T0) == 3 - 1
+    assert apply_retention(log, retention_policies(), T0) == 3 - 1
     assert values(read_all(log))[0] == b"12"
-    with pytest.raises(errors.OffsetOutOfRange):
+    with pytest.raises(errors.OffsetOutsideLog):
         broker.delete_records("t", 0, 21)
     assert broker.delete_records("t", 0, -1) == 20
 
@@ -144,14 +144,14 @@ def test_a_policy_of_a_package_is_asked_like_our_own() -> None:
 
     broker = made()
     fill(broker, 20)
-    assert retain(broker.log("t", 0), [EveryOther()], T0) == 2
+    assert apply_retention(broker.log("t", 0), [EveryOther()], T0) == 2
 
 
 def test_files_of_removed_segments_go_after_the_delay() -> None:
     disk = MemoryFiles()
     broker = made({"retention.bytes": "0"}, disk)
     fill(broker, 20)
-    retain(broker.log("t", 0), policies(), T0)
+    apply_retention(broker.log("t", 0), retention_policies(), T0)
     assert any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
     broker.tick(T0 + 99)
     assert any(name.endswith(".deleted") for name in disk.names("/data/t-0"))
@@ -344,9 +344,9 @@ def test_nobody_waits_for_the_compaction_of_another_log() -> None:
 
 def test_a_follower_takes_offsets_and_epochs_as_given() -> None:
     leader, follower = made(), made()
-    lead(leader.log("t", 0), 3)
+    start_leading(leader.log("t", 0), 3)
     fill(leader, 12)
-    lead(leader.log("t", 0), 5)
+    start_leading(leader.log("t", 0), 5)
     fill(leader, 12)
     log = follower.log("t", 0)
     log.follow(0)
@@ -358,7 +358,7 @@ def test_a_follower_takes_offsets_and_epochs_as_given() -> None:
     with pytest.raises(errors.UnexpectedAppendOffset, match="expected 24"):
         append_as_follower(log, batch(b"x", base_offset=3), T0)
     with pytest.raises(errors.FencedLeaderEpoch):
-        lead(log, 4)
+        start_leading(log, 4)
 
 
 def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
@@ -366,13 +366,13 @@ def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
     broker = made(disk=disk)
     log = broker.log("t", 0)
     for epoch in (0, 2, 4):
-        lead(log, epoch)
+        start_leading(log, epoch)
         fill(broker, 10)
     assert end_offset_for_epoch(log, 0) == (0, 10)
     assert end_offset_for_epoch(log, 3) == (2, 20)
     assert end_offset_for_epoch(log, 4) == (4, 30)
     assert end_offset_for_epoch(log, 7) == (-1, -1)
-    truncate_to(log, 17)
+    truncate_log(log, 17)
     assert (log.end_offset, log.epochs.entries) == (17, [(0, 0), (2, 10)])
     assert broker.append("t", 0, batch(b"new"), T0).base_offset == 17
     for clean in (True, False):
@@ -384,15 +384,15 @@ def test_a_follower_cuts_off_what_its_leader_never_had() -> None:
         log = broker.log("t", 0)
         assert log.end_offset == 18
         assert log.epochs.entries == [(0, 0), (2, 10), (4, 17)]
-    with pytest.raises(errors.OffsetOutOfRange):
-        truncate_to(log, -1)
+    with pytest.raises(errors.OffsetOutsideLog):
+        truncate_log(log, -1)
 
 
 def test_epochs_are_read_from_the_log_when_their_file_is_lost_or_damaged() -> None:
     disk = MemoryFiles()
     broker = made(disk=disk)
     for epoch in (1, 2):
-        lead(broker.log("t", 0), epoch)
+        start_leading(broker.log("t", 0), epoch)
         fill(broker, 10)
     broker.close()
     path = "/data/t-0/leader-epoch-checkpoint"

@@ -13,8 +13,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from structlog.testing import capture_logs
 
 from muster.coordinator.tracing import export
-from muster.coordinator.tracing.export import Export, Room, SaidOnce, count_of, linked, make_spans
-from muster.coordinator.tracing.spans import spans_of
+from muster.coordinator.tracing.export import (
+    OutageLoggingExporter,
+    RebalanceExport,
+    SpanQueueRoom,
+    count_spans,
+    make_spans,
+    parse_traceparent,
+)
+from muster.coordinator.tracing.spans import plan_spans
 from tests.unit.tracing.test_spans import ENTRY
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -34,7 +41,7 @@ class Moody(SpanExporter):
 
 def test_that_it_is_away_and_there_again_is_said_once_each() -> None:
     inner = Moody()
-    exporter = SaidOnce(inner, "http://collector:4317")
+    exporter = OutageLoggingExporter(inner, "http://collector:4317")
     span = TracerProvider().get_tracer("t").start_span("s")
     assert isinstance(span, ReadableSpan)
     with capture_logs() as told:
@@ -52,7 +59,7 @@ def test_that_it_is_away_and_there_again_is_said_once_each() -> None:
 def test_an_entry_is_one_trace_at_the_times_of_the_ledger() -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    make_spans(provider.get_tracer("t"), spans_of("g", ENTRY), TRACEPARENT)
+    make_spans(provider.get_tracer("t"), plan_spans("g", ENTRY), TRACEPARENT)
     *children, root = memory.get_finished_spans()
     assert (root.start_time, root.end_time) == (1_000 * 10**6, 4_500 * 10**6)
     assert {child.parent.span_id for child in children if child.parent} == {root.context.span_id}
@@ -64,7 +71,7 @@ def test_what_happened_within_a_member_s_part_is_told_at_its_time() -> None:
     provider.add_span_processor(SimpleSpanProcessor(memory))
     first, *others = ENTRY.members
     entry = replace(ENTRY, members=(replace(first, joined_at_ms=1_500, synced_at_ms=4_200), *others))
-    make_spans(provider.get_tracer("t"), spans_of("g", entry), "")
+    make_spans(provider.get_tracer("t"), plan_spans("g", entry), "")
     told = {span.name: [(event.name, event.timestamp) for event in span.events] for span in memory.get_finished_spans()}
     assert told["member ca"] == [("joined", 1_500 * 10**6), ("synced", 4_200 * 10**6)]
     assert told["rebalance g"] == told["member b"] == []
@@ -72,7 +79,7 @@ def test_what_happened_within_a_member_s_part_is_told_at_its_time() -> None:
 
 @pytest.mark.parametrize("text", ["", "nonsense", f"00-{'0' * 32}-{'0' * 16}-01"])
 def test_what_names_no_span_is_no_link(text: str) -> None:
-    assert linked(text) is None
+    assert parse_traceparent(text) is None
 
 
 def test_what_there_is_no_room_for_is_thrown_away_and_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +91,7 @@ def test_what_there_is_no_room_for_is_thrown_away_and_said_once(monkeypatch: pyt
 
     monkeypatch.setattr(export, "QUEUE", 2)
     monkeypatch.setattr(export, "make_spans", slow)
-    told = Export("http://127.0.0.1:1", 1, "0")
+    told = RebalanceExport("http://127.0.0.1:1", 1, "0")
     with capture_logs() as lines:
         told.tell("g", ENTRY, "")
         assert making.wait(30)
@@ -116,11 +123,11 @@ class Slow(SpanExporter):
 def test_a_collector_that_is_slow_gets_whole_traces_and_what_is_left_out_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    of_one = count_of(spans_of("g", ENTRY))
+    of_one = count_spans(plan_spans("g", ENTRY))
     monkeypatch.setattr(export, "SPANS", 3 * of_one + 1)
     monkeypatch.setattr(export, "EVERY_MS", 1)
     monkeypatch.setattr(export, "OTLPSpanExporter", Slow)
-    told = Export("http://127.0.0.1:1", 1, "0")
+    told = RebalanceExport("http://127.0.0.1:1", 1, "0")
     with capture_logs() as lines:
         for _ in range(10):
             told.tell("g", ENTRY, "")
@@ -136,7 +143,7 @@ def test_a_collector_that_is_slow_gets_whole_traces_and_what_is_left_out_is_said
 
 
 def test_room_is_given_back_and_its_want_is_said_anew() -> None:
-    room = Room(10)
+    room = SpanQueueRoom(10)
     with capture_logs() as lines:
         assert [room.takes(6), room.takes(6), room.takes(4), room.takes(1)] == [True, False, True, False]
         room.sent(6)

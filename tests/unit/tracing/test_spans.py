@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.types import Cause, MemberPlan, Move, Outcome, Phase, RebalanceEntry
-from muster.coordinator.tracing.causes import Causes
-from muster.coordinator.tracing.spans import MAX_MEMBERS, SpanPlan, is_whole, spans_of
+from muster.coordinator.core.types import Cause, MemberPlan, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
+from muster.coordinator.tracing.causes import RequestTraces
+from muster.coordinator.tracing.spans import MAX_MEMBERS, SpanPlan, is_complete, plan_spans
 
 ENTRY = RebalanceEntry(
     number=3,
@@ -21,13 +21,17 @@ ENTRY = RebalanceEntry(
     outcome=Outcome.COMPLETED,
     started_at_ms=1_000,
     ended_at_ms=4_000,
-    phases=(Phase("join", 2_000, ("b",)), Phase("plan", 1_000, ("a",)), Phase("settle", 500, ("b",))),
+    phases=(
+        RebalancePhase("join", 2_000, ("b",)),
+        RebalancePhase("plan", 1_000, ("a",)),
+        RebalancePhase("settle", 500, ("b",)),
+    ),
     members=(
         MemberPlan("a", "ca", "ha", None, (("t", (0, 1)),)),
         MemberPlan("b", "", "hb", "i", (("t", (2,)),)),
         MemberPlan("c", "cc", "hc", None, ()),
     ),
-    moves=(Move("t", 1, "gone", "a", 700, ""), Move("t", 2, "a", "b", 800, "")),
+    moves=(PartitionMove("t", 1, "gone", "a", 700, ""), PartitionMove("t", 2, "a", "b", 800, "")),
     unowned_partition_ms=1_500,
 )
 
@@ -37,7 +41,7 @@ def by_name(root: SpanPlan) -> dict[str, SpanPlan]:
 
 
 def test_the_root_has_what_an_incident_asks_for() -> None:
-    root = spans_of("g", ENTRY)
+    root = plan_spans("g", ENTRY)
     assert (root.start_ms, root.end_ms) == (1_000, 4_500)
     assert root.attributes["muster.rebalance.cause"] == "session_expired"
     assert root.attributes["muster.rebalance.culprit"] == "gone"
@@ -46,14 +50,14 @@ def test_the_root_has_what_an_incident_asks_for() -> None:
 
 
 def test_phases_follow_each_other() -> None:
-    children = by_name(spans_of("g", ENTRY))
+    children = by_name(plan_spans("g", ENTRY))
     times = [(children[name].start_ms, children[name].end_ms) for name in ("phase join", "phase plan", "phase settle")]
     assert times == [(1_000, 3_000), (3_000, 4_000), (4_000, 4_500)]
     assert children["phase settle"].attributes["muster.phase.waited_for"] == "b"
 
 
 def test_a_member_s_part_lasts_until_it_was_not_waited_for_any_more() -> None:
-    children = by_name(spans_of("g", ENTRY))
+    children = by_name(plan_spans("g", ENTRY))
     first, second, third = children["member ca"], children["member b"], children["member cc"]
     assert [span.end_ms for span in (first, second, third)] == [4_000, 4_500, 4_000]
     told = {name: second.attributes[f"muster.member.{name}"] for name in ("revoked", "gained", "owned", "waited_for")}
@@ -72,7 +76,7 @@ def test_a_member_s_part_has_when_it_joined_and_ends_when_it_had_its_share() -> 
             replace(third, joined_at_ms=900),
         ),
     )
-    children = by_name(spans_of("g", known))
+    children = by_name(plan_spans("g", known))
     assert children["member ca"].events == (("joined", 1_200), ("synced", 4_100))
     assert children["member b"].events == (("joined", 3_000), ("synced", 4_500))
     assert children["member cc"].events == ()
@@ -81,22 +85,24 @@ def test_a_member_s_part_has_when_it_joined_and_ends_when_it_had_its_share() -> 
 
 def test_of_very_many_members_those_who_mattered_have_a_span() -> None:
     idle = tuple(MemberPlan(f"m{number}", f"m{number}", "h", None, ()) for number in range(2 * MAX_MEMBERS))
-    root = spans_of("g", replace(ENTRY, members=(*idle, *ENTRY.members)))
+    root = plan_spans("g", replace(ENTRY, members=(*idle, *ENTRY.members)))
     assert root.attributes["muster.rebalance.members_left_out"] == MAX_MEMBERS + 3
     assert len(root.children) == 3 + MAX_MEMBERS
     assert {"member ca", "member b"} <= by_name(root).keys()
 
 
 def test_only_what_is_completed_and_settled_is_told() -> None:
-    assert is_whole(ENTRY)
-    assert not is_whole(replace(ENTRY, unowned_partition_ms=-1))
-    assert not is_whole(replace(ENTRY, outcome=Outcome.SUPERSEDED))
+    assert is_complete(ENTRY)
+    assert not is_complete(replace(ENTRY, unowned_partition_ms=-1))
+    assert not is_complete(replace(ENTRY, outcome=Outcome.SUPERSEDED))
 
 
 def test_no_span_ends_before_it_begins_though_the_clock_was_set_back() -> None:
     members = tuple(replace(each, joined_at_ms=8_000, synced_at_ms=3_000) for each in ENTRY.members)
-    odd = replace(ENTRY, started_at_ms=9_000, ended_at_ms=4_000, phases=(Phase("join", -5_000),), members=members)
-    root = spans_of("g", odd)
+    odd = replace(
+        ENTRY, started_at_ms=9_000, ended_at_ms=4_000, phases=(RebalancePhase("join", -5_000),), members=members
+    )
+    root = plan_spans("g", odd)
     assert all(span.start_ms <= span.end_ms for span in (root, *root.children))
 
 
@@ -105,7 +111,7 @@ def by(culprit: str, number: int = 1, cause: Cause = Cause.MEMBER_JOINED) -> Reb
 
 
 def test_a_request_is_linked_to_once_and_the_oldest_are_forgotten() -> None:
-    causes = Causes(most=2)
+    causes = RequestTraces(most=2)
     for member in ("a", "b", "c"):
         causes.note("g", member, f"trace of {member}")
     causes.note("g", "", "nobody's")
@@ -116,7 +122,7 @@ def test_a_request_is_linked_to_once_and_the_oldest_are_forgotten() -> None:
 
 
 def test_what_the_culprit_asks_for_before_the_entry_is_whole_belongs_to_the_next_one() -> None:
-    causes = Causes()
+    causes = RequestTraces()
     causes.note("g", "a", "joins")
     assert causes.of("g", by("a"), whole=False) == "joins"
     causes.note("g", "a", "leaves")
@@ -125,7 +131,7 @@ def test_what_the_culprit_asks_for_before_the_entry_is_whole_belongs_to_the_next
 
 
 def test_a_member_that_learns_its_id_by_the_answer_is_linked_though_that_comes_after_the_decision() -> None:
-    causes = Causes()
+    causes = RequestTraces()
     assert causes.of("g", by("a"), whole=False) == ""
     causes.note("g", "a", "joins", late=True)
     causes.note("g", "a", "leaves")
@@ -133,7 +139,7 @@ def test_a_member_that_learns_its_id_by_the_answer_is_linked_though_that_comes_a
 
 
 def test_what_no_request_set_off_and_a_request_without_a_trace_are_linked_to_none_of_before() -> None:
-    causes = Causes()
+    causes = RequestTraces()
     causes.note("g", "a", "joins again, as everybody does")
     assert causes.of("g", by("a", 1, Cause.SESSION_EXPIRED), whole=True) == ""
     causes.note("g", "a", "joins again, as everybody does")
@@ -142,7 +148,7 @@ def test_what_no_request_set_off_and_a_request_without_a_trace_are_linked_to_non
 
 
 def test_names_and_headers_of_any_length_are_not_kept() -> None:
-    causes = Causes()
+    causes = RequestTraces()
     causes.note("g", "a" * 2_000, "trace")
     causes.note("g" * 2_000, "a", "trace")
     causes.note("g", "a", "t" * 100)

@@ -7,7 +7,7 @@ import pytest
 
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.web.pages.acting_pages import value_of
+from muster.coordinator.web.pages.acting_pages import parse_setting
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse
@@ -222,4 +222,4 @@ def test_a_value_that_nests_without_end_or_has_half_a_character_is_the_coordinat
     )
     answer = act(node, "/groups/g/settings", None, content=b'{"set": {"a": "\\ud800"}}')
     assert (answer.status_code, asked[0].set["a"]) == (400, '"\\ud800"')
-    assert value_of("[" * 100_000) == "[" * 100_000
+    assert parse_setting("[" * 100_000) == "[" * 100_000

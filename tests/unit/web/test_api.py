@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.web.api.rendering import pieces
+from muster.coordinator.web.api.rendering import encode_rows
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
 
@@ -112,7 +112,7 @@ def test_a_long_list_lets_others_have_their_turn() -> None:
 
     async def run() -> bytes:
         beside = asyncio.create_task(other())
-        written = b"".join([piece async for piece in pieces(range(10), slow_row)])
+        written = b"".join([piece async for piece in encode_rows(range(10), slow_row)])
         await beside
         return written
 

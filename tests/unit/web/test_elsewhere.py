@@ -4,11 +4,11 @@ import httpx
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.web.asks import Owner
+from muster.coordinator.web.asks import CoordinatingNode
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
 
-THERE = Owner(8, "node-8.example:9290", "node-8.example:9291")
+THERE = CoordinatingNode(8, "node-8.example:9290", "node-8.example:9291")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_an_act_goes_there_as_it_is(node: AskedNode) -> None:
 
 
 def test_a_coordinator_without_a_page_is_named(node: AskedNode) -> None:
-    node.owners["far"] = Owner(9, "node-9.example:9290", "")
+    node.owners["far"] = CoordinatingNode(9, "node-9.example:9290", "")
     answer = get(node, "/api/v1/groups/far")
     assert answer.status_code == 503
     assert "node 9 at node-9.example:9290, which serves no HTTP" in answer.json()["error"]["message"]

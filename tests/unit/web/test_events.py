@@ -10,10 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from muster.coordinator.observe.changes import Changes
+from muster.coordinator.observe.changes import GroupChanges
 from muster.coordinator.web import events
-from muster.coordinator.web.asks import Refused
-from muster.coordinator.web.events import GATHER_S, Streams
+from muster.coordinator.web.asks import HttpRefusal
+from muster.coordinator.web.events import GATHER_S, EventStreams
 
 
 def asked(query: str = "", last: str = "") -> Request:
@@ -22,7 +22,7 @@ def asked(query: str = "", last: str = "") -> Request:
 
 
 @asynccontextmanager
-async def following(streams: Streams, query: str = "", last: str = "") -> AsyncIterator[AsyncIterator[Any]]:
+async def following(streams: EventStreams, query: str = "", last: str = "") -> AsyncIterator[AsyncIterator[Any]]:
     response = await streams.answer(asked(query, last))
     assert isinstance(response, StreamingResponse)
     chunks = response.body_iterator
@@ -42,8 +42,8 @@ def data_of(chunk: Any) -> dict[str, Any]:
 
 
 async def story_of_two() -> None:
-    changes = Changes("a")
-    streams = Streams(changes, 2)
+    changes = GroupChanges("a")
+    streams = EventStreams(changes, 2)
     async with following(streams) as everything, following(streams, "group=x") as one:
         told = asyncio.ensure_future(anext(everything))
         waiting = asyncio.ensure_future(anext(one))
@@ -53,7 +53,7 @@ async def story_of_two() -> None:
         assert sorted(data_of(await told)["groups"]) == ["g0", "g1", "g2"]
         changes.note("x")
         assert data_of(await waiting)["groups"] == ["x"]
-        with pytest.raises(Refused, match=r"http\.max\.event\.streams"):
+        with pytest.raises(HttpRefusal, match=r"http\.max\.event\.streams"):
             await streams.answer(asked())
     async with following(streams):
         pass
@@ -68,7 +68,7 @@ def test_a_stream_says_that_the_node_lives_in_a_way_that_a_page_can_hear(monkeyp
     monkeypatch.setattr(events, "ALIVE_S", 0.0)
 
     async def run() -> None:
-        async with following(Streams(Changes("a"), 1)) as chunks:
+        async with following(EventStreams(GroupChanges("a"), 1)) as chunks:
             assert await anext(chunks) == b"event: alive\ndata: -\n\n"
 
     asyncio.run(run())
@@ -76,8 +76,8 @@ def test_a_stream_says_that_the_node_lives_in_a_way_that_a_page_can_hear(monkeyp
 
 def test_who_comes_again_hears_what_he_missed_at_once() -> None:
     async def run() -> None:
-        changes = Changes("a")
-        streams = Streams(changes, 2)
+        changes = GroupChanges("a")
+        streams = EventStreams(changes, 2)
         before = changes.mark()
         changes.note("x")
         async with following(streams, last=before) as again:
@@ -90,8 +90,8 @@ def test_who_comes_again_hears_what_he_missed_at_once() -> None:
 
 def test_one_who_does_not_read_hears_of_all_at_once_later() -> None:
     async def run() -> None:
-        changes = Changes("a")
-        streams = Streams(changes, 1)
+        changes = GroupChanges("a")
+        streams = EventStreams(changes, 1)
         async with following(streams) as slow:
             for number in range(50):
                 changes.note(f"g{number}")
@@ -103,15 +103,15 @@ def test_one_who_does_not_read_hears_of_all_at_once_later() -> None:
 
 def test_streams_end_with_the_node() -> None:
     async def run() -> None:
-        changes = Changes("a")
-        streams = Streams(changes, 1)
+        changes = GroupChanges("a")
+        streams = EventStreams(changes, 1)
         async with following(streams) as open_one:
             waiting = asyncio.ensure_future(anext(open_one))
             await asyncio.sleep(0)
             changes.close()
             with pytest.raises(StopAsyncIteration):
                 await waiting
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(HttpRefusal) as refused:
             await streams.answer(asked())
         assert refused.value.status == 503
 
@@ -120,7 +120,7 @@ def test_streams_end_with_the_node() -> None:
 
 def test_a_head_request_takes_no_place_and_ends() -> None:
     async def run() -> None:
-        streams = Streams(Changes("a"), 1)
+        streams = EventStreams(GroupChanges("a"), 1)
         head = Request({"type": "http", "method": "HEAD", "query_string": b"", "headers": []})
         response = await streams.answer(head)
         assert not isinstance(response, StreamingResponse)
@@ -133,8 +133,8 @@ def test_a_head_request_takes_no_place_and_ends() -> None:
 
 @pytest.mark.parametrize("query", ["&".join(["group=x"] + [f"group=g{n}" for n in range(50)]), "since=" + "x" * 101])
 def test_what_would_cost_memory_is_refused(query: str) -> None:
-    with pytest.raises(Refused) as refused:
-        asyncio.run(Streams(Changes("a"), 1).answer(asked(query)))
+    with pytest.raises(HttpRefusal) as refused:
+        asyncio.run(EventStreams(GroupChanges("a"), 1).answer(asked(query)))
     assert refused.value.status == 400
 
 
@@ -142,8 +142,8 @@ def test_a_rebalance_under_way_is_looked_at_again_while_anybody_follows(monkeypa
     monkeypatch.setattr(events, "LOOK_AGAIN_S", 0.0)
 
     async def run() -> None:
-        changes = Changes("a")
-        streams = Streams(changes, 1)
+        changes = GroupChanges("a")
+        streams = EventStreams(changes, 1)
         changes.note("x", restless=True)
         async with following(streams) as chunks:
             for _ in range(3):

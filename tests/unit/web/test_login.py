@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from muster.coordinator.security.state import SecurityState
-from muster.coordinator.server.security.gate import Gate
-from muster.coordinator.web.app import app_of
+from muster.coordinator.server.security.gate import CallerAuthenticator
+from muster.coordinator.web.app import make_app
 from tests.fakes.asked_node import AskedNode
 from tests.support.logins import api_token
 from tests.support.web import web_settings
@@ -24,7 +24,7 @@ def visit(told: Visit, node: AskedNode | None = None, state: SecurityState | Non
     async def run() -> None:
         known = state or SecurityState()
         known.apply([KNOWN])
-        app = app_of(node or AskedNode(), web_settings(**settings), gate=Gate(known))
+        app = make_app(node or AskedNode(), web_settings(**settings), gate=CallerAuthenticator(known))
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:9291") as client:
             await told(client)
@@ -128,8 +128,8 @@ def test_an_open_stream_of_events_ends_with_its_token() -> None:
 
     async def run() -> None:
         state.apply([KNOWN])
-        gate, node = Gate(state), AskedNode()
-        app = app_of(node, web_settings(), gate=gate)
+        gate, node = CallerAuthenticator(state), AskedNode()
+        app = make_app(node, web_settings(), gate=gate)
         begun = asyncio.Event()
 
         async def receive() -> dict[str, object]:

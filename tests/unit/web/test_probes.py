@@ -7,7 +7,7 @@ import pytest
 
 from muster.coordinator.runtime.conditions import GROUPS, LOG
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.health.troubles import room_looked_at, shard_changed
+from muster.coordinator.server.health.troubles import update_shard_condition, update_starved_condition
 from muster.coordinator.web.probes import NOT_WRITABLE
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import get
@@ -52,7 +52,7 @@ def test_a_start_is_over_once_every_shard_was_loaded(node: AskedNode) -> None:
 
 def test_a_shard_that_failed_is_told_in_the_words_of_muster_health(node: AskedNode) -> None:
     node.load(2, done=False)
-    shard_changed(node.conditions, 2, ShardStatus.FAILED, "its log cannot be read")
+    update_shard_condition(node.conditions, 2, ShardStatus.FAILED, "its log cannot be read")
     [missing] = get(node, "/readyz").json()["missing"]
     assert missing["name"] == "shard-failed:2"
     assert missing["sentence"] == node.conditions.sentence("shard-failed:2")
@@ -61,7 +61,7 @@ def test_a_shard_that_failed_is_told_in_the_words_of_muster_health(node: AskedNo
 def test_a_log_that_cannot_be_written_is_not_ready(node: AskedNode) -> None:
     node.conditions.report("log-fenced:orders-3", "orders-3 takes no appends", impairs=LOG)
     node.conditions.report("disk-full", "no room", impairs=LOG)
-    room_looked_at(node.conditions, {0: "no room."})
+    update_starved_condition(node.conditions, {0: "no room."})
     assert names(node) == ["log-fenced:orders-3", "disk-full", "groups-starved"]
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.central_owners import CentralGroupState, CentralOwners
-from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.zookeeper.central_owners import CentralGroupPublisher, PublishedCentralGroup
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import NodeExists
 from tests.support.pace import pace
 
 PATIENCE_S = 10
-PLACE = paths.owner("g", "t", 0)
+PLACE = paths.owner_path("g", "t", 0)
 
 
 class Tree:
@@ -56,16 +56,16 @@ class Tree:
             listener(SessionState.CONNECTED)
 
 
-def owned_by(member: str) -> dict[str, CentralGroupState]:
-    return {"g": CentralGroupState({("t", 0): member})}
+def owned_by(member: str) -> dict[str, PublishedCentralGroup]:
+    return {"g": PublishedCentralGroup({("t", 0): member})}
 
 
-def shown_after(meanwhile: Callable[[Tree, CentralOwners], None], expected: bytes) -> None:
+def shown_after(meanwhile: Callable[[Tree, CentralGroupPublisher], None], expected: bytes) -> None:
     """Publish the first owner, and wait until the expected one is shown."""
 
     async def story() -> None:
         tree = Tree(lambda tree: meanwhile(tree, owners))
-        owners = CentralOwners(cast(Session, tree))
+        owners = CentralGroupPublisher(cast(ZooKeeperSession, tree))
         owners.start()
         owners.publish(owned_by("first"))
         async with asyncio.timeout(PATIENCE_S * pace()):

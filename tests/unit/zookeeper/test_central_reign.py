@@ -9,10 +9,10 @@ from muster.coordinator.core.central.orders import Order, Ping
 from muster.coordinator.core.effects import CentralReply
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.security.identity import SOMEBODY
-from muster.coordinator.server.service.session import Sessions
+from muster.coordinator.security.identity import UNAUTHENTICATED
+from muster.coordinator.server.service.session import ServerSessions
 from muster.coordinator.zookeeper.connect import SessionState
-from muster.coordinator.zookeeper.election import Election
+from muster.coordinator.zookeeper.election import ElectionCandidate
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time
 
 END = None
@@ -24,7 +24,7 @@ class Caller:
     peer_host = "127.0.0.1"
     client_software = ""
     metadata: Mapping[str, str] = {}
-    identity = SOMEBODY
+    identity = UNAUTHENTICATED
 
     def cancelled(self) -> bool:
         return False
@@ -59,7 +59,7 @@ class Node:
         self.line = Line(server, number)
         self.group = Group()
         self.elected = asyncio.Event()
-        self.election = Election(
+        self.election = ElectionCandidate(
             self.line,  # type: ignore[arg-type]
             PLACE,
             lambda: b"%d" % number,
@@ -68,7 +68,7 @@ class Node:
             on_resigned=lambda: self.sessions.end_central(),
         )
         driver: Any = self.group
-        self.sessions = Sessions(driver, shards=1, limit=9, grace_ms=0, central_reign=self.reign)
+        self.sessions = ServerSessions(driver, shards=1, limit=9, grace_ms=0, central_reign=self.reign)
         self.election.start()
 
     def reign(self) -> int | None:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, Endpoint, Node, State, Topic, TopicPartition
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    ClusterNode,
+    ClusterTopic,
+    NodeEndpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from muster.coordinator.zookeeper.cluster import layout
 from muster.coordinator.zookeeper.errors import MalformedZnode
 
@@ -14,7 +22,7 @@ IDS = st.integers(0, 2**31 - 1)
 SETS = st.lists(IDS, min_size=1, max_size=5, unique=True).map(tuple)
 NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True)
 STATES = st.builds(
-    State,
+    PartitionState,
     leader=IDS,
     leader_epoch=IDS,
     isr=SETS,
@@ -28,20 +36,27 @@ STATES = st.builds(
 
 
 @given(STATES)
-def test_a_state_comes_back(state: State) -> None:
+def test_a_state_comes_back(state: PartitionState) -> None:
     assert layout.read_state("/s", layout.state_json(state), state.partition_epoch) == state
 
 
-@given(st.lists(st.builds(Assignment, SETS, SETS, SETS), min_size=1, max_size=5), st.binary(min_size=16, max_size=16))
-def test_a_topic_comes_back(partitions: list[Assignment], topic_id: bytes) -> None:
-    topic = Topic("t", topic_id, tuple(partitions), {"a": "b"})
+@given(
+    st.lists(st.builds(ReplicaAssignment, SETS, SETS, SETS), min_size=1, max_size=5),
+    st.binary(min_size=16, max_size=16),
+)
+def test_a_topic_comes_back(partitions: list[ReplicaAssignment], topic_id: bytes) -> None:
+    topic = ClusterTopic("t", topic_id, tuple(partitions), {"a": "b"})
     assert layout.read_topic("/brokers/topics/t", layout.topic_json(topic), {"a": "b"}) == topic
 
 
 @pytest.mark.parametrize("host", ["box", "127.0.0.1", "::1"])
 def test_a_node_comes_back_with_the_epoch_of_its_znode(host: str) -> None:
-    doors = (Endpoint("PLAINTEXT", host, 9092), Endpoint("REPLICATION", host, 9094), Endpoint("SASL_SSL", host, 9093))
-    node = Node(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east")
+    doors = (
+        NodeEndpoint("PLAINTEXT", host, 9092),
+        NodeEndpoint("REPLICATION", host, 9094),
+        NodeEndpoint("SASL_SSL", host, 9093),
+    )
+    node = ClusterNode(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east")
     data = layout.registration_json(node, timestamp_ms=1, first=doors[0])
     assert layout.read_registration("/brokers/ids/3", data, 77) == node
     assert json.loads(data)["listener_security_protocol_map"] == {
@@ -60,7 +75,7 @@ def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:
 def test_a_state_that_a_tool_of_that_era_wrote_has_defaults() -> None:
     """CL-Z1: no eligible leader replicas, and directories unknown."""
     data = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":3,"isr":[2,3],"later":{}}'
-    assert layout.read_state("/s", data, 9) == State(2, 3, (2, 3), controller_epoch=1, partition_epoch=9)
+    assert layout.read_state("/s", data, 9) == PartitionState(2, 3, (2, 3), controller_epoch=1, partition_epoch=9)
 
 
 @pytest.mark.parametrize(
@@ -91,15 +106,15 @@ def test_what_is_asked_of_the_controller_comes_back(wanted: dict[TopicPartition,
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**40))
 def test_the_version_of_the_cluster_comes_back(epoch: int, sequence: int) -> None:
-    version = layout.ClusterVersion(epoch, sequence)
+    version = layout.ClusterVersionZnode(epoch, sequence)
     assert layout.read_cluster_version(layout.CLUSTER_VERSION, version.to_json()) == version
 
 
 def test_blocks_of_producer_ids_follow_each_other() -> None:
     """CL-A4: blocks of 1,000, both ends included, as Kafka writes them."""
-    first = layout.ProducerIds.after(None, 1)
-    second = layout.ProducerIds.after(layout.read_producer_ids("/l", first.to_json()), 2)
-    assert (first, second) == (layout.ProducerIds(1, 0, 999), layout.ProducerIds(2, 1000, 1999))
+    first = layout.ProducerIdBlock.after(None, 1)
+    second = layout.ProducerIdBlock.after(layout.read_producer_ids("/l", first.to_json()), 2)
+    assert (first, second) == (layout.ProducerIdBlock(1, 0, 999), layout.ProducerIdBlock(2, 1000, 1999))
     with pytest.raises(MalformedZnode):
         layout.read_producer_ids("/l", b'{"version":1,"broker":2,"block_start":"9","block_end":"3"}')
 
@@ -107,9 +122,9 @@ def test_blocks_of_producer_ids_follow_each_other() -> None:
 def test_settings_and_their_changes_come_back() -> None:
     assert layout.read_config("/c", layout.config_json({"min.insync.replicas": "2"})) == {"min.insync.replicas": "2"}
     changed = layout.read_config_change("/n", layout.config_change_json("topics/orders"))
-    assert layout.entity_of("/n", changed) == ("topics", "orders")
+    assert layout.parse_config_entity("/n", changed) == ("topics", "orders")
     with pytest.raises(MalformedZnode):
-        layout.entity_of("/n", "users/bob")
+        layout.parse_config_entity("/n", "users/bob")
 
 
 REGISTERED = b'{"host":"h","port":1,"version":4,"endpoints":[],"muster":{"directory":"d","features":1,"session_ms":%b}}'
@@ -136,7 +151,7 @@ def test_a_node_whose_id_is_no_number_of_a_message_is_refused() -> None:
 
 
 def test_a_door_without_a_port_is_none() -> None:
-    assert layout.read_endpoint("REPLICATION://h:65535") == Endpoint("REPLICATION", "h", 65535)
+    assert layout.read_endpoint("REPLICATION://h:65535") == NodeEndpoint("REPLICATION", "h", 65535)
     assert layout.read_endpoint("REPLICATION://h:65536") is None
     assert layout.read_endpoint("REPLICATION://h:" + "9" * 400) is None
 

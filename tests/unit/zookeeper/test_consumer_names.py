@@ -1,4 +1,4 @@
-"""Two consumers under one `consumer.id`, and one that comes back, on a virtual clock."""
+"""Two consumers under one `consumer_path.id`, and one that comes back, on a virtual clock."""
 
 import asyncio
 import logging
@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.member.zookeeper.types import STATIC, Registration
+from muster.coordinator.member.zookeeper.types import STATIC, GroupRegistration
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.consumer import ConsumerRegistry, IdInUse
+from muster.coordinator.zookeeper.consumer import ConsumerIdInUse, RegisteredConsumer
 from tests.fakes.one_page_zookeeper import SESSION_S, Line, Server, on_virtual_time
 
-READS_T = Registration({"t": 1}, STATIC)
-NAME = paths.consumer("g", "g_me")
+READS_T = GroupRegistration({"t": 1}, STATIC)
+NAME = paths.consumer_path("g", "g_me")
 
 
-def consumer(line: Any) -> ConsumerRegistry:
-    return ConsumerRegistry(line, "g", lambda _watch: None, name="me")
+def consumer(line: Any) -> RegisteredConsumer:
+    return RegisteredConsumer(line, "g", lambda _watch: None, name="me")
 
 
 def test_a_name_that_another_session_holds_is_told_at_once_and_refused_when_it_stays(
@@ -31,7 +31,7 @@ def test_a_name_that_another_session_holds_is_told_at_once_and_refused_when_it_s
         assert "g_me is registered in group 'g' by another session" in caplog.text
         assert "waiting up to 12 s for it to go" in caplog.text
         await asyncio.sleep(2 * SESSION_S)
-        with pytest.raises(IdInUse, match=r"give each consumer a consumer\.id of its own"):
+        with pytest.raises(ConsumerIdInUse, match=r"give each consumer a consumer\.id of its own"):
             await second
         assert len(caplog.records) == 1
         assert server.nodes[NAME].owner == 1

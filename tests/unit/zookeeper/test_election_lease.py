@@ -4,13 +4,13 @@ import asyncio
 from typing import Any
 
 from muster.coordinator.zookeeper.connect import SessionState
-from muster.coordinator.zookeeper.election import Election
+from muster.coordinator.zookeeper.election import ElectionCandidate
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time
 
 
-def candidate(line: Line, told: list[tuple[float, int]] | None = None, *, resume: bool = True) -> Election:
+def candidate(line: Line, told: list[tuple[float, int]] | None = None, *, resume: bool = True) -> ElectionCandidate:
     loop, notes = asyncio.get_running_loop(), [] if told is None else told
-    election = Election(
+    election = ElectionCandidate(
         line,  # type: ignore[arg-type]
         PLACE,
         lambda: b"me",

@@ -9,14 +9,14 @@ import pytest
 
 from muster.coordinator.core.observed.events import GroupObserved
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Fired, Znode
+from muster.coordinator.zookeeper.connect import WatchEvent, Znode
 from muster.coordinator.zookeeper.errors import ConnectionLost
-from muster.coordinator.zookeeper.group_watch import Around, GroupWatch
+from muster.coordinator.zookeeper.group_watch import ClusterSnapshot, GroupWatch
 
 GROUP = "g"
-AROUND = Around((1,), {"t": 2})
-IDS, OWNERS, CLAIMS = paths.consumer_ids(GROUP), paths.owners(GROUP), paths.topic_owners(GROUP, "t")
-Told = Callable[[Fired], None]
+AROUND = ClusterSnapshot((1,), {"t": 2})
+IDS, OWNERS, CLAIMS = paths.consumer_ids_path(GROUP), paths.owners_path(GROUP), paths.topic_owners_path(GROUP, "t")
+Told = Callable[[WatchEvent], None]
 
 
 class Tree:
@@ -45,13 +45,13 @@ class Tree:
 
     def fire(self, path: str, kind: Literal["children", "changed", "deleted"]) -> None:
         for told in self.watches.pop(path, []):
-            told(Fired(kind, path))
+            told(WatchEvent(kind, path))
 
     def break_connection(self) -> None:
         """All watches go with it, and say so."""
         broken, self.watches = self.watches, {}
         for told in (each for set_there in broken.values() for each in set_there):
-            told(Fired("session", ""))
+            told(WatchEvent("session", ""))
 
     def answer(self, path: str) -> None:
         if path == self.refused:
@@ -79,11 +79,11 @@ class Tree:
 
 def registered(member: str) -> dict[str, bytes]:
     body = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "0"}
-    return {paths.consumer(GROUP, member): json.dumps(body).encode()}
+    return {paths.consumer_path(GROUP, member): json.dumps(body).encode()}
 
 
 def claim(member: str, partition: int) -> dict[str, bytes]:
-    return {paths.owner(GROUP, "t", partition): f"{member}-0".encode()}
+    return {paths.owner_path(GROUP, "t", partition): f"{member}-0".encode()}
 
 
 def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
@@ -106,7 +106,7 @@ def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
     return asyncio.run(story())
 
 
-ALL = (paths.owner(GROUP, "t", 0), paths.owner(GROUP, "t", 1), paths.consumer(GROUP, "a"))
+ALL = (paths.owner_path(GROUP, "t", 0), paths.owner_path(GROUP, "t", 1), paths.consumer_path(GROUP, "a"))
 
 
 def session_ends(tree: Tree) -> None:
@@ -214,9 +214,9 @@ def test_what_was_read_by_a_look_that_failed_is_read_again() -> None:
     def hands_over_and_one_claim_cannot_be_read(tree: Tree) -> None:
         tree.transaction(registered("b"))
         for partition in (0, 1):
-            tree.transaction({}, (paths.owner(GROUP, "t", partition),))
+            tree.transaction({}, (paths.owner_path(GROUP, "t", partition),))
             tree.transaction(claim("b", partition))
-        tree.refused = paths.owner(GROUP, "t", 1)
+        tree.refused = paths.owner_path(GROUP, "t", 1)
 
     _, last = looks(hands_over_and_one_claim_cannot_be_read)
     assert last.owners == {("t", 0): "b", ("t", 1): "b"}

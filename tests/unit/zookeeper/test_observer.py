@@ -9,8 +9,8 @@ from muster.coordinator.core.observed.events import GroupObserved
 from muster.coordinator.zookeeper import observer as observer_module
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.connect import SessionState
-from muster.coordinator.zookeeper.group_watch import Around
-from muster.coordinator.zookeeper.observer import Observer
+from muster.coordinator.zookeeper.group_watch import ClusterSnapshot
+from muster.coordinator.zookeeper.observer import GroupObserver
 
 RESTLESS = "a"
 
@@ -41,7 +41,7 @@ def test_a_group_that_changes_all_the_time_keeps_nobody_from_looking_at_others(
             self._group_id = group_id
             self._changed = changed
 
-        async def look(self, around: Around) -> GroupObserved:
+        async def look(self, around: ClusterSnapshot) -> GroupObserved:
             looked.append(self._group_id)
             if self._group_id == RESTLESS:
                 self._changed()
@@ -52,7 +52,7 @@ def test_a_group_that_changes_all_the_time_keeps_nobody_from_looking_at_others(
 
     async def story() -> None:
         seen: list[str] = []
-        observer = Observer(Groups(), lambda event: seen.append(event.group_id))  # type: ignore[arg-type]
+        observer = GroupObserver(Groups(), lambda event: seen.append(event.group_id))  # type: ignore[arg-type]
         observer.start()
         await enough.wait()
         await observer.stop()

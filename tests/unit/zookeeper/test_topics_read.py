@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.cluster.reading import Topics
+from muster.coordinator.zookeeper.cluster.reading import ClusterTopicsWatch
 from muster.coordinator.zookeeper.connect import Znode
 
 
@@ -22,14 +22,14 @@ class Session:
         return ["orders"]
 
     async def get(self, path: str, watch: Any = None) -> Znode | None:
-        return Znode(self._data, 4, 0, 0, 0) if path == paths.topic("orders") else None
+        return Znode(self._data, 4, 0, 0, 0) if path == paths.topic_path("orders") else None
 
 
-def topic(partitions: int) -> Topic:
-    return Topic("orders", b"i" * 16, (Assignment((1, 2, 3)),) * partitions, version=4)
+def topic(partitions: int) -> ClusterTopic:
+    return ClusterTopic("orders", b"i" * 16, (ReplicaAssignment((1, 2, 3)),) * partitions, version=4)
 
 
-def read(monkeypatch: pytest.MonkeyPatch, data: bytes, told: list[str]) -> tuple[tuple[Topic, ...], int]:
+def read(monkeypatch: pytest.MonkeyPatch, data: bytes, told: list[str]) -> tuple[tuple[ClusterTopic, ...], int]:
     """What is read of it, and how often a thread was asked to."""
     asked: list[object] = []
     to_thread = asyncio.to_thread
@@ -39,7 +39,7 @@ def read(monkeypatch: pytest.MonkeyPatch, data: bytes, told: list[str]) -> tuple
         return await to_thread(*call)
 
     monkeypatch.setattr(asyncio, "to_thread", counted)
-    topics = Topics(cast(Any, Session(data)), lambda: None, told.append)
+    topics = ClusterTopicsWatch(cast(Any, Session(data)), lambda: None, told.append)
     return asyncio.run(topics.read()).topics, len(asked)
 
 

@@ -3,42 +3,42 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.zookeeper.controller import OFFLINE, next_state
-from muster.coordinator.zookeeper.paths import PartitionState
+from muster.coordinator.zookeeper.controller import OFFLINE, next_partition_state
+from muster.coordinator.zookeeper.paths import PartitionStateZnode
 
 brokers = st.integers(1, 5)
 
 
 def test_the_first_living_replica_leads_a_new_partition() -> None:
-    assert next_state((3, 1, 2), frozenset({1, 2}), None, 7) == PartitionState(1, (1, 2), 0, 7)
+    assert next_partition_state((3, 1, 2), frozenset({1, 2}), None, 7) == PartitionStateZnode(1, (1, 2), 0, 7)
 
 
 def test_a_leader_that_lives_keeps_its_epoch() -> None:
-    old = PartitionState(2, (2, 1), 4, 1)
-    assert next_state((1, 2), frozenset({1, 2}), old, 9) == old
+    old = PartitionStateZnode(2, (2, 1), 4, 1)
+    assert next_partition_state((1, 2), frozenset({1, 2}), old, 9) == old
 
 
 def test_one_in_sync_takes_over_and_the_dead_one_leaves_the_set() -> None:
-    old = PartitionState(1, (1, 2, 3), 4, 1)
-    assert next_state((1, 2, 3), frozenset({2, 3}), old, 9) == PartitionState(2, (2, 3), 5, 9)
+    old = PartitionStateZnode(1, (1, 2, 3), 4, 1)
+    assert next_partition_state((1, 2, 3), frozenset({2, 3}), old, 9) == PartitionStateZnode(2, (2, 3), 5, 9)
 
 
 def test_a_replica_that_lives_but_is_not_in_sync_may_not_lead() -> None:
-    old = PartitionState(1, (1,), 4, 1)
-    assert next_state((1, 2), frozenset({2}), old, 9) == PartitionState(OFFLINE, (1,), 5, 9)
+    old = PartitionStateZnode(1, (1,), 4, 1)
+    assert next_partition_state((1, 2), frozenset({2}), old, 9) == PartitionStateZnode(OFFLINE, (1,), 5, 9)
 
 
 def test_the_last_one_in_sync_is_waited_for() -> None:
-    offline = PartitionState(OFFLINE, (1,), 5, 9)
-    assert next_state((1, 2), frozenset({2}), offline, 9) == offline
-    assert next_state((1, 2), frozenset({1, 2}), offline, 9) == PartitionState(1, (1,), 6, 9)
+    offline = PartitionStateZnode(OFFLINE, (1,), 5, 9)
+    assert next_partition_state((1, 2), frozenset({2}), offline, 9) == offline
+    assert next_partition_state((1, 2), frozenset({1, 2}), offline, 9) == PartitionStateZnode(1, (1,), 6, 9)
 
 
 @given(st.lists(brokers, min_size=1, max_size=4, unique=True), st.lists(st.frozensets(brokers), max_size=8))
 def test_through_any_deaths_and_returns(replicas: list[int], turns: list[frozenset[int]]) -> None:
     state = None
     for epoch, alive in enumerate(turns):
-        before, state = state, next_state(replicas, alive, state, epoch)
+        before, state = state, next_partition_state(replicas, alive, state, epoch)
         assert state.isr
         assert set(state.isr) <= set(replicas)
         assert state.leader == OFFLINE or (state.leader in alive and state.leader in state.isr)
@@ -46,4 +46,4 @@ def test_through_any_deaths_and_returns(replicas: list[int], turns: list[frozens
         if before is not None:
             changed = (before.leader, before.isr) != (state.leader, state.isr)
             assert state.leader_epoch == before.leader_epoch + changed
-        assert next_state(replicas, alive, state, epoch + 1) == state
+        assert next_partition_state(replicas, alive, state, epoch + 1) == state

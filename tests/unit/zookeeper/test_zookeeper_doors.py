@@ -1,17 +1,17 @@
 """What a node says of its doors."""
 
 from muster.coordinator.config import Address
-from muster.coordinator.server.node.zookeeper import registration_of
+from muster.coordinator.server.node.zookeeper import build_registration
 
 
 def test_kafkas_door_is_where_tools_of_that_era_connect() -> None:
-    both = registration_of(Address("box", 9290), Address("box", 9092), 17)
+    both = build_registration(Address("box", 9290), Address("box", 9092), 17)
     assert (both.host, both.port, both.timestamp_ms) == ("box", 9092, 17)
     assert both.endpoints == ("GRPC://box:9290", "PLAINTEXT://box:9092")
     assert both.grpc == ("box", 9290)
 
 
 def test_a_node_without_it_names_its_own() -> None:
-    alone = registration_of(Address("::1", 9290), None, 17)
+    alone = build_registration(Address("::1", 9290), None, 17)
     assert (alone.host, alone.port) == ("::1", 9290)
     assert alone.endpoints == ("GRPC://[::1]:9290",)

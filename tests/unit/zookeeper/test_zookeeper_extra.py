@@ -12,7 +12,7 @@ from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.zookeeper import zookeeper
 from muster.coordinator.java import JavaNotFound
 from muster.coordinator.zookeeper import jars, server
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
 
 
@@ -31,7 +31,7 @@ def test_a_session_without_kazoo_says_what_to_install(monkeypatch: pytest.Monkey
 
     async def story() -> None:
         with pytest.raises(ExtraMissing, match=r"kazoo is not installed; .* pip install 'muster-groups\[zookeeper\]'"):
-            Session("127.0.0.1:2181")
+            ZooKeeperSession("127.0.0.1:2181")
 
     asyncio.run(story())
 
@@ -39,12 +39,12 @@ def test_a_session_without_kazoo_says_what_to_install(monkeypatch: pytest.Monkey
 def test_a_server_without_pyspark_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "find_spec", lambda name: None)
     with pytest.raises(ExtraMissing, match=r"pyspark, whose jars hold the ZooKeeper server, is not installed"):
-        jars.class_path(logging=False)
+        jars.server_class_path(logging=False)
 
 
 def test_a_pyspark_without_the_jars_is_named(tmp_path: Path) -> None:
     with pytest.raises(ZooKeeperError, match=r"has no zookeeper-3\*\.jar; expected the jars of pyspark 4\.2 or later"):
-        jars.the_jar(tmp_path, "zookeeper-3")
+        jars.find_jar(tmp_path, "zookeeper-3")
 
 
 def test_the_command_says_that_java_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

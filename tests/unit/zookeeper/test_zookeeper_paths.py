@@ -8,30 +8,30 @@ from hypothesis import strategies as st
 
 from muster.coordinator.zookeeper import paths
 from muster.coordinator.zookeeper.errors import MalformedZnode
-from muster.coordinator.zookeeper.group_watch import host_of
-from muster.coordinator.zookeeper.paths import BrokerRegistration, ConsumerRegistration, PartitionState
+from muster.coordinator.zookeeper.group_watch import consumer_host
+from muster.coordinator.zookeeper.paths import BrokerZnode, ConsumerZnode, PartitionStateZnode
 
 ids = st.integers(min_value=-1, max_value=2**31 - 1)
 names = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
 
 
 def test_each_path() -> None:
-    assert paths.broker(7) == "/brokers/ids/7"
-    assert paths.topic("t") == "/brokers/topics/t"
-    assert paths.topic_partitions("t") == "/brokers/topics/t/partitions"
-    assert paths.partition("t", 3) == "/brokers/topics/t/partitions/3"
-    assert paths.partition_state("t", 3) == "/brokers/topics/t/partitions/3/state"
-    assert paths.group("g") == "/consumers/g"
-    assert paths.consumer_ids("g") == "/consumers/g/ids"
-    assert paths.consumer("g", "c") == "/consumers/g/ids/c"
-    assert paths.owners("g") == "/consumers/g/owners"
-    assert paths.topic_owners("g", "t") == "/consumers/g/owners/t"
-    assert paths.owner("g", "t", 3) == "/consumers/g/owners/t/3"
-    assert paths.offsets("g") == "/consumers/g/offsets"
-    assert paths.topic_offsets("g", "t") == "/consumers/g/offsets/t"
-    assert paths.offset("g", "t", 3) == "/consumers/g/offsets/t/3"
-    assert paths.config_topic("t") == "/config/topics/t"
-    assert paths.delete_topic("t") == "/admin/delete_topics/t"
+    assert paths.broker_path(7) == "/brokers/ids/7"
+    assert paths.topic_path("t") == "/brokers/topics/t"
+    assert paths.topic_partitions_path("t") == "/brokers/topics/t/partitions"
+    assert paths.partition_path("t", 3) == "/brokers/topics/t/partitions/3"
+    assert paths.partition_state_path("t", 3) == "/brokers/topics/t/partitions/3/state"
+    assert paths.group_path("g") == "/consumers/g"
+    assert paths.consumer_ids_path("g") == "/consumers/g/ids"
+    assert paths.consumer_path("g", "c") == "/consumers/g/ids/c"
+    assert paths.owners_path("g") == "/consumers/g/owners"
+    assert paths.topic_owners_path("g", "t") == "/consumers/g/owners/t"
+    assert paths.owner_path("g", "t", 3) == "/consumers/g/owners/t/3"
+    assert paths.offsets_path("g") == "/consumers/g/offsets"
+    assert paths.topic_offsets_path("g", "t") == "/consumers/g/offsets/t"
+    assert paths.offset_path("g", "t", 3) == "/consumers/g/offsets/t/3"
+    assert paths.topic_config_path("t") == "/config/topics/t"
+    assert paths.topic_deletion_path("t") == "/admin/delete_topics/t"
 
 
 def test_a_broker_as_kafka_writes_it_is_read() -> None:
@@ -40,26 +40,26 @@ def test_a_broker_as_kafka_writes_it_is_read() -> None:
         b'"jmx_port":9999,"features":{},"host":"box","timestamp":"1700000000000","port":9092,"version":5}'
     )
     found = paths.read_broker("/brokers/ids/0", written)
-    assert found == BrokerRegistration("box", 9092, ("PLAINTEXT://box:9092",), 1_700_000_000_000, 9999)
+    assert found == BrokerZnode("box", 9092, ("PLAINTEXT://box:9092",), 1_700_000_000_000, 9999)
     assert found.grpc is None
     assert found.door("PLAINTEXT") == ("box", 9092)
 
 
 def test_the_first_brokers_wrote_less() -> None:
     found = paths.read_broker("/brokers/ids/0", b'{"host":"box","jmx_port":-1,"port":9092,"version":1}')
-    assert found == BrokerRegistration("box", 9092)
+    assert found == BrokerZnode("box", 9092)
 
 
 @given(st.lists(st.tuples(names, st.integers(0, 65_535)), max_size=3), ids)
 def test_a_broker_reads_what_it_wrote(doors: list[tuple[str, int]], at_ms: int) -> None:
-    endpoints = tuple(paths.endpoint(listener, "::1", port) for listener, port in doors)
-    wrote = BrokerRegistration("::1", 9290, endpoints, at_ms)
+    endpoints = tuple(paths.format_endpoint(listener, "::1", port) for listener, port in doors)
+    wrote = BrokerZnode("::1", 9290, endpoints, at_ms)
     assert paths.read_broker("/brokers/ids/1", wrote.to_json()) == wrote
 
 
 def test_an_address_of_ipv6_comes_back_bare() -> None:
-    endpoint = paths.endpoint(paths.GRPC, "::1", 9290)
-    assert BrokerRegistration("::1", 9290, (endpoint,)).grpc == ("::1", 9290)
+    endpoint = paths.format_endpoint(paths.GRPC_ENDPOINT, "::1", 9290)
+    assert BrokerZnode("::1", 9290, (endpoint,)).grpc == ("::1", 9290)
 
 
 @given(st.dictionaries(st.integers(0, 99), st.lists(ids, max_size=3), max_size=5))
@@ -70,13 +70,13 @@ def test_a_topic_reads_what_it_wrote(assignment: dict[int, list[int]]) -> None:
 
 @given(ids, st.lists(ids, max_size=3), ids, ids)
 def test_a_state_reads_what_it_wrote(leader: int, isr: list[int], epoch: int, controller: int) -> None:
-    wrote = PartitionState(leader, tuple(isr), epoch, controller)
+    wrote = PartitionStateZnode(leader, tuple(isr), epoch, controller)
     assert paths.read_partition_state("/s", wrote.to_json()) == wrote
 
 
 @given(st.dictionaries(names, st.integers(1, 9), max_size=3), st.sampled_from(paths.PATTERNS), ids)
 def test_a_consumer_reads_what_it_wrote(subscription: dict[str, int], pattern: paths.Pattern, at_ms: int) -> None:
-    wrote = ConsumerRegistration(subscription, pattern, at_ms)
+    wrote = ConsumerZnode(subscription, pattern, at_ms)
     assert paths.read_consumer("/c", wrote.to_json()) == wrote
     assert set(json.loads(wrote.to_json())) == {"version", "subscription", "pattern", "timestamp"}
 
@@ -142,5 +142,5 @@ def test_no_reader_is_broken_by_what_it_finds(data: bytes) -> None:
 
 def test_a_consumer_id_names_its_host() -> None:
     made = paths.new_consumer_id("my_group", "box-7.example", 1_700_000_000_000, "c0ffee00aabb")
-    assert host_of("my_group", made) == "box-7.example"
-    assert host_of("my_group", "anything") == ""
+    assert consumer_host("my_group", made) == "box-7.example"
+    assert consumer_host("my_group", "anything") == ""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from muster.storage.errors import CorruptMessage, StorageError
-from muster.storage.producers.control import ABORT, COMMIT, marker_of
+from muster.storage.producers.control import ABORT, COMMIT, read_marker
 from muster.storage.records.batch import BatchView, decode_records, encode_batch, read_batches
 from tests.vectors.log.golden import files, names, sidecar, spec
 
@@ -145,7 +145,7 @@ def test_what_we_encode_is_what_kafka_encodes(name: str) -> None:
 @pytest.mark.parametrize(("name", "kind"), [("control-abort", ABORT), ("control-commit", COMMIT)])
 def test_markers_say_what_they_end(name: str, kind: int) -> None:
     (batch,) = read_batches(files()[f"{name}.bin"])
-    marker = marker_of(batch)
+    marker = read_marker(batch)
     assert marker is not None
     assert marker.aborted == (kind == ABORT)
     assert marker.coordinator_epoch == sidecar(name)["batches"][0]["records"][0]["coordinator_epoch"]
@@ -154,4 +154,4 @@ def test_markers_say_what_they_end(name: str, kind: int) -> None:
 @pytest.mark.parametrize("name", ["control-leaderchange", "control-snapshotheader"])
 def test_markers_of_other_kinds_mean_nothing_here(name: str) -> None:
     (batch,) = read_batches(files()[f"{name}.bin"])
-    assert marker_of(batch) is None
+    assert read_marker(batch) is None

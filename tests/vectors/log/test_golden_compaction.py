@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.storage.broker.broker import Broker
-from muster.storage.compaction.rules import Verdict, filter_batch
+from muster.storage.compaction.rules import BatchVerdict, filter_batch
 from muster.storage.config import LogSettings
 from muster.storage.logs.replica import append_as_follower
 from muster.storage.records.batch import BatchView, read_batches
@@ -16,11 +16,11 @@ from tests.vectors.log.golden import files, names, sidecar
 CASES = sorted({name.removesuffix("-in") for name in names("compact") if name.endswith("-in")})
 
 
-def verdict_of(batch: BatchView, plan: dict[str, Any]) -> Verdict | None:
+def verdict_of(batch: BatchView, plan: dict[str, Any]) -> BatchVerdict | None:
     word = plan["batch_retention"].get(str(batch.base_offset), plan["default_retention"])
     if word == "DELETE":
         return None
-    return Verdict(False, word == "RETAIN_EMPTY", batch.base_offset in plan["marker_for_empty_txn"])
+    return BatchVerdict(False, word == "RETAIN_EMPTY", batch.base_offset in plan["marker_for_empty_txn"])
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
-from muster.coordinator.kafka.schema import messages
-from muster.coordinator.kafka.schema.notation import STRUCT, Field
+from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema
 
 VECTORS = [json.loads(line) for line in Path(__file__).with_name("nodes.jsonl").read_text("utf-8").splitlines()]
 
@@ -23,13 +23,13 @@ def camel(name: str) -> str:
     return re.sub(r"_(\w)", lambda found: found[1].upper(), name)
 
 
-def made(path: str, fields: list[Field], said: dict[str, Any], version: int) -> Any:
+def made(path: str, fields: list[FieldSchema], said: dict[str, Any], version: int) -> Any:
     """The message that Kafka's JSON says."""
     given = {one.name: value_of(one, said[camel(one.name)], version) for one in fields if camel(one.name) in said}
     return struct(path)(**given)
 
 
-def value_of(one: Field, said: Any, version: int) -> Any:
+def value_of(one: FieldSchema, said: Any, version: int) -> Any:
     if said is None:
         return None
     if one.type == STRUCT and one.array:
@@ -42,7 +42,7 @@ def value_of(one: Field, said: Any, version: int) -> Any:
 @pytest.mark.parametrize("vector", VECTORS, ids=[f"{each['message']}-{each['version']}" for each in VECTORS])
 def test_kafka_and_we_write_the_same_bytes(vector: dict[str, Any]) -> None:
     name, version, data = vector["message"], vector["version"], bytes.fromhex(vector["bytes"])
-    message = made(name, messages()[name].fields, vector["says"], version)
+    message = made(name, all_messages()[name].fields, vector["says"], version)
     assert b"".join(encode(name, version, message)) == data
     assert decode_frame(name, version, data) == message
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.bench.report.tables import put, span, table
+from muster.coordinator.bench.report.tables import span, table, write_tables
 from muster.coordinator.bench.wire.beside.suite import NAME
 
 MARK = "beside kafka"
@@ -20,7 +20,7 @@ SHORT = ("heartbeats, 16", "heartbeats, one", "commits", "one leaves, 10 ", "one
 
 
 @dataclass(slots=True)
-class Case:
+class FigureInRuns:
     """One figure, in each of the runs."""
 
     what: str
@@ -32,9 +32,9 @@ class Case:
 
     def met(self) -> str:
         """
-        >>> Case("x", "ms", 2.0, ratios=[2.5, 1.9, 2.0]).met()
+        >>> FigureInRuns("x", "ms", 2.0, ratios=[2.5, 1.9, 2.0]).met()
         '2, in 2 of 3 runs'
-        >>> Case("x", "ms", 2.0, ratios=[2.5]).met(), Case("x", "ms", 2.0, ratios=[1.5]).met()
+        >>> FigureInRuns("x", "ms", 2.0, ratios=[2.5]).met(), FigureInRuns("x", "ms", 2.0, ratios=[1.5]).met()
         ('2', '2, missed')
         """
         reached = sum(ratio >= self.goal for ratio in self.ratios)
@@ -43,15 +43,15 @@ class Case:
         return f"{self.goal:g}, in {reached} of {len(self.ratios)} runs" if reached else f"{self.goal:g}, missed"
 
 
-def cases(lines: Iterable[str]) -> list[Case]:
+def read_cases(lines: Iterable[str]) -> list[FigureInRuns]:
     """Of the JSON lines of one or more runs. Raises ValueError where none of them is a case beside Kafka."""
-    found: dict[str, Case] = {}
+    found: dict[str, FigureInRuns] = {}
     for line in lines:
         row: dict[str, Any] = json.loads(line)
         name, _, what = row["case"].partition(": ")
         if name != NAME:
             continue
-        case = found.setdefault(what, Case(what, row["unit"], row["goal"]))
+        case = found.setdefault(what, FigureInRuns(what, row["unit"], row["goal"]))
         case.ours.append(row["value"])
         case.theirs.append(row["peer_value"])
         case.ratios.append(row["ratio"])
@@ -62,25 +62,25 @@ def cases(lines: Iterable[str]) -> list[Case]:
     return list(found.values())
 
 
-def told_of(found: Sequence[Case]) -> str:
+def told_of(found: Sequence[FigureInRuns]) -> str:
     """
-    >>> told_of([Case("x", "ms", 2.0, ratios=[2.5, 1.9, 2.0])])
+    >>> told_of([FigureInRuns("x", "ms", 2.0, ratios=[2.5, 1.9, 2.0])])
     '3 runs, the least to the most of each figure:'
     """
     runs = max(len(case.ratios) for case in found)
     return "One run:" if runs == 1 else f"{runs} runs, the least to the most of each figure:"
 
 
-def for_performance(found: Sequence[Case]) -> str:
+def performance_tables(found: Sequence[FigureInRuns]) -> str:
     rows = [(c.what, f"{span(c.ours)} {c.unit}", span(c.theirs), span(c.ratios), c.met()) for c in found]
     return told_of(found) + "\n\n" + table(("work", "a node", "Kafka", "ratio", "goal"), rows)
 
 
-def for_readme(found: Sequence[Case]) -> str:
+def readme_tables(found: Sequence[FigureInRuns]) -> str:
     rows = [
         (c.what, f"{span(c.ours)} {c.unit}", span(c.theirs), span(c.ratios)) for c in found if c.what.startswith(SHORT)
     ]
-    return told_of(found) + "\n\n" + table(("work", "Muster", "Kafka 4.1.1", "times as well"), rows)
+    return told_of(found) + "\n\n" + table(("work", "Muster", "Kafka 4.1.1", "Muster's advantage"), rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,10 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="what the benchmark told with --json")
     parser.add_argument("--write", action="store_true", help=f"write them into {' and '.join(map(str, PAGES))}")
     told = parser.parse_args(arguments)
-    found = cases(line for file in told.files for line in file.read_text().splitlines() if line.strip())
-    for page, text in zip(PAGES, (for_performance(found), for_readme(found)), strict=True):
+    found = read_cases(line for file in told.files for line in file.read_text().splitlines() if line.strip())
+    for page, text in zip(PAGES, (performance_tables(found), readme_tables(found)), strict=True):
         if told.write:
-            put(page, {MARK: text})
+            write_tables(page, {MARK: text})
         else:
             print(f"{page}:\n\n{text}\n")
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
-from muster.coordinator.bench.kafka.place import rival
-from muster.coordinator.bench.processes import LOAD_CORE, SERVER_CORE, node, pinned
-from muster.coordinator.bench.rows import Row
-from muster.coordinator.bench.wire.beside.work import Figure, Side, Work, prepare, works
+from muster.coordinator.bench.kafka.place import find_peer_broker
+from muster.coordinator.bench.processes import LOAD_CORE, SERVER_CORE, pinned, run_node
+from muster.coordinator.bench.rows import BenchRow
+from muster.coordinator.bench.wire.beside.work import BrokerSide, BrokerWork, WorkFigure, list_works, prepare_side
 from muster.coordinator.bench.wire.records import kafka_address
 
 NAME: Final = "beside Kafka"
@@ -25,36 +25,36 @@ ROUNDS = 7
 SETTINGS = {"group.initial.rebalance.delay.ms": str(DELAY_MS), "kafka.listeners": "127.0.0.1:0"}
 
 
-def cases(place: str, only: str) -> Iterator[Row]:
+def measure_beside_kafka(place: str, only: str) -> Iterator[BenchRow]:
     """Measure the cases whose name contains `only` beside the broker of `place`. Raises BenchFailed, JavaNotFound."""
-    wanted = [work for work in works() if any(only in f"{NAME}: {figure.what}" for figure in work.figures)]
+    wanted = [work for work in list_works() if any(only in f"{NAME}: {figure.what}" for figure in work.figures)]
     if not wanted:
         return
     home = tempfile.mkdtemp(prefix="muster-bench-")
     try:
-        with rival(place, home, DELAY_MS) as broker, node(f"{home}/node", SETTINGS) as server:
-            ours, theirs = Side(kafka_address(server), server.pid), Side(broker.address, broker.pid)
+        with find_peer_broker(place, home, DELAY_MS) as broker, run_node(f"{home}/node", SETTINGS) as server:
+            ours, theirs = BrokerSide(kafka_address(server), server.pid), BrokerSide(broker.address, broker.pid)
             with pinned(SERVER_CORE, theirs.pid), pinned(LOAD_CORE), asyncio.Runner() as runner:
-                rows = compared(wanted, ours, theirs)
-                while row := runner.run(following(rows)):
+                rows = compare_sides(wanted, ours, theirs)
+                while row := runner.run(iterate_rows(rows)):
                     yield row
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
-async def following(rows: AsyncIterator[Row]) -> Row | None:
+async def iterate_rows(rows: AsyncIterator[BenchRow]) -> BenchRow | None:
     return await anext(rows, None)
 
 
-async def compared(wanted: list[Work], ours: Side, theirs: Side) -> AsyncIterator[Row]:
+async def compare_sides(wanted: list[BrokerWork], ours: BrokerSide, theirs: BrokerSide) -> AsyncIterator[BenchRow]:
     for side in (ours, theirs):
-        await prepare(side)
+        await prepare_side(side)
     for work in wanted:
-        for row in await in_turns(work, ours, theirs):
+        for row in await alternate_sides(work, ours, theirs):
             yield row
 
 
-async def in_turns(work: Work, ours: Side, theirs: Side) -> list[Row]:
+async def alternate_sides(work: BrokerWork, ours: BrokerSide, theirs: BrokerSide) -> list[BenchRow]:
     """The median round of each side; who begins changes."""
     rounds = (await work.ready(ours), await work.ready(theirs))
     for once in rounds:
@@ -70,16 +70,16 @@ async def in_turns(work: Work, ours: Side, theirs: Side) -> list[Row]:
     return [row(*each) for each in zip(work.figures, *medians, strict=True)]
 
 
-def row(figure: Figure, ours: float, theirs: float) -> Row:
+def row(figure: WorkFigure, ours: float, theirs: float) -> BenchRow:
     """
-    >>> row(Figure("commits", "commits/s", 3.0, more_is_better=True), 4_000.0, 1_000.0)[5:]
+    >>> row(WorkFigure("commits", "commits/s", 3.0, more_is_better=True), 4_000.0, 1_000.0)[5:]
     (1000.0, 4.0, 3.0, True)
-    >>> row(Figure("heartbeats", "us", 3.0), 10.0, 25.0)[5:]
+    >>> row(WorkFigure("heartbeats", "us", 3.0), 10.0, 25.0)[5:]
     (25.0, 2.5, 3.0, False)
     """
     ratio = ours / theirs if figure.more_is_better else theirs / ours
     case = f"{NAME}: {figure.what}"
-    return Row(
+    return BenchRow(
         "wire",
         case,
         round(ours, 3),

@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 
 from muster.coordinator.bench.processes import BenchFailed, cpu_ns, cpu_s
 from muster.coordinator.bench.wire import costs
-from muster.coordinator.bench.wire.line import Line
-from muster.coordinator.bench.wire.members import WireMember, together
-from muster.coordinator.bench.wire.rebalances import Leaving
+from muster.coordinator.bench.wire.line import LoadConnection
+from muster.coordinator.bench.wire.members import KafkaMember, join_together
+from muster.coordinator.bench.wire.rebalances import LeavingGroup
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 
@@ -25,7 +25,7 @@ FIND, CREATE = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class BrokerSide:
     """A broker and its process."""
 
     address: str
@@ -43,7 +43,7 @@ Round: TypeAlias = Callable[[], Awaitable[tuple[float, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class WorkFigure:
     """`goal`: how many times as well as Kafka."""
 
     what: str
@@ -53,24 +53,24 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class BrokerWork:
     """What is measured together, and what makes it ready on one side."""
 
-    figures: tuple[Figure, ...]
-    ready: Callable[[Side], Awaitable[Round]]
+    figures: tuple[WorkFigure, ...]
+    ready: Callable[[BrokerSide], Awaitable[Round]]
 
 
-async def heartbeats(side: Side, connections: int, depth: int) -> Round:
-    members = await together(side.address, [f"beating-{connections}-{number}" for number in range(connections)])
+async def send_heartbeat_rounds(side: BrokerSide, connections: int, depth: int) -> Round:
+    members = await join_together(side.address, [f"beating-{connections}-{number}" for number in range(connections)])
 
     async def once() -> tuple[float]:
-        return (await costs.per_request(side, members, WireMember.beat, depth),)
+        return (await costs.measure_per_request(side, members, KafkaMember.beat, depth),)
 
     return once
 
 
-async def heartbeats_one_by_one(side: Side) -> Round:
-    (member,) = await together(side.address, ["beating-alone"])
+async def heartbeats_one_by_one(side: BrokerSide) -> Round:
+    (member,) = await join_together(side.address, ["beating-alone"])
 
     async def once() -> tuple[float]:
         return (await asyncio.to_thread(p50_ms, side.address, member.beat(), ASKED),)
@@ -78,9 +78,9 @@ async def heartbeats_one_by_one(side: Side) -> Round:
     return once
 
 
-async def commits_one_by_one(side: Side) -> Round:
-    (member,) = await together(side.address, ["committing-alone"])
-    await taken(member)
+async def commits_one_by_one(side: BrokerSide) -> Round:
+    (member,) = await join_together(side.address, ["committing-alone"])
+    await is_commit_taken(member)
 
     async def once() -> tuple[float]:
         return (await asyncio.to_thread(p50_ms, side.address, member.commit(TOPIC, PARTITIONS), ASKED // 10),)
@@ -88,10 +88,10 @@ async def commits_one_by_one(side: Side) -> Round:
     return once
 
 
-async def commits_in_flight(side: Side) -> Round:
+async def commits_in_flight(side: BrokerSide) -> Round:
     """Commits in a second, durable where the broker does that before it answers."""
-    members = await together(side.address, ["committing"] * CONNECTIONS)
-    await taken(members[0])
+    members = await join_together(side.address, ["committing"] * CONNECTIONS)
+    await is_commit_taken(members[0])
 
     async def once() -> tuple[float]:
         began_s = time.perf_counter()
@@ -110,8 +110,8 @@ async def commits_in_flight(side: Side) -> Round:
     return once
 
 
-async def one_leaves(side: Side, stay: int) -> Round:
-    leaving = await Leaving.of(side, side.address, stay)
+async def time_one_leave(side: BrokerSide, stay: int) -> Round:
+    leaving = await LeavingGroup.of(side, side.address, stay)
     return leaving.once
 
 
@@ -119,23 +119,25 @@ LEAVES: Final = (10, 100, 500)
 COSTLY = 500
 
 
-def works() -> list[Work]:
+def list_works() -> list[BrokerWork]:
     """All of them, with the goals of the issue that asked for them."""
     per_request, p50 = "us CPU/request", "ms p50"
-    deep = Figure(f"heartbeats, {CONNECTIONS} connections x {DEEP} deep", per_request, 3)
-    many = Figure(f"heartbeats, {MANY} connections, one at a time", per_request, 1.5)
+    deep = WorkFigure(f"heartbeats, {CONNECTIONS} connections x {DEEP} deep", per_request, 3)
+    many = WorkFigure(f"heartbeats, {MANY} connections, one at a time", per_request, 1.5)
     flight = CONNECTIONS * IN_FLIGHT_EACH
     found = [
-        Work((deep,), lambda side: heartbeats(side, CONNECTIONS, DEEP)),
-        Work((Figure("heartbeats, one connection, one at a time", p50, 3),), heartbeats_one_by_one),
-        Work((many,), lambda side: heartbeats(side, MANY, 1)),
-        Work((Figure("commits of ten, one in flight", p50, 5),), commits_one_by_one),
-        Work((Figure(f"commits of ten, {flight} in flight", "commits/s", 3, more_is_better=True),), commits_in_flight),
+        BrokerWork((deep,), lambda side: send_heartbeat_rounds(side, CONNECTIONS, DEEP)),
+        BrokerWork((WorkFigure("heartbeats, one connection, one at a time", p50, 3),), heartbeats_one_by_one),
+        BrokerWork((many,), lambda side: send_heartbeat_rounds(side, MANY, 1)),
+        BrokerWork((WorkFigure("commits of ten, one in flight", p50, 5),), commits_one_by_one),
+        BrokerWork(
+            (WorkFigure(f"commits of ten, {flight} in flight", "commits/s", 3, more_is_better=True),), commits_in_flight
+        ),
     ]
     for size in LEAVES:
-        wall = Figure(f"one leaves, {size} members, wall", "ms", 1.5)
-        cpu = Figure(f"one leaves, {size} members, processor", "ms CPU", 2.5 if size == COSTLY else 1.0)
-        found.append(Work((wall, cpu), lambda side, size=size: one_leaves(side, size)))  # type: ignore[misc]
+        wall = WorkFigure(f"one leaves, {size} members, wall", "ms", 1.5)
+        cpu = WorkFigure(f"one leaves, {size} members, processor", "ms CPU", 2.5 if size == COSTLY else 1.0)
+        found.append(BrokerWork((wall, cpu), lambda side, size=size: time_one_leave(side, size)))  # type: ignore[misc]
     return found
 
 
@@ -153,9 +155,9 @@ def p50_ms(address: str, request: bytes, times: int) -> float:
     return statistics.median(taken) / 1e6
 
 
-async def prepare(side: Side) -> None:
+async def prepare_side(side: BrokerSide) -> None:
     """A topic to commit, and coordinators that answer: a broker makes its topic of offsets when first asked."""
-    line = await Line.to(side.address)
+    line = await LoadConnection.to(side.address)
     wanted = struct("CreateTopicsRequest.topics")(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
     await line.ask("CreateTopics", CREATE, struct("CreateTopicsRequest")(topics=[wanted], timeout_ms=30_000))
     request = struct("FindCoordinatorRequest")(key="bench", key_type=0)
@@ -163,8 +165,8 @@ async def prepare(side: Side) -> None:
     async def found() -> bool:
         return not (await line.ask("FindCoordinator", FIND, request)).error_code
 
-    await until(found, "FindCoordinator", side)
-    nobody = WireMember(line, "")
+    await wait_until(found, "FindCoordinator", side)
+    nobody = KafkaMember(line, "")
     groups = ["beating-alone", "committing-alone", "committing"]
     groups += [f"beating-{count}-{number}" for count in (CONNECTIONS, MANY) for number in range(count)]
     groups += [f"leaving-{size}" for size in LEAVES]
@@ -174,11 +176,11 @@ async def prepare(side: Side) -> None:
         async def answered() -> bool:
             return await nobody.answered() == ErrorCode.UNKNOWN_MEMBER_ID
 
-        await until(answered, f"a heartbeat of {group_id}", side)
+        await wait_until(answered, f"a heartbeat of {group_id}", side)
     line.close()
 
 
-async def taken(member: WireMember) -> None:
+async def is_commit_taken(member: KafkaMember) -> None:
     """A commit that is taken; a topic that was just made may not be known everywhere."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
@@ -191,7 +193,7 @@ async def taken(member: WireMember) -> None:
         await asyncio.sleep(LOOK_AGAIN_S)
 
 
-async def until(reached: Callable[[], Awaitable[bool]], what: str, side: Side) -> None:
+async def wait_until(reached: Callable[[], Awaitable[bool]], what: str, side: BrokerSide) -> None:
     deadline_s = time.monotonic() + PATIENCE_S
     while not await reached():
         if time.monotonic() > deadline_s:

@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Read:
+class ReportedReads:
     """What workers reported: checksums by place, and how often each was read."""
 
     checksums: dict[Place, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Read:
         return sum(count - 1 for count in self.times.values())
 
 
-class Owned(NamedTuple):
+class OwnershipSpan(NamedTuple):
     """A worker had a partition from then till then, in nanoseconds."""
 
     partition: int
@@ -55,11 +55,11 @@ class Owned(NamedTuple):
     until: int
 
 
-def owned_by(worker: str, lines: Iterable[str], now: int) -> list[Owned]:
+def ownership_spans(worker: str, lines: Iterable[str], now: int) -> list[OwnershipSpan]:
     """What a worker owned, by its own words; `now` where it still does.
 
-    >>> owned_by("w", ['{"at_ns": 1, "gained": [0, 1]}', '{"at_ns": 5, "lost": [1]}'], 9)
-    [Owned(partition=1, worker='w', since=1, until=5), Owned(partition=0, worker='w', since=1, until=9)]
+    >>> ownership_spans("w", ['{"at_ns": 1, "gained": [0, 1]}', '{"at_ns": 5, "lost": [1]}'], 9)
+    [OwnershipSpan(partition=1, worker='w', since=1, until=5), OwnershipSpan(partition=0, worker='w', since=1, until=9)]
     """
     since: dict[int, int] = {}
     found = []
@@ -68,13 +68,13 @@ def owned_by(worker: str, lines: Iterable[str], now: int) -> list[Owned]:
         for partition in told.get("gained", ()):
             since.setdefault(partition, told["at_ns"])
         had = [partition for partition in told.get("lost", ()) if partition in since]
-        found += [Owned(partition, worker, since.pop(partition), told["at_ns"]) for partition in had]
-    return found + [Owned(partition, worker, at, now) for partition, at in sorted(since.items())]
+        found += [OwnershipSpan(partition, worker, since.pop(partition), told["at_ns"]) for partition in had]
+    return found + [OwnershipSpan(partition, worker, at, now) for partition, at in sorted(since.items())]
 
 
-def twice_owned(spans: Iterable[Owned]) -> list[tuple[Owned, Owned]]:
+def find_double_owners(spans: Iterable[OwnershipSpan]) -> list[tuple[OwnershipSpan, OwnershipSpan]]:
     """Pairs of workers that had one partition at one time."""
-    by_partition: dict[int, list[Owned]] = {}
+    by_partition: dict[int, list[OwnershipSpan]] = {}
     for span in spans:
         by_partition.setdefault(span.partition, []).append(span)
     found = []

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from muster.coordinator.cli.cluster.explain import elections
+from muster.coordinator.cli.cluster.explain import fetch_elections
 from muster.coordinator.cli.common.errors import CommandError
 from muster.coordinator.cli.common.output import console
-from muster.coordinator.cli.common.signals import go_on_unless_interrupted
-from muster.coordinator.cli.demo.children import Children
+from muster.coordinator.cli.common.signals import raise_if_interrupted
+from muster.coordinator.cli.demo.children import DemoProcesses
 from muster.coordinator.cli.demo.cluster import show
-from muster.coordinator.cli.demo.cluster.checks import Read, longest_gap_s, owned_by, twice_owned
-from muster.coordinator.cli.demo.cluster.lines import LINES_PER_S, Lines
-from muster.coordinator.cli.demo.cluster.show import Before, Proved, Standing
+from muster.coordinator.cli.demo.cluster.checks import ReportedReads, find_double_owners, longest_gap_s, ownership_spans
+from muster.coordinator.cli.demo.cluster.lines import LINES_PER_S, NumberedLines
+from muster.coordinator.cli.demo.cluster.show import ClusterProof, DemoStanding, StandingBefore
 from muster.coordinator.client import Admin
 from muster.coordinator.client.described import GroupDescription
 from muster.coordinator.client.errors import GroupNotFound, Refused, TransportRefused, Unreachable
 from muster.coordinator.runtime.router import partition_for
-from muster.coordinator.zookeeper.ensemble import make
-from muster.coordinator.zookeeper.server import Tuning
+from muster.coordinator.zookeeper.ensemble import open_or_create_ensemble
+from muster.coordinator.zookeeper.server import ServerTuning
 
 if TYPE_CHECKING:
     from muster.coordinator.rpc.v1.cluster_service_pb2 import DescribeClusterResponse, Election
@@ -38,7 +38,7 @@ SESSION_MS: Final = 10_000
 LOOK_S: Final = 0.05
 BEFORE_S, AFTER_S = 3.0, 3.0
 STALLED_S: Final = 40.0
-ZOOKEEPER: Final = Tuning(tick_ms=500, heap_mb=64, logs=False, durable=False, tied=True)
+ZOOKEEPER: Final = ServerTuning(tick_ms=500, heap_mb=64, logs=False, durable=False, tied=True)
 
 NODE_SETTINGS: Final = {
     "inter.broker.listeners": "127.0.0.1:0",
@@ -57,15 +57,15 @@ class ClusterDemo:
         self._out = console()
         self._began = time.monotonic()
         self._addresses: dict[int, str] = {}
-        self._read = Read()
+        self._read = ReportedReads()
         self._reports: dict[str, Path] = {}
         self._owned: dict[str, Path] = {}
 
     def run(self) -> bool:
         """Whether all that is promised was kept. All processes are gone when it returns or raises."""
         with ExitStack() as stack:
-            self._children = Children(self._folder)
-            zookeeper = make(self._folder / "zookeeper", 1, tuning=ZOOKEEPER)
+            self._children = DemoProcesses(self._folder)
+            zookeeper = open_or_create_ensemble(self._folder / "zookeeper", 1, tuning=ZOOKEEPER)
             stack.callback(zookeeper.stop)
             zookeeper.start()
             self._say(f"ZooKeeper at {zookeeper.connect}")
@@ -76,25 +76,25 @@ class ClusterDemo:
             self._admin.create_topic(TOPIC, PARTITIONS)
             self._wait(self._whole, "every copy is in sync")
             group, victim = self._choose()
-            self._lines = Lines(",".join(self._addresses.values()), TOPIC, PARTITIONS)
+            self._lines = NumberedLines(",".join(self._addresses.values()), TOPIC, PARTITIONS)
             self._lines.start()
             self._say(f"a producer sends {LINES_PER_S:.0f} numbered lines a second, acks=all")
             proved = self._play(group, victim, zookeeper.connect)
         shutil.rmtree(self._folder / "zookeeper", ignore_errors=True)
         self._out.print()
-        show.proof(self._out, proved)
+        show.show_cluster_proof(self._out, proved)
         return proved.holds
 
     # The course.
 
-    def _play(self, group: str, victim: int, connect: str) -> Proved:
+    def _play(self, group: str, victim: int, connect: str) -> ClusterProof:
         for number in range(1, WORKERS + 1):
             self._start_worker(f"worker-{number}", group)
         self._wait(lambda: self._settled(group), f"{WORKERS} workers are in the group")
         self._go_on(BEFORE_S)
         before = self._standing(group)
         self._out.print()
-        show.standing(self._out, "Before", before)
+        show.show_standing(self._out, "Before", before)
 
         pid = self._children.kill(f"node-{victim}")
         killed = time.monotonic()
@@ -108,8 +108,8 @@ class ClusterDemo:
             self._go_on(AFTER_S)
             after = self._standing(group, left)
             self._out.print()
-            show.standing(self._out, f"Without node {victim}", after)
-            told, moves = elections(left, 100, ""), left.moves(group)
+            show.show_standing(self._out, f"Without node {victim}", after)
+            told, moves = fetch_elections(left, 100, ""), left.moves(group)
 
         self._start_node(victim, connect, self._addresses[victim])
         self._say(f"node {victim} is back")
@@ -124,20 +124,20 @@ class ClusterDemo:
         spans = [
             span
             for worker, file in self._owned.items()
-            for span in owned_by(worker, file.read_text().splitlines(), now)
+            for span in ownership_spans(worker, file.read_text().splitlines(), now)
         ]
         self._children.stop(list(self._reports))
         self._out.print()
-        show.takeover(self._out, moves[:1], self._of_the_kill(told, victim))
-        return Proved(
-            before=Before(before.generation, before.members),
-            after=Before(last.generation, last.members),
+        show.show_takeover(self._out, moves[:1], self._of_the_kill(told, victim))
+        return ClusterProof(
+            before=StandingBefore(before.generation, before.members),
+            after=StandingBefore(last.generation, last.members),
             sent=self._lines.sent,
             acked=len(self._lines.acked),
             given_up=len(self._lines.failed),
             lacking=len(self._read.lacks(self._lines.acked)),
             again=self._read.again,
-            twice_owned=len(twice_owned(spans)),
+            twice_owned=len(find_double_owners(spans)),
             without_coordinator_s=without_s,
             without_ack_s=longest_gap_s(self._lines.acked_at_ns),
         )
@@ -221,10 +221,10 @@ class ClusterDemo:
         found = self._group(admin, group)
         return found is not None and found.coordinator != former and bool(found.members)
 
-    def _standing(self, group: str, admin: Admin | None = None) -> Standing:
+    def _standing(self, group: str, admin: Admin | None = None) -> DemoStanding:
         asked = admin or self._admin
         found = asked.describe_group(group)
-        return Standing(
+        return DemoStanding(
             asked.describe_cluster("all", (TOPIC,)),
             found.coordinator,
             found.generation,
@@ -261,7 +261,7 @@ class ClusterDemo:
             time.sleep(LOOK_S)
 
     def _look(self) -> None:
-        go_on_unless_interrupted()
+        raise_if_interrupted()
         self._children.must_be_alive()
         for report in self._reports.values():
             self._read.follow(report)

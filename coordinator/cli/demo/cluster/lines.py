@@ -9,10 +9,10 @@ from muster.coordinator.cli.demo.proof import checksum
 from muster.coordinator.client import Producer, RecordMetadata
 
 LINES_PER_S: Final = 300.0
-LOOK_S: Final = 0.02
+SEND_POLL_S: Final = 0.02
 
 
-class Lines:
+class NumberedLines:
     """Sends from `start` until `stop`. What was given up is in `failed`."""
 
     def __init__(self, address: str, topic: str, partitions: int) -> None:
@@ -38,7 +38,7 @@ class Lines:
 
     def _send(self) -> None:
         began = time.monotonic()
-        while not self._stopping.wait(LOOK_S):
+        while not self._stopping.wait(SEND_POLL_S):
             due = int((time.monotonic() - began) * LINES_PER_S)
             while self.sent < due and not self._stopping.is_set():
                 self._send_one(self.sent)

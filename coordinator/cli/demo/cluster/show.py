@@ -22,7 +22,7 @@ GONE = 4
 """NODE_STATE_GONE."""
 
 
-class Standing(NamedTuple):
+class DemoStanding(NamedTuple):
     """Cluster and group at one moment. members: ids by worker; owned: partitions by worker."""
 
     cluster: "DescribeClusterResponse"
@@ -32,18 +32,18 @@ class Standing(NamedTuple):
     owned: Mapping[str, Sequence[int]]
 
 
-class Before(NamedTuple):
+class StandingBefore(NamedTuple):
     """What is not to change."""
 
     generation: int
     members: Mapping[str, str]
 
 
-class Proved(NamedTuple):
+class ClusterProof(NamedTuple):
     """All that decides the exit code, and what it is worth."""
 
-    before: Before
-    after: Before
+    before: StandingBefore
+    after: StandingBefore
     sent: int
     acked: int
     given_up: int
@@ -62,7 +62,7 @@ class Proved(NamedTuple):
         )
 
 
-def standing(out: Console, title: str, now: Standing) -> None:
+def show_standing(out: Console, title: str, now: DemoStanding) -> None:
     """A row for each node; then one for each worker."""
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for heading in ("node", "state", "leads", "of the lines", "copies", "behind", ""):
@@ -83,7 +83,7 @@ def standing(out: Console, title: str, now: Standing) -> None:
     out.print()
 
 
-def takeover(out: Console, moves: "Sequence[CoordinatorMove]", elections: "Sequence[Election]") -> None:
+def show_takeover(out: Console, moves: "Sequence[CoordinatorMove]", elections: "Sequence[Election]") -> None:
     """Who took the group over, by its own ledger; and how many leaders the kill moved, by that of elections."""
     out.print(Text("The takeover, from the ledger", style="bold"))
     for move in moves:
@@ -92,7 +92,7 @@ def takeover(out: Console, moves: "Sequence[CoordinatorMove]", elections: "Seque
     out.print(Text(f"{plural(len(elections), 'leader')} changed with it: {causes}"), soft_wrap=True)
 
 
-def proof(out: Console, proved: Proved) -> None:
+def show_cluster_proof(out: Console, proved: ClusterProof) -> None:
     table = Table(title="Proof", title_justify="left", title_style="bold", box=box.SIMPLE, show_header=False)
     table.add_column()
     table.add_column(justify="right")

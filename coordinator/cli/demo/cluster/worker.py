@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from muster.coordinator.cli.common.options import NumberRange, client_options, properties
+from muster.coordinator.cli.common.options import NumberRange, client_options, client_properties
 
 if TYPE_CHECKING:
     from muster.coordinator.client import TopicPartition
@@ -29,13 +29,13 @@ def demo_cluster_worker(
 ) -> None:
     """One worker of `muster demo --cluster`."""
     from muster.coordinator.cli.demo.orphan import stop_with_stdin
-    from muster.coordinator.cli.demo.worker import commit, work
+    from muster.coordinator.cli.demo.worker import commit_reported, work_until_stopped
     from muster.coordinator.client import Consumer
 
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda number, frame: stopping.set())
     stop_with_stdin()
-    given = properties(
+    given = client_properties(
         bootstrap,
         overrides,
         client_id=name,
@@ -44,30 +44,30 @@ def demo_cluster_worker(
         enable_auto_commit=False,
         fetch_max_wait_ms=100,
     )
-    reported, told = opened(report), opened(owned)
+    reported, told = open_report(report), open_report(owned)
 
     def gained(consumer: Consumer, partitions: "Iterable[TopicPartition]") -> None:
-        os.write(told, line("gained", partitions))
+        os.write(told, ownership_line("gained", partitions))
 
     def lost(consumer: Consumer, partitions: "Iterable[TopicPartition]") -> None:
-        commit(consumer)
-        os.write(told, line("lost", partitions))
+        commit_reported(consumer)
+        os.write(told, ownership_line("lost", partitions))
 
     try:
         with Consumer(given) as consumer:
             consumer.subscribe(topic, on_assign=gained, on_revoke=lost)
-            work(consumer, reported, pace, stopping)
-            commit(consumer)
+            work_until_stopped(consumer, reported, pace, stopping)
+            commit_reported(consumer)
     finally:
         os.close(reported)
         os.close(told)
 
 
-def opened(path: str) -> int:
+def open_report(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
 
-def line(what: str, partitions: "Iterable[TopicPartition]") -> bytes:
+def ownership_line(what: str, partitions: "Iterable[TopicPartition]") -> bytes:
     """By the machine's clock, which all processes share."""
     numbers = sorted(each.partition for each in partitions)
     return json.dumps({"at_ns": time.monotonic_ns(), what: numbers}).encode() + b"\n"

@@ -11,18 +11,18 @@ from muster.coordinator.client.errors import Refused, TransportRefused, Unreacha
 from muster.coordinator.client.membership.central.store import CentralStore
 from muster.coordinator.client.membership.central.stream import CentralStream, Offsets
 from muster.coordinator.client.membership.group_calls import LEAVE_PATIENCE_MS, GroupCalls
-from muster.coordinator.client.membership.performing import Performing
+from muster.coordinator.client.membership.performing import DriverBase
 from muster.coordinator.client.membership.seam import Callback, Wake
-from muster.coordinator.client.membership.telling import callback_of
+from muster.coordinator.client.membership.telling import build_callback
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from muster.coordinator.core.central.orders import StartFetcher
 from muster.coordinator.core.types import Cause
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.central.machine import CentralMember
-from muster.coordinator.member.consumer.report import Wish
-from muster.coordinator.member.states import State
+from muster.coordinator.member.central.machine import CentralMemberMachine
+from muster.coordinator.member.consumer.report import RequestedSubscription
+from muster.coordinator.member.states import MembershipState
 from muster.coordinator.member.types import MemberSettings
 
 log = logging.getLogger("muster.client")
@@ -30,7 +30,7 @@ log = logging.getLogger("muster.client")
 NOTHING: Offsets = {}
 
 
-class Positions(Protocol):
+class ReportedPositions(Protocol):
     """What the coordinator is told about how far the application has come."""
 
     def to_commit(self, partitions: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -40,7 +40,7 @@ class Positions(Protocol):
         """The coordinator has these."""
 
 
-class CentralDriver(Performing[ce.CentralEvent]):
+class CentralDriver(DriverBase[ce.CentralEvent]):
     """One member on the running loop. `positions` answers None when the application commits by itself."""
 
     def __init__(
@@ -48,14 +48,14 @@ class CentralDriver(Performing[ce.CentralEvent]):
         transport: Transport,
         store: CentralStore,
         settings: MemberSettings,
-        wish: Wish,
+        wish: RequestedSubscription,
         wake: Wake,
-        positions: Callable[[], Positions | None],
+        positions: Callable[[], ReportedPositions | None],
         rack: str = "",
     ) -> None:
         super().__init__(settings.group_id, wake)
         self.settings = settings
-        self.machine = CentralMember(settings, str(uuid4()), wish)
+        self.machine = CentralMemberMachine(settings, str(uuid4()), wish)
         self._transport = transport
         self._store = store
         self._calls: GroupCalls = store.calls
@@ -89,7 +89,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
         callback = self.callbacks.popleft()
         if callback.kind != "revoked":
             return callback
-        if self.machine.generation < 0 and self.machine.state is not State.CLOSED:
+        if self.machine.generation < 0 and self.machine.state is not MembershipState.CLOSED:
             token, detail = callback.token or 0, callback.event.detail
             return self._callback(act.Lost(token, callback.partitions, Cause.MEMBER_FENCED, detail, 0, now_ms()))
         if (positions := self._positions()) is not None:
@@ -120,18 +120,20 @@ class CentralDriver(Performing[ce.CentralEvent]):
         match action:
             case act.FindCoordinator():
                 self._ask(action.token, self._find(action.token))
-            case ce.Register():
+            case ce.RegisterMember():
                 self._ask(action.token, self._register(action))
             case ce.AnswerPing() | ce.AnswerStopped() | ce.AnswerStarted():
                 self._answer(action)
             case ce.SendDeregister() | ce.CloseStream():
                 self._end(action)
-            case ce.Report():
+            case ce.LogNotice():
                 log.error("%s", action.detail)
             case act.Abandon():
                 self._abandon(action.token)
-            case act.WakeAt():
-                self._wake_at(action.at_ms, spread=self.machine.state is State.JOINING and not self.machine.owned)
+            case act.WakeMemberAt():
+                self._wake_at(
+                    action.at_ms, spread=self.machine.state is MembershipState.JOINING and not self.machine.owned
+                )
             case act.Fail():
                 self._fail(action)
                 self._wake_owner()
@@ -143,7 +145,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
 
     def _callback(self, action: act.Revoke | act.Lost | act.Assign) -> Callback:
         machine = self.machine
-        return callback_of(action, machine.generation, "eager", machine.owned, self.settings.rebalance_timeout_ms)
+        return build_callback(action, machine.generation, "eager", machine.owned, self.settings.rebalance_timeout_ms)
 
     def _answer(self, action: ce.AnswerPing | ce.AnswerStopped | ce.AnswerStarted) -> None:
         if self._stream is None:
@@ -189,7 +191,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
         await self._calls.coordinator()
         return ev.CoordinatorFound(token)
 
-    async def _register(self, action: ce.Register) -> ce.CentralEvent:
+    async def _register(self, action: ce.RegisterMember) -> ce.CentralEvent:
         positions = self._positions()
         offsets = positions.to_commit() if positions is not None and action.owned else NOTHING
         if action.again and self._stream is not None:
@@ -221,7 +223,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
             )
         self._home = address
 
-    def _heard(self, stream: CentralStream, event: ce.Ordered | ce.StreamEnded) -> None:
+    def _heard(self, stream: CentralStream, event: ce.OrderReceived | ce.StreamEnded) -> None:
         if stream is not self._stream:
             return
         if isinstance(event, ce.StreamEnded):
@@ -236,7 +238,7 @@ class CentralDriver(Performing[ce.CentralEvent]):
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    def _note(self, event: ce.Ordered) -> None:
+    def _note(self, event: ce.OrderReceived) -> None:
         """Offsets that the coordinator has heard are committed; a start order says where each partition begins."""
         positions = self._positions()
         for number, offsets in list(self._sent.items()):
@@ -266,5 +268,5 @@ class CentralDriver(Performing[ce.CentralEvent]):
                 return None
 
     def _answered(self, answer: ce.CentralEvent) -> None:
-        if isinstance(answer, ce.Registered) and self._stream is not None:
+        if isinstance(answer, ce.MemberRegistered) and self._stream is not None:
             self._stream.listen()

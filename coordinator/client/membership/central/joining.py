@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.config import ConsumerConfig
-from muster.coordinator.client.membership.central.driver import CentralDriver, Positions
+from muster.coordinator.client.membership.central.driver import CentralDriver, ReportedPositions
 from muster.coordinator.client.membership.central.store import CentralStore
-from muster.coordinator.client.membership.driver import member_settings
+from muster.coordinator.client.membership.driver import build_member_settings
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.membership.seam import Interest, Wake
-from muster.coordinator.member.consumer.report import Wish
+from muster.coordinator.member.consumer.report import RequestedSubscription
 
 
 class CentralJoining:
@@ -18,7 +18,9 @@ class CentralJoining:
     resolves_patterns = True
     reports_positions = True
 
-    def __init__(self, config: ConsumerConfig, transport: Transport, positions: Callable[[], Positions]) -> None:
+    def __init__(
+        self, config: ConsumerConfig, transport: Transport, positions: Callable[[], ReportedPositions]
+    ) -> None:
         assert config.group_id is not None, "the properties were checked"
         self.store = CentralStore(GroupCalls(transport, config.group_id, "central"))
         self._config = config
@@ -29,18 +31,18 @@ class CentralJoining:
         """Nothing to do: bootstrap.servers says where to begin."""
 
     def membership(self, interest: Interest, wake: Wake) -> CentralDriver:
-        wish = Wish(interest.topics, interest.regex, strategy(self._config))
-        settings = member_settings(self._config)
+        wish = RequestedSubscription(interest.topics, interest.regex, choose_assignor(self._config))
+        settings = build_member_settings(self._config)
         rack = self._config.client_rack
         return CentralDriver(self._transport, self.store, settings, wish, wake, self._reported, rack)
 
     async def close(self) -> None:
         """Nothing of its own is open."""
 
-    def _reported(self) -> Positions | None:
+    def _reported(self) -> ReportedPositions | None:
         return self._positions() if self._config.auto_commits else None
 
 
-def strategy(config: ConsumerConfig) -> str:
+def choose_assignor(config: ConsumerConfig) -> str:
     """How the group assigns: group.remote.assignor, else the first of partition.assignment.strategy."""
     return config.group_remote_assignor or config.partition_assignment_strategy.split(",")[0].strip()

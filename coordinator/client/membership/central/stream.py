@@ -11,7 +11,7 @@ import grpc
 from muster.coordinator.client.calls.methods import SESSION
 from muster.coordinator.client.calls.transport import Transport
 from muster.coordinator.client.errors import TransportRefused, Unreachable
-from muster.coordinator.client.membership.classic_calls import cause_of
+from muster.coordinator.client.membership.classic_calls import read_cause
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.core.central.orders import (
@@ -22,9 +22,9 @@ from muster.coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
-from muster.coordinator.errors import ErrorCode, code_of
+from muster.coordinator.errors import ErrorCode, error_code_of
 from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.classic.subscription import by_topic
+from muster.coordinator.member.classic.subscription import group_by_topic
 from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 
@@ -50,7 +50,7 @@ class CentralStream:
         transport: Transport,
         calls: GroupCalls,
         settings: MemberSettings,
-        heard: Callable[["CentralStream", ce.Ordered | ce.StreamEnded], None],
+        heard: Callable[["CentralStream", ce.OrderReceived | ce.StreamEnded], None],
         rack: str = "",
     ) -> None:
         self._transport = transport
@@ -64,11 +64,11 @@ class CentralStream:
         self._registered: asyncio.Future[pb.ConsumerRegistered] | None = None
         self._unsent: asyncio.Queue[pb.SessionRequest] = asyncio.Queue(UNSENT_LIMIT)
         self._tasks: list[asyncio.Task[None]] = []
-        self._untold: deque[ce.Ordered | ce.StreamEnded] = deque()
+        self._untold: deque[ce.OrderReceived | ce.StreamEnded] = deque()
         self._listening = False
         self._over = False
 
-    async def register(self, action: ce.Register, offsets: Offsets) -> ce.Registered:
+    async def register(self, action: ce.RegisterMember, offsets: Offsets) -> ce.MemberRegistered:
         """Open the stream and say who speaks. Raises Unreachable or TransportRefused."""
         self.address = address = await self._calls.coordinator()
         self._call = self._transport.converse(SESSION, address)
@@ -76,7 +76,7 @@ class CentralStream:
         self._tasks = [asyncio.create_task(self._read(self._call, address)), asyncio.create_task(self._write())]
         return await self.register_again(action, offsets)
 
-    async def register_again(self, action: ce.Register, offsets: Offsets) -> ce.Registered:
+    async def register_again(self, action: ce.RegisterMember, offsets: Offsets) -> ce.MemberRegistered:
         """The same on the open stream: the subscription has changed."""
         if self._registered is None or self._registered.done():
             self._registered = asyncio.get_running_loop().create_future()
@@ -87,7 +87,9 @@ class CentralStream:
             answer = await asyncio.wait_for(asyncio.shield(waiting), patience_ms / 1000)
         except TimeoutError:
             raise Unreachable(self._transport.bootstrap, patience_ms, self._doing) from None
-        return ce.Registered(action.token, code_of(answer.error_code), answer.error_message, answer.coordinator_epoch)
+        return ce.MemberRegistered(
+            action.token, error_code_of(answer.error_code), answer.error_message, answer.coordinator_epoch
+        )
 
     def listen(self) -> None:
         """The registration has been taken in: tell what has come since, and everything from now on."""
@@ -96,10 +98,10 @@ class CentralStream:
             self._heard(self, self._untold.popleft())
 
     def answer_ping(self, number: int, offsets: Offsets) -> None:
-        self._say(pb.SessionRequest(ping_answered=pb.PingAnswered(number=number, offsets=consumed(offsets))))
+        self._say(pb.SessionRequest(ping_answered=pb.PingAnswered(number=number, offsets=encode_consumed(offsets))))
 
     def answer_stopped(self, number: int, offsets: Offsets) -> None:
-        self._say(pb.SessionRequest(fetcher_stopped=pb.FetcherStopped(number=number, offsets=consumed(offsets))))
+        self._say(pb.SessionRequest(fetcher_stopped=pb.FetcherStopped(number=number, offsets=encode_consumed(offsets))))
 
     def answer_started(self, number: int) -> None:
         self._say(pb.SessionRequest(fetcher_started=pb.FetcherStarted(number=number)))
@@ -107,7 +109,7 @@ class CentralStream:
     async def deregister(self, offsets: Offsets, reason: str) -> None:
         """Say goodbye, and wait a moment until the other side has ended the stream."""
         self._over = True
-        self._say(pb.SessionRequest(deregister=pb.Deregister(offsets=consumed(offsets), reason=reason)))
+        self._say(pb.SessionRequest(deregister=pb.Deregister(offsets=encode_consumed(offsets), reason=reason)))
         if self._tasks:
             await asyncio.wait(self._tasks[:1], timeout=LAST_WORDS_S)
         await self.close()
@@ -167,9 +169,9 @@ class CentralStream:
             case "order":
                 if not self._over:
                     order = response.order
-                    self._tell(ce.Ordered(order_of(order), order.answered, order.coordinator_epoch))
+                    self._tell(ce.OrderReceived(read_order(order), order.answered, order.coordinator_epoch))
             case "fenced":
-                self._ended(code_of(response.fenced.error_code), response.fenced.error_message)
+                self._ended(error_code_of(response.fenced.error_code), response.fenced.error_message)
             case "drain":
                 self._ended(ErrorCode.NONE, response.drain.reason)
             case other:
@@ -180,7 +182,7 @@ class CentralStream:
             self._over = True
             self._tell(ce.StreamEnded(code, message))
 
-    def _tell(self, event: ce.Ordered | ce.StreamEnded) -> None:
+    def _tell(self, event: ce.OrderReceived | ce.StreamEnded) -> None:
         if self._listening:
             self._heard(self, event)
             return
@@ -188,7 +190,7 @@ class CentralStream:
         if len(self._untold) > UNTOLD_LIMIT:
             self._ended(ErrorCode.NONE, f"{UNTOLD_LIMIT} orders came before the registration was taken in")
 
-    def _registration(self, action: ce.Register, offsets: Offsets) -> pb.RegisterConsumer:
+    def _registration(self, action: ce.RegisterMember, offsets: Offsets) -> pb.RegisterConsumer:
         settings = self._settings
         request = pb.RegisterConsumer(
             group_id=settings.group_id,
@@ -198,36 +200,36 @@ class CentralStream:
             topics=action.topics,
             regex=action.regex,
             assignor=action.assignor,
-            offsets=consumed(offsets),
+            offsets=encode_consumed(offsets),
             coordinator_epoch=action.coordinator_epoch,
             rack_id=self._rack,
         )
         if action.generation >= 0 and not action.again:
             request.generation_id = action.generation
-            for topic, partitions in by_topic(list(action.owned)).items():
+            for topic, partitions in group_by_topic(list(action.owned)).items():
                 request.owned.add(topic=topic, partitions=partitions)
         return request
 
 
-def consumed(offsets: Offsets) -> list[pb.ConsumedOffset]:
+def encode_consumed(offsets: Offsets) -> list[pb.ConsumedOffset]:
     return [
         pb.ConsumedOffset(topic=tp.topic, partition=tp.partition, offset=position.offset)
         for tp, position in sorted(offsets.items())
     ]
 
 
-def order_of(order: pb.CentralOrder) -> Order:
+def read_order(order: pb.CentralOrder) -> Order:
     match order.WhichOneof("order"):
         case "stop_fetcher":
             stop = order.stop_fetcher
-            return StopFetcher(order.number, cause_of(stop.cause), stop.cause_detail, stop.rebalance_number)
+            return StopFetcher(order.number, read_cause(stop.cause), stop.cause_detail, stop.rebalance_number)
         case "start_fetcher":
             start = order.start_fetcher
             partitions = tuple(
                 (row.topic, row.partition, row.offset if row.HasField("offset") else NOTHING_COMMITTED)
                 for row in start.partitions
             )
-            cause = cause_of(start.cause)
+            cause = read_cause(start.cause)
             return StartFetcher(
                 order.number, start.generation_id, partitions, cause, start.cause_detail, start.rebalance_number
             )

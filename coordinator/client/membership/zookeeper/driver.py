@@ -7,36 +7,41 @@ from dataclasses import replace
 
 from muster.coordinator.client.calls.transport import now_ms
 from muster.coordinator.client.errors import ConsumerRebalanceFailed, ZookeeperRefused
-from muster.coordinator.client.membership.performing import Performing
+from muster.coordinator.client.membership.performing import DriverBase
 from muster.coordinator.client.membership.seam import Callback, Wake
-from muster.coordinator.client.membership.telling import callback_of
+from muster.coordinator.client.membership.telling import build_callback
 from muster.coordinator.client.types import GroupMetadata
 from muster.coordinator.member import actions as act
 from muster.coordinator.member import events as ev
 from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.assign import topics_of
-from muster.coordinator.member.zookeeper.machine import ZookeeperMember
+from muster.coordinator.member.zookeeper.assign import resolve_topics
+from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
 from muster.coordinator.member.zookeeper.states import ZookeeperState
-from muster.coordinator.member.zookeeper.types import GroupView, Link, Registration, ZookeeperSettings
-from muster.coordinator.zookeeper.connect import Session, SessionState
-from muster.coordinator.zookeeper.consumer import ConsumerRegistry
+from muster.coordinator.member.zookeeper.types import (
+    ConsumerGroupView,
+    GroupRegistration,
+    ZookeeperMemberSettings,
+    ZookeeperSession,
+)
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import RegisteredConsumer
 from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
 
 log = logging.getLogger("muster.client")
 
-LookAtLeaders = Callable[[GroupView, Registration, Mapping[str, int]], Awaitable[None]]
+LookAtLeaders = Callable[[ConsumerGroupView, GroupRegistration, Mapping[str, int]], Awaitable[None]]
 
 LEAVE_PATIENCE_S = 5.0
 """How long a closing consumer waits until its nodes are gone; its session's end removes them anyway."""
 
 LINKS = {
-    SessionState.CONNECTED: Link.CONNECTED,
-    SessionState.SUSPENDED: Link.SUSPENDED,
-    SessionState.LOST: Link.LOST,
+    SessionState.CONNECTED: ZookeeperSession.CONNECTED,
+    SessionState.SUSPENDED: ZookeeperSession.SUSPENDED,
+    SessionState.LOST: ZookeeperSession.LOST,
 }
 
 
-class ZookeeperDriver(Performing[zk.Event]):
+class ZookeeperDriver(DriverBase[zk.ZookeeperEvent]):
     """One consumer on the running loop. `brokers_changed` is called when nodes came or went.
 
     `leaders` hears, before anything is claimed, what was read of the group and who leads the topics of this consumer.
@@ -44,9 +49,9 @@ class ZookeeperDriver(Performing[zk.Event]):
 
     def __init__(
         self,
-        session: Session,
-        settings: ZookeeperSettings,
-        registration: Registration,
+        session: ZooKeeperSession,
+        settings: ZookeeperMemberSettings,
+        registration: GroupRegistration,
         wake: Wake,
         brokers_changed: Callable[[], None],
         leaders: LookAtLeaders,
@@ -56,8 +61,8 @@ class ZookeeperDriver(Performing[zk.Event]):
     ) -> None:
         super().__init__(settings.group_id, wake)
         self.settings = settings
-        self.machine = ZookeeperMember(settings, registration)
-        self.registry = ConsumerRegistry(session, settings.group_id, self._watch_fired, name=name, offsets=offsets)
+        self.machine = ZookeeperMemberMachine(settings, registration)
+        self.registry = RegisteredConsumer(session, settings.group_id, self._watch_fired, name=name, offsets=offsets)
         self._brokers_changed = brokers_changed
         self._leaders = leaders
         self._over = False
@@ -74,7 +79,7 @@ class ZookeeperDriver(Performing[zk.Event]):
         """Its watches tell it."""
         return False
 
-    def send(self, event: zk.Event) -> None:
+    def send(self, event: zk.ZookeeperEvent) -> None:
         """Step the machine and start what it asks for."""
         if self._over:
             return
@@ -120,26 +125,26 @@ class ZookeeperDriver(Performing[zk.Event]):
 
     # What is asked for
 
-    def _perform(self, action: zk.Action) -> None:
+    def _perform(self, action: zk.ZookeeperAction) -> None:
         match action:
-            case zk.Register():
+            case zk.CreateRegistration():
                 self._ask(action.token, self._register(action))
             case zk.ReadGroup():
                 self._ask(action.token, self._read(action))
-            case zk.Release():
+            case zk.ReleaseOwners():
                 self._ask(action.token, self._release(action))
-            case zk.Claim():
+            case zk.ClaimOwners():
                 self._ask(action.token, self._claim(action))
-            case zk.Withdraw():
+            case zk.WithdrawConsumer():
                 self._ask(action.token, self._withdraw(action))
-            case zk.RebalanceFailed():
+            case zk.RebalanceGivenUp():
                 self.trouble = ConsumerRebalanceFailed(
                     f"group {self.settings.group_id!r}: {action.message}", action.holders
                 )
                 self._wake_owner()
             case act.Abandon():
                 self._abandon(action.token)
-            case act.WakeAt():
+            case act.WakeMemberAt():
                 self._wake_at(action.at_ms)
             case act.Fail():
                 self.failure = ZookeeperRefused(action.message)
@@ -152,41 +157,43 @@ class ZookeeperDriver(Performing[zk.Event]):
 
     def _callback(self, action: act.Revoke | act.Lost | act.Assign) -> Callback:
         machine = self.machine
-        return callback_of(action, machine.generation, "eager", machine.owned, self.settings.patience_ms)
+        return build_callback(action, machine.generation, "eager", machine.owned, self.settings.patience_ms)
 
-    async def _register(self, action: zk.Register) -> zk.Answer:
-        return zk.Registered(action.token, await self.registry.register(action.registration))
+    async def _register(self, action: zk.CreateRegistration) -> zk.ZookeeperAnswer:
+        return zk.ConsumerRegistered(action.token, await self.registry.register(action.registration))
 
-    async def _read(self, action: zk.ReadGroup) -> zk.Answer:
+    async def _read(self, action: zk.ReadGroup) -> zk.ZookeeperAnswer:
         try:
             view = await self.registry.read(action.afresh)
             await self._look_at_leaders(view)
         except MalformedZnode as error:
-            return zk.Unreadable(action.token, str(error))
+            return zk.GroupUnreadable(action.token, str(error))
         return zk.GroupRead(action.token, view)
 
-    async def _look_at_leaders(self, view: GroupView) -> None:
+    async def _look_at_leaders(self, view: ConsumerGroupView) -> None:
         mine = view.members.get(self.machine.consumer_id)
         if mine is None:
             return
         try:
-            topics = topics_of(self.machine.consumer_id, mine, view.partitions, self.settings.exclude_internal_topics)
+            topics = resolve_topics(
+                self.machine.consumer_id, mine, view.partitions, self.settings.exclude_internal_topics
+            )
         except ValueError:
             return  # The machine says what is wrong with the expression.
         leaders = self.registry.leaders
         await self._leaders(view, mine, {topic: leaders[topic] for topic in topics if topic in leaders})
 
-    async def _release(self, action: zk.Release) -> zk.Answer:
+    async def _release(self, action: zk.ReleaseOwners) -> zk.ZookeeperAnswer:
         await self.registry.owners.release(action.partitions)
-        return zk.Released(action.token)
+        return zk.OwnersReleased(action.token)
 
-    async def _claim(self, action: zk.Claim) -> zk.Answer:
+    async def _claim(self, action: zk.ClaimOwners) -> zk.ZookeeperAnswer:
         conflicts, newest = await self.registry.claim(action.consumer_id, action.share)
-        return zk.Claimed(action.token, conflicts, newest)
+        return zk.OwnersClaimed(action.token, conflicts, newest)
 
-    async def _withdraw(self, action: zk.Withdraw) -> zk.Answer:
+    async def _withdraw(self, action: zk.WithdrawConsumer) -> zk.ZookeeperAnswer:
         await self.registry.withdraw(action.partitions)
-        return zk.Withdrawn(action.token)
+        return zk.ConsumerWithdrawn(action.token)
 
     def _failed(self, token: int, error: Exception) -> ev.RequestFailed | None:
         if not isinstance(error, ZooKeeperError):

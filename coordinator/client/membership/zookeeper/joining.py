@@ -9,13 +9,13 @@ from muster.coordinator.client.errors import IllegalState, ZookeeperAway, Zookee
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.membership.seam import Interest, Wake
 from muster.coordinator.client.membership.zookeeper.driver import ZookeeperDriver
-from muster.coordinator.client.membership.zookeeper.leaders import Leaders
-from muster.coordinator.client.membership.zookeeper.store import Holding, ZookeeperStore
-from muster.coordinator.member.zookeeper.types import ZookeeperSettings, registration_of, warning
+from muster.coordinator.client.membership.zookeeper.leaders import TopicLeaderSearch
+from muster.coordinator.client.membership.zookeeper.store import ConsumerClaims, ZookeeperStore
+from muster.coordinator.member.zookeeper.types import ZookeeperMemberSettings, build_registration, check_retry_time
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.consumer import ConsumerRegistry
-from muster.coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import RegisteredConsumer
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError, ZooKeeperUnreachable
 
 log = logging.getLogger("muster.client")
 
@@ -28,12 +28,12 @@ class ZookeeperJoining:
 
     def __init__(self, config: ConsumerConfig, transport: Transport) -> None:
         assert config.group_id is not None, "the properties were checked"
-        self.settings = settings_of(config, config.group_id)
+        self.settings = build_zookeeper_settings(config, config.group_id)
         self.store = ZookeeperStore(config, GroupCalls(transport, config.group_id), self._holding)
         self._config = config
         self._transport = transport
-        self._session: Session | None = None
-        self._leaders: Leaders | None = None
+        self._session: ZooKeeperSession | None = None
+        self._leaders: TopicLeaderSearch | None = None
         self._driver: ZookeeperDriver | None = None
         self._search: asyncio.Task[None] | None = None
 
@@ -44,13 +44,13 @@ class ZookeeperJoining:
         config = self._config
         assert config.zookeeper_connect is not None, "the properties were checked"
         try:
-            session = Session(
+            session = ZooKeeperSession(
                 config.zookeeper_connect,
                 session_timeout_ms=config.zookeeper_session_timeout_ms,
                 connection_timeout_ms=config.zookeeper_connection_timeout_ms,
             )
             await session.open()
-        except Unreachable as error:
+        except ZooKeeperUnreachable as error:
             raise ZookeeperAway(str(error)) from error
         except ZooKeeperError as error:
             raise ZookeeperRefused(str(error)) from error
@@ -65,9 +65,9 @@ class ZookeeperJoining:
     def membership(self, interest: Interest, wake: Wake) -> ZookeeperDriver:
         if self._session is None or self._leaders is None:
             raise IllegalState("not connected to ZooKeeper yet: open() comes first")
-        if said := warning(self.settings):
+        if said := check_retry_time(self.settings):
             log.warning("%s", said)
-        registration = registration_of(interest.topics, interest.regex, interest.black_list, self.settings.streams)
+        registration = build_registration(interest.topics, interest.regex, interest.black_list, self.settings.streams)
         self._driver = ZookeeperDriver(
             self._session,
             self.settings,
@@ -88,10 +88,12 @@ class ZookeeperJoining:
         if session is not None:
             await session.close()
 
-    async def _begin(self, session: Session) -> None:
+    async def _begin(self, session: ZooKeeperSession) -> None:
         try:
-            await ConsumerRegistry(session, self.settings.group_id, lambda what: None).prepare()
-            self._leaders = Leaders(session, self._transport.use, self._config.servers if self._names_nodes else ())
+            await RegisteredConsumer(session, self.settings.group_id, lambda what: None).prepare()
+            self._leaders = TopicLeaderSearch(
+                session, self._transport.use, self._config.servers if self._names_nodes else ()
+            )
             if self._names_nodes or await self._leaders.search():
                 return
         except (ZooKeeperError, MalformedZnode) as error:
@@ -105,11 +107,11 @@ class ZookeeperJoining:
     def _names_nodes(self) -> bool:
         return "bootstrap_servers" in self._config.model_fields_set
 
-    def _holding(self) -> Holding:
+    def _holding(self) -> ConsumerClaims:
         if self._driver is None:
-            return Holding()
+            return ConsumerClaims()
         machine = self._driver.machine
-        return Holding(machine.consumer_id, machine.generation, frozenset(machine.nodes))
+        return ConsumerClaims(machine.consumer_id, machine.generation, frozenset(machine.nodes))
 
     def _brokers_changed(self) -> None:
         if self._names_nodes or (self._search is not None and not self._search.done()):
@@ -127,8 +129,8 @@ class ZookeeperJoining:
             log.warning("the nodes registered in ZooKeeper could not be read: %s", error)
 
 
-def settings_of(config: ConsumerConfig, group_id: str) -> ZookeeperSettings:
-    return ZookeeperSettings(
+def build_zookeeper_settings(config: ConsumerConfig, group_id: str) -> ZookeeperMemberSettings:
+    return ZookeeperMemberSettings(
         group_id=group_id,
         strategy=config.partition_assignment_strategy,
         rebalance_retries=config.rebalance_max_retries,

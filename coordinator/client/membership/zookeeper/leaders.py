@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from muster.coordinator.member.zookeeper.types import STATIC, GroupView, Registration
+from muster.coordinator.member.zookeeper.types import STATIC, ConsumerGroupView, GroupRegistration
 from muster.coordinator.views.words import host_and_port
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.consumer import at_most
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 log = logging.getLogger("muster.client")
@@ -21,36 +21,36 @@ BETWEEN_NODES: Final = "REPLICATION"
 """The listener that nodes of a cluster register for each other."""
 
 
-class LedApart(ZooKeeperError):
+class TopicsLedApart(ZooKeeperError):
     """The topics of one consumer are led by several nodes."""
 
 
-class Leaders:
+class TopicLeaderSearch:
     """`use` gets the nodes to speak to. What bootstrap.servers has `named` stays in use instead."""
 
-    def __init__(self, session: Session, use: Callable[[Sequence[str]], None], named: Sequence[str]) -> None:
+    def __init__(self, session: ZooKeeperSession, use: Callable[[Sequence[str]], None], named: Sequence[str]) -> None:
         self._session = session
         self._use = use
         self._named = named
         self._leader: int | None = None
         self._said: set[str] = set()
 
-    async def look(self, view: GroupView, mine: Registration, topics: Mapping[str, int]) -> None:
+    async def look(self, view: ConsumerGroupView, mine: GroupRegistration, topics: Mapping[str, int]) -> None:
         """Speak to whoever leads `topics` (topic -> broker id), and say what keeps this consumer from reading.
 
         Raises LedApart.
         """
         self._say_what_is_missing(view, mine)
-        apart = told_apart(topics)
-        if apart and not (await nodes(self._session)).shared:
-            raise LedApart(f"{apart}; read them with a consumer, and in a group, for each node")
+        apart = find_split_leaders(topics)
+        if apart and not (await read_registered_nodes(self._session)).shared:
+            raise TopicsLedApart(f"{apart}; read them with a consumer, and in a group, for each node")
         if topics and self._leader != (leader := next(iter(topics.values()))):
             self._leader = leader
             await self.search()
 
     async def search(self) -> bool:
         """Speak to the leader, or, while no topic says who that is, to any node. Whether one is registered."""
-        doors, shared = await nodes(self._session)
+        doors, shared = await read_registered_nodes(self._session)
         chosen = [door for broker_id, door in doors.items() if shared or self._leader in (None, broker_id)]
         if chosen and not self._named:
             self._use(chosen)
@@ -62,7 +62,7 @@ class Leaders:
             )
         return bool(chosen)
 
-    def _say_what_is_missing(self, view: GroupView, mine: Registration) -> None:
+    def _say_what_is_missing(self, view: ConsumerGroupView, mine: GroupRegistration) -> None:
         where = self._session.connect
         if not view.brokers:
             self._say_once(
@@ -79,10 +79,10 @@ class Leaders:
             log.warning("%s", what)
 
 
-def told_apart(topics: Mapping[str, int]) -> str:
+def find_split_leaders(topics: Mapping[str, int]) -> str:
     """Which topics are led by which nodes, when there is more than one; else nothing.
 
-    >>> told_apart({"a": 1, "b": 1}), told_apart({"b": 2, "a": 1})
+    >>> find_split_leaders({"a": 1, "b": 1}), find_split_leaders({"b": 2, "a": 1})
     ('', 'every node is a log of its own, and these topics are led by different ones: a by node 1, b by node 2')
     """
     first = {leader: topic for topic, leader in sorted(topics.items(), reverse=True)}
@@ -92,27 +92,27 @@ def told_apart(topics: Mapping[str, int]) -> str:
     return f"every node is a log of its own, and these topics are led by different ones: {named}"
 
 
-class Nodes(NamedTuple):
+class RegisteredNodes(NamedTuple):
     """HOST:PORT of every registered node that answers gRPC, by broker id, and whether they share a cluster."""
 
     doors: dict[int, str]
     shared: bool
 
 
-async def nodes(session: Session) -> Nodes:
+async def read_registered_nodes(session: ZooKeeperSession) -> RegisteredNodes:
     """Raises MalformedZnode."""
     ids = [int(each) for each in await session.children(paths.BROKER_IDS) or () if paths.is_decimal(each)]
 
-    async def registered(broker_id: int) -> paths.BrokerRegistration | None:
-        path = paths.broker(broker_id)
+    async def registered(broker_id: int) -> paths.BrokerZnode | None:
+        path = paths.broker_path(broker_id)
         node = await session.get(path)
         return paths.read_broker(path, node.data) if node is not None else None
 
     wanted = sorted(ids)
     found = {
         broker_id: each
-        for broker_id, each in zip(wanted, await at_most(wanted, registered), strict=True)
+        for broker_id, each in zip(wanted, await gather_bounded(wanted, registered), strict=True)
         if each is not None
     }
     doors = {broker_id: host_and_port(*each.grpc) for broker_id, each in found.items() if each.grpc is not None}
-    return Nodes(doors, any(each.door(BETWEEN_NODES) is not None for each in found.values()))
+    return RegisteredNodes(doors, any(each.door(BETWEEN_NODES) is not None for each in found.values()))

@@ -11,9 +11,9 @@ from muster.coordinator.client.errors import GroupNotFound, ZookeeperAway, Zooke
 from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Session
-from muster.coordinator.zookeeper.errors import MalformedZnode, Unreachable, ZooKeeperError
-from muster.coordinator.zookeeper.offsets import OffsetNodes
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError, ZooKeeperUnreachable
+from muster.coordinator.zookeeper.offsets import GroupOffsets
 
 log = logging.getLogger("muster.client")
 
@@ -43,28 +43,28 @@ async def migrate_offsets(
     Raises GroupNotEmpty while members commit elsewhere, GroupNotFound when there is nothing to copy from.
     """
     try:
-        session = Session(connect, connection_timeout_ms=timeout_ms)
+        session = ZooKeeperSession(connect, connection_timeout_ms=timeout_ms)
         await session.open(make_chroot=False)
         try:
             async with asyncio.timeout(timeout_ms / 1000):
-                return await Migration(describe, calls, session, to).run(dry_run)
+                return await OffsetMigration(describe, calls, session, to).run(dry_run)
         finally:
             await session.close()
-    except (Unreachable, TimeoutError) as error:
+    except (ZooKeeperUnreachable, TimeoutError) as error:
         raise ZookeeperAway(str(error) or f"ZooKeeper at {connect} did not answer within {timeout_ms} ms") from error
     except (ZooKeeperError, MalformedZnode) as error:
         raise ZookeeperRefused(str(error)) from error
 
 
-class Migration:
+class OffsetMigration:
     """One group between its two stores."""
 
-    def __init__(self, describe: Describe, calls: GroupCalls, session: Session, to: Store) -> None:
+    def __init__(self, describe: Describe, calls: GroupCalls, session: ZooKeeperSession, to: Store) -> None:
         self._describe = describe
         self._calls = calls
         self._session = session
         self._group = calls.group_id
-        self._nodes = OffsetNodes(session, self._group)
+        self._nodes = GroupOffsets(session, self._group)
         self._to = to
         self._said = set[str]()
 
@@ -76,12 +76,12 @@ class Migration:
             raise refusal(
                 GROUP_ID_NOT_FOUND, "GROUP_ID_NOT_FOUND", f"{store} has no positions of group {self._group!r}"
             )
-        first = behind(source, target)
+        first = find_positions_behind(source, target)
         if dry_run:
             return [MovedOffset(tp, offset, target.get(tp)) for tp, offset in first.items()]
         before, moved = dict(target), dict(first)
         for _ in range(ROUNDS):
-            if not (late := behind(source, target)):
+            if not (late := find_positions_behind(source, target)):
                 break
             await self._write(late)
             moved |= late
@@ -90,9 +90,9 @@ class Migration:
 
     async def _check_members(self) -> None:
         """Whoever reads may commit to both stores, or must be stopped: its next commit would go past what is copied."""
-        ids = await self._session.children(paths.consumer_ids(self._group)) or []
+        ids = await self._session.children(paths.consumer_ids_path(self._group)) or []
         for consumer_id in ids:
-            path = paths.consumer(self._group, consumer_id)
+            path = paths.consumer_path(self._group, consumer_id)
             node = await self._session.get(path)
             if node is not None and self._to not in paths.read_consumer(path, node.data).offsets:
                 raise self._active(
@@ -139,11 +139,11 @@ class Migration:
         await self._calls.commit(positions, None)
 
 
-def behind(source: Mapping[TopicPartition, int], target: Mapping[TopicPartition, int]) -> Offsets:
+def find_positions_behind(source: Mapping[TopicPartition, int], target: Mapping[TopicPartition, int]) -> Offsets:
     """The positions that the target does not have yet.
 
     >>> t = [TopicPartition("t", number) for number in range(3)]
-    >>> behind({t[0]: 5, t[1]: 5, t[2]: 5}, {t[0]: 5, t[1]: 9, t[2]: 4})
+    >>> find_positions_behind({t[0]: 5, t[1]: 5, t[2]: 5}, {t[0]: 5, t[1]: 9, t[2]: 4})
     {TopicPartition(topic='t', partition=2): 5}
     """
     return {tp: offset for tp, offset in sorted(source.items()) if target.get(tp, -1) < offset}

@@ -12,9 +12,9 @@ from muster.coordinator.client.membership.group_calls import GroupCalls
 from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from muster.coordinator.member.backoff import Backoff
 from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ConnectionLost, MalformedZnode, SessionExpired, ZooKeeperError
-from muster.coordinator.zookeeper.offsets import NotRegistered, OffsetNodes
+from muster.coordinator.zookeeper.offsets import ConsumerNotRegistered, GroupOffsets
 
 log = logging.getLogger("muster.client")
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class ConsumerClaims:
     """As whom a consumer is registered, which partitions it has claimed, and the generation of those claims."""
 
     consumer_id: str = ""
@@ -38,12 +38,12 @@ class ZookeeperStore:
     alone: a commit's metadata is kept by the coordinator only.
     """
 
-    def __init__(self, config: ConsumerConfig, calls: GroupCalls, holding: Callable[[], Holding]) -> None:
+    def __init__(self, config: ConsumerConfig, calls: GroupCalls, holding: Callable[[], ConsumerClaims]) -> None:
         self._config = config
         self._calls = calls
         self._holding = holding
-        self._session: Session | None = None
-        self._nodes: OffsetNodes | None = None
+        self._session: ZooKeeperSession | None = None
+        self._nodes: GroupOffsets | None = None
         self._evened: tuple[int, set[tuple[str, int]]] = (-1, set())
         """The generation, and the partitions of it that both stores agree about."""
         self._in_zookeeper = config.offsets_storage == "zookeeper" or config.commits_twice
@@ -54,9 +54,9 @@ class ZookeeperStore:
         """Where commits go, as the registration tells it."""
         return (*(["kafka"] if self._in_kafka else []), *(["zookeeper"] if self._in_zookeeper else []))
 
-    def attach(self, session: Session) -> None:
+    def attach(self, session: ZooKeeperSession) -> None:
         self._session = session
-        self._nodes = OffsetNodes(session, self._calls.group_id)
+        self._nodes = GroupOffsets(session, self._calls.group_id)
 
     async def commit(
         self,
@@ -78,7 +78,7 @@ class ZookeeperStore:
 
         try:
             await self._patiently(attempt, timeout_ms)
-        except (NotRegistered, SessionExpired) as error:
+        except (ConsumerNotRegistered, SessionExpired) as error:
             raise refusal(UNKNOWN_MEMBER_ID, "UNKNOWN_MEMBER_ID", str(error), self._calls.group_id) from error
         if self._in_kafka:
             # To the coordinator such a consumer is no member: it commits like a simple one.
@@ -93,7 +93,7 @@ class ZookeeperStore:
         wanted = [TopicPartition(*tp) for tp in partitions]
         in_log = await self._calls.committed(wanted) if self._in_kafka else dict.fromkeys(wanted)
         in_nodes = await self._fetch(wanted) if self._in_zookeeper else dict.fromkeys(wanted)
-        found = {tp: larger(in_log.get(tp), in_nodes[tp]) for tp in wanted}
+        found = {tp: choose_further_position(in_log.get(tp), in_nodes[tp]) for tp in wanted}
         if self._in_kafka and self._in_zookeeper:
             await self._even_out(found, in_log, in_nodes)
         return found
@@ -119,7 +119,7 @@ class ZookeeperStore:
         uneven = {
             tp: best
             for tp, best in found.items()
-            if best is not None and tp in fresh and offset_of(in_log.get(tp)) != offset_of(in_nodes[tp])
+            if best is not None and tp in fresh and read_position(in_log.get(tp)) != read_position(in_nodes[tp])
         }
         if not uneven:
             return
@@ -131,7 +131,7 @@ class ZookeeperStore:
             log.warning("only one store has the positions of %s: %s", ", ".join(f"{t}-{p}" for t, p in uneven), error)
 
     @property
-    def _attached(self) -> OffsetNodes:
+    def _attached(self) -> GroupOffsets:
         if self._nodes is None:
             raise IllegalState("not connected to ZooKeeper yet: call subscribe() or assign() first")
         return self._nodes
@@ -145,8 +145,8 @@ class ZookeeperStore:
 
     async def _check_registered(self, consumer_id: str) -> None:
         assert self._session is not None, "a member has a session"
-        if not await self._session.exists(paths.consumer(self._calls.group_id, consumer_id)):
-            raise NotRegistered(f"{consumer_id} is not registered any more; nothing was committed")
+        if not await self._session.exists(paths.consumer_path(self._calls.group_id, consumer_id)):
+            raise ConsumerNotRegistered(f"{consumer_id} is not registered any more; nothing was committed")
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]], timeout_ms: int | None) -> T:
         """Again while the connection comes and goes, until the time for a call is up."""
@@ -164,16 +164,16 @@ class ZookeeperStore:
                 f"ZooKeeper at {self._config.zookeeper_connect} did not answer for {patience_ms} ms; is a majority of "
                 "its servers running?"
             ) from None
-        except (NotRegistered, SessionExpired):
+        except (ConsumerNotRegistered, SessionExpired):
             raise
         except (MalformedZnode, ZooKeeperError) as error:
             raise ZookeeperRefused(str(error)) from error
 
 
-def larger(one: OffsetAndMetadata | None, other: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
+def choose_further_position(one: OffsetAndMetadata | None, other: OffsetAndMetadata | None) -> OffsetAndMetadata | None:
     """The first one where both are as far: it may have metadata."""
-    return other if offset_of(other) > offset_of(one) else one
+    return other if read_position(other) > read_position(one) else one
 
 
-def offset_of(position: OffsetAndMetadata | None) -> int:
+def read_position(position: OffsetAndMetadata | None) -> int:
     return -1 if position is None else position.offset

@@ -3,61 +3,63 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from muster.coordinator.cluster.controller.alter_isr import altered, check
+from muster.coordinator.cluster.controller.alter_isr import altered_state, check_alter_partition
 from muster.coordinator.cluster.controller.book import NO_LIMIT
-from muster.coordinator.cluster.controller.effects import IsrAltered, IsrResult
-from muster.coordinator.cluster.controller.events import AlterIsr, IsrItem
-from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.controller.writes import MOST_STATES, Draft
-from muster.coordinator.cluster.facts import NO_EPOCH, State, TopicPartition
+from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult
+from muster.coordinator.cluster.controller.events import AlterPartitionRequested, IsrItem
+from muster.coordinator.cluster.controller.reign import ControllerTerm
+from muster.coordinator.cluster.controller.writes import MAX_STATES, WriteDraft
+from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState, TopicPartition
 from muster.coordinator.errors import ErrorCode
 
-MOST_WAITING = 1_000
+MAX_WAITING = 1_000
 """Requests; the next hears REQUEST_TIMED_OUT, and its leader asks again."""
 
-SHARE = MOST_STATES // 2
+SHARE = MAX_STATES // 2
 """Of a write: leaders that ask do not keep those who have none waiting."""
 
 
-def settles(item: IsrItem, sender: int, state: State) -> bool:
+def settles_doubt(item: IsrItem, sender: int, state: PartitionState) -> bool:
     """Whether a leader that asks for what is so already does so to end a doubt. A question of its that was not answered
     may be on its way still, and be done after a later one was refused; in another partition epoch it is void."""
     return sender == state.leader and item.partition_epoch == state.partition_epoch
 
 
 @dataclass(slots=True)
-class Ask:
-    request: AlterIsr
+class PendingAlterPartition:
+    request: AlterPartitionRequested
     results: list[IsrResult | None]
     open: int
 
 
 @dataclass(slots=True)
-class Asks:
-    reign: Reign
-    queue: deque[tuple[Ask, int]] = field(default_factory=deque)
+class AlterPartitionQueue:
+    reign: ControllerTerm
+    queue: deque[tuple[PendingAlterPartition, int]] = field(default_factory=deque)
     """Items to be decided, in their order."""
-    waiting: dict[int, Ask] = field(default_factory=dict)
+    waiting: dict[int, PendingAlterPartition] = field(default_factory=dict)
     """By request."""
 
-    def ask(self, event: AlterIsr) -> None:
+    def ask(self, event: AlterPartitionRequested) -> None:
         if self._is_stale(event):
-            self.reign.answer(event.request, IsrAltered(ErrorCode.STALE_BROKER_EPOCH))
-        elif len(self.waiting) >= MOST_WAITING:
-            self.reign.answer(event.request, IsrAltered(ErrorCode.REQUEST_TIMED_OUT))
+            self.reign.answer(event.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
+        elif len(self.waiting) >= MAX_WAITING:
+            self.reign.answer(event.request, AlterPartitionResult(ErrorCode.REQUEST_TIMED_OUT))
         elif not event.items:
-            self.reign.answer(event.request, IsrAltered(ErrorCode.NONE))
+            self.reign.answer(event.request, AlterPartitionResult(ErrorCode.NONE))
         else:
-            ask = self.waiting[event.request] = Ask(event, [None] * len(event.items), len(event.items))
+            ask = self.waiting[event.request] = PendingAlterPartition(
+                event, [None] * len(event.items), len(event.items)
+            )
             self.queue.extend((ask, index) for index in range(len(event.items)))
 
-    def _is_stale(self, event: AlterIsr) -> bool:
+    def _is_stale(self, event: AlterPartitionRequested) -> bool:
         node = self.reign.book.nodes.live.get(event.node)
         return node is None or node.epoch != event.node_epoch
 
-    def decide(self, draft: Draft) -> None:
-        later: list[tuple[Ask, int]] = []
-        most = min(MOST_STATES, draft.size + SHARE)
+    def decide(self, draft: WriteDraft) -> None:
+        later: list[tuple[PendingAlterPartition, int]] = []
+        most = min(MAX_STATES, draft.size + SHARE)
         while self.queue:
             ask, index = self.queue[0]
             item = ask.request.items[index]
@@ -69,7 +71,7 @@ class Asks:
                 continue
             if self._is_stale(ask.request):
                 del self.waiting[ask.request.request]
-                self.reign.answer(ask.request.request, IsrAltered(ErrorCode.STALE_BROKER_EPOCH))
+                self.reign.answer(ask.request.request, AlterPartitionResult(ErrorCode.STALE_BROKER_EPOCH))
             elif unit is None:
                 self._result(ask, index, ErrorCode.UNKNOWN_TOPIC_ID)
             elif unit in draft.states:
@@ -78,20 +80,22 @@ class Asks:
                 self._one(ask, index, item, unit, draft)
         self.queue.extendleft(reversed(later))
 
-    def _one(self, ask: Ask, index: int, item: IsrItem, unit: TopicPartition, draft: Draft) -> None:
+    def _one(
+        self, ask: PendingAlterPartition, index: int, item: IsrItem, unit: TopicPartition, draft: WriteDraft
+    ) -> None:
         book = self.reign.book
         state, assignment = book.states[unit], book.assignment(unit)
         assert assignment is not None
         standing = book.standing(unit, assignment, state)
-        code = check(item, ask.request.node, state, standing, book.nodes.live)
+        code = check_alter_partition(item, ask.request.node, state, standing, book.nodes.live)
         if code is not ErrorCode.NONE:
             self._result(ask, index, code)
             return
-        wanted = altered(item, state, standing)
-        if set(wanted.isr) == set(state.isr) and not settles(item, ask.request.node, state):
+        wanted = altered_state(item, state, standing)
+        if set(wanted.isr) == set(state.isr) and not settles_doubt(item, ask.request.node, state):
             self._result(ask, index, ErrorCode.NONE, state)
             return
-        if set(altered(item, state, standing._replace(lowest=NO_LIMIT)).elr) != set(wanted.elr):
+        if set(altered_state(item, state, standing._replace(lowest=NO_LIMIT)).elr) != set(wanted.elr):
             # Who leaves has all that is committed, if the leader goes by what is set; it asks again when it does.
             self._result(ask, index, ErrorCode.NOT_CONTROLLER)
             return
@@ -102,17 +106,19 @@ class Asks:
             # Who joined may be the one whom others wait for, to go.
             draft.after.append(lambda: self.reign.look_at((unit,), "reassigned"))
 
-    def _result(self, ask: Ask, index: int, code: ErrorCode, state: State | None = None) -> None:
+    def _result(
+        self, ask: PendingAlterPartition, index: int, code: ErrorCode, state: PartitionState | None = None
+    ) -> None:
         item = ask.request.items[index]
         ask.results[index] = IsrResult(item.topic_id, item.partition, code, state)
         ask.open -= 1
         if not ask.open and self.waiting.pop(ask.request.request, None) is not None:
             results = tuple(each for each in ask.results if each is not None)
-            self.reign.answer(ask.request.request, IsrAltered(ErrorCode.NONE, results))
+            self.reign.answer(ask.request.request, AlterPartitionResult(ErrorCode.NONE, results))
 
     def end(self) -> None:
         """The reign is over."""
         for request in self.waiting:
-            self.reign.answer(request, IsrAltered(ErrorCode.NOT_CONTROLLER))
+            self.reign.answer(request, AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
         self.waiting.clear()
         self.queue.clear()

@@ -3,23 +3,23 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from muster.coordinator.cluster.controller.effects import MakeTopic, Marker
-from muster.coordinator.cluster.controller.events import StatesRead, TopicsSeen
-from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, Assignment, Topic, TopicPartition
-from muster.coordinator.cluster.placement import Place, place
+from muster.coordinator.cluster.controller.effects import AdminMarker, CreateInternalTopic
+from muster.coordinator.cluster.controller.events import StatesRead, TopicsRead
+from muster.coordinator.cluster.controller.reign import ControllerTerm
+from muster.coordinator.cluster.controller.writes import WriteDraft
+from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
+from muster.coordinator.cluster.placement import NodeRack, place_replicas
 
 
 @dataclass(slots=True)
-class Creation:
+class InternalTopicCreation:
     """made: internal topics that were written, and have not been seen yet. due: something may have to be made."""
 
-    reign: Reign
+    reign: ControllerTerm
     due: bool = False
     made: set[str] = field(default_factory=set)
 
-    def decide(self, draft: Draft) -> None:
+    def decide(self, draft: WriteDraft) -> None:
         """The two of the groups have one assignment, whichever of them is there first: its count holds."""
         book = self.reign.book
         self.due = False
@@ -28,7 +28,7 @@ class Creation:
         if not missing or len(book.nodes.live) < book.settings.offsets_replicas:
             return
         for name in missing:
-            draft.make(MakeTopic(name, self._partitions(name)))
+            draft.make(CreateInternalTopic(name, self._partitions(name)))
         self.made.update(missing)
         draft.back.append(lambda: self._again(missing))
 
@@ -36,27 +36,27 @@ class Creation:
         self.made.difference_update(names)
         self.due = True
 
-    def _partitions(self, name: str) -> tuple[Assignment, ...]:
+    def _partitions(self, name: str) -> tuple[ReplicaAssignment, ...]:
         book = self.reign.book
         twin = book.topics.get({OFFSETS: LEDGER, LEDGER: OFFSETS}.get(name, ""))
         if twin is not None:
-            return tuple(Assignment(each.replicas) for each in twin.partitions)
+            return tuple(ReplicaAssignment(each.replicas) for each in twin.partitions)
         count = book.settings.offsets_partitions if name in (OFFSETS, LEDGER) else 1
-        nodes = (Place(node.id, node.rack) for node in book.nodes.live.values())
-        return tuple(map(Assignment, place(nodes, count, book.settings.offsets_replicas)))
+        nodes = (NodeRack(node.id, node.rack) for node in book.nodes.live.values())
+        return tuple(map(ReplicaAssignment, place_replicas(nodes, count, book.settings.offsets_replicas)))
 
 
 @dataclass(slots=True)
-class Deletion:
+class TopicDeletion:
     """going: topics that are deleted, by name, until their znodes are gone. states: what of theirs is yet to go, at
     which version. there: those of `going` that are in ZooKeeper, as they were read last."""
 
-    reign: Reign
-    going: dict[str, Topic] = field(default_factory=dict)
+    reign: ControllerTerm
+    going: dict[str, ClusterTopic] = field(default_factory=dict)
     states: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
-    there: dict[str, Topic] = field(default_factory=dict)
+    there: dict[str, ClusterTopic] = field(default_factory=dict)
 
-    def seen(self, event: TopicsSeen) -> None:
+    def seen(self, event: TopicsRead) -> None:
         """Topics as they are, before `read`."""
         found = {topic.name: topic for topic in event.topics}
         if event.complete:
@@ -87,7 +87,7 @@ class Deletion:
                 continue
             if topic is None or topic.internal:
                 reign.warn(f"topic {name} is to be deleted: " + ("it is internal" if topic else "there is none"))
-                reign.remove(Marker.DELETE, name)
+                reign.remove(AdminMarker.DELETE, name)
                 continue
             units = [TopicPartition(name, number) for number in range(len(topic.partitions))]
             self.going[name] = self.there[name] = topic
@@ -98,7 +98,7 @@ class Deletion:
                 reign.work.forget(unit)
             book.teller.stage_deleted(name, topic.topic_id)
 
-    def decide(self, draft: Draft) -> None:
+    def decide(self, draft: WriteDraft) -> None:
         for name, states in list(self.states.items()):
             for unit, at in list(states.items()):
                 if not draft.has_room(unit):
@@ -106,12 +106,12 @@ class Deletion:
                 self._drop(draft, name, unit, at)
             self._drop_topic(draft, name)
 
-    def _drop(self, draft: Draft, name: str, unit: TopicPartition, at: int) -> None:
+    def _drop(self, draft: WriteDraft, name: str, unit: TopicPartition, at: int) -> None:
         del self.states[name][unit]
         draft.drop(unit, at)
         draft.back.append(lambda: self.states.setdefault(name, {}).__setitem__(unit, at))
 
-    def _drop_topic(self, draft: Draft, name: str) -> None:
+    def _drop_topic(self, draft: WriteDraft, name: str) -> None:
         """With the last states, or after them."""
         topic = self.going[name]
         del self.states[name]

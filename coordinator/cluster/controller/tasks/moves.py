@@ -8,38 +8,38 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.cluster.controller.elect import Standing, moved
-from muster.coordinator.cluster.controller.reign import Reign, Wish
-from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import NO_EPOCH, NOBODY, State, TopicPartition
+from muster.coordinator.cluster.controller.elect import ReplicaStanding, hand_over_leader
+from muster.coordinator.cluster.controller.reign import AdminRequest, ControllerTerm
+from muster.coordinator.cluster.controller.writes import WriteDraft
+from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, PartitionState, TopicPartition
 from muster.coordinator.errors import ErrorCode
 
-AT_ONCE = 20
+UNITS_PER_STEP = 20
 """Units in one step."""
 
 
-class Move(NamedTuple):
+class LeaderMove(NamedTuple):
     """to: who is to lead; NOBODY: whoever can. wish: who hears what came of it."""
 
     to: int
     cause: str
     since_ms: int
-    wish: Wish | None = None
+    wish: AdminRequest | None = None
 
 
 @dataclass(slots=True)
-class Moves:
+class LeaderMoves:
     """wanted: by the node that leads now. flying: by that node, how many are in the write that is under way. ahead: by
     that node, the new leaders of its last step, and the sequence that each has to have applied."""
 
-    reign: Reign
-    wanted: dict[int, dict[TopicPartition, Move]] = field(default_factory=dict)
+    reign: ControllerTerm
+    wanted: dict[int, dict[TopicPartition, LeaderMove]] = field(default_factory=dict)
     flying: Counter[int] = field(default_factory=Counter)
     ahead: dict[int, dict[int, int]] = field(default_factory=dict)
 
-    def want(self, unit: TopicPartition, move: Move) -> None:
+    def want(self, unit: TopicPartition, move: LeaderMove) -> None:
         leader = self.reign.book.leader(unit)
-        if leader != NOBODY:
+        if leader != NO_NODE_ID:
             old = self.wanted.setdefault(leader, {}).pop(unit, None)
             if old is not None:
                 self._tell(unit, old, ErrorCode.NONE)
@@ -70,14 +70,14 @@ class Moves:
     def ready(self) -> bool:
         return any(node not in self.ahead for node in self.wanted)
 
-    def decide(self, draft: Draft) -> None:
+    def decide(self, draft: WriteDraft) -> None:
         for node in [node for node in self.wanted if node not in self.ahead]:
             self._step(node, draft)
 
-    def _step(self, node: int, draft: Draft) -> None:
+    def _step(self, node: int, draft: WriteDraft) -> None:
         wanted, taken = self.wanted[node], 0
         for unit, move in list(wanted.items()):
-            if taken == AT_ONCE or not draft.has_room(unit):
+            if taken == UNITS_PER_STEP or not draft.has_room(unit):
                 break
             if unit in draft.states:
                 continue
@@ -86,15 +86,15 @@ class Moves:
         if not wanted:
             del self.wanted[node]
 
-    def _one(self, node: int, unit: TopicPartition, move: Move, draft: Draft) -> bool:
+    def _one(self, node: int, unit: TopicPartition, move: LeaderMove, draft: WriteDraft) -> bool:
         book = self.reign.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None or state.leader != node:
             self._tell(unit, move, ErrorCode.NONE if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return False
         standing = book.standing(unit, assignment, state)
-        to = move.to if move.to != NOBODY else other(state, standing)
-        decision = moved(state, to, standing, move.cause)
+        to = move.to if move.to != NO_NODE_ID else next_leader(state, standing)
+        decision = hand_over_leader(state, to, standing, move.cause)
         if decision is None:
             self._tell(unit, move, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
             return False
@@ -105,22 +105,22 @@ class Moves:
         self.flying[node] += 1
         return True
 
-    def _again(self, node: int, unit: TopicPartition, move: Move) -> None:
+    def _again(self, node: int, unit: TopicPartition, move: LeaderMove) -> None:
         self.flying[node] -= 1
         self.want(unit, move)
 
-    def _written(self, node: int, to: int, unit: TopicPartition, move: Move, draft: Draft) -> None:
+    def _written(self, node: int, to: int, unit: TopicPartition, move: LeaderMove, draft: WriteDraft) -> None:
         self.flying[node] -= 1
         if to in self.reign.book.nodes.live:
             self.ahead.setdefault(node, {})[to] = draft.sequence
         self._tell(unit, move, ErrorCode.NONE)
 
-    def _tell(self, unit: TopicPartition, move: Move, code: ErrorCode) -> None:
+    def _tell(self, unit: TopicPartition, move: LeaderMove, code: ErrorCode) -> None:
         if move.wish is not None:
             self.reign.come_true(move.wish, unit, code)
 
 
-def other(state: State, now: Standing) -> int:
+def next_leader(state: PartitionState, now: ReplicaStanding) -> int:
     """The first in order of assignment that may take over; NOBODY if none may."""
     may = (each for each in now.live if each in state.isr and each != state.leader and each not in now.leaving)
-    return next(may, NOBODY)
+    return next(may, NO_NODE_ID)

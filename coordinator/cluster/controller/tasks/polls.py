@@ -2,28 +2,28 @@
 
 from dataclasses import dataclass, field
 
-from muster.coordinator.cluster.controller.events import Offline, Polled
-from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.controller.telling import Waiting
+from muster.coordinator.cluster.controller.events import ImagePolled, OfflineReplica
+from muster.coordinator.cluster.controller.reign import ControllerTerm
+from muster.coordinator.cluster.controller.telling import ParkedPoll
 from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.cluster.image import ClusterState, Known, NodeStatus, NodeView
+from muster.coordinator.cluster.image import ClusterNodeStatus, ClusterState, ImageVersion, NodeView
 from muster.coordinator.errors import ErrorCode
 
-NOT_YET = ClusterState(ErrorCode.STALE_BROKER_EPOCH)
+NOT_ADMITTED = ClusterState(ErrorCode.STALE_BROKER_EPOCH)
 """CL-C7: the registration has not been taken in: it waited as long as it said it would, and asks again."""
 
 
 @dataclass(slots=True)
-class Polls:
+class ImagePolls:
     """offline: by node, what it said last of logs that it cannot use. told: up to where parked polls were looked at."""
 
-    reign: Reign
-    offline: dict[int, tuple[Offline, ...]] = field(default_factory=dict)
-    told: tuple[Known, int] = (Known(), 0)
+    reign: ControllerTerm
+    offline: dict[int, tuple[OfflineReplica, ...]] = field(default_factory=dict)
+    told: tuple[ImageVersion, int] = (ImageVersion(), 0)
     wake_ms: int | None = None
     """When the first parked poll has waited long enough, or earlier."""
 
-    def poll(self, event: Polled, ready: bool) -> int | None:
+    def poll(self, event: ImagePolled, ready: bool) -> int | None:
         """Answers a poll, or parks it. Returns the sequence that the node has applied, where that is of this reign."""
         teller = self.reign.book.teller
         if (old := teller.waiting.pop(event.node, None)) is not None:
@@ -63,17 +63,17 @@ class Polls:
         return fenced or node_epoch < nodes.highest.get(node_id, NO_EPOCH)
 
     def _over(self, node_id: int, node_epoch: int) -> ClusterState:
-        gone = NodeView(node_id, node_epoch, NodeStatus.GONE)
+        gone = NodeView(node_id, node_epoch, ClusterNodeStatus.GONE)
         return ClusterState(ErrorCode.STALE_BROKER_EPOCH, self.reign.book.teller.node, nodes=(gone,))
 
-    def _park(self, event: Polled) -> None:
+    def _park(self, event: ImagePolled) -> None:
         until_ms = self.reign.now_ms + max(0, event.max_wait_ms)
-        waiting = Waiting(event.request, event.node_epoch, event.known, until_ms)
+        waiting = ParkedPoll(event.request, event.node_epoch, event.known, until_ms)
         self.reign.book.teller.waiting[event.node] = waiting
         if self.wake_ms is None or until_ms < self.wake_ms:
             self.wake_ms = until_ms
 
-    def _offline(self, event: Polled) -> None:
+    def _offline(self, event: ImagePolled) -> None:
         """CL-F9: logs that a node cannot use, all of them each time."""
         if event.offline == self.offline.get(event.node, ()):
             return
@@ -112,7 +112,7 @@ class Polls:
             elif waiting.until_ms > self.reign.now_ms:
                 continue
             else:
-                answer = book.teller.nothing(waiting.known) if hears or not ready else NOT_YET
+                answer = book.teller.nothing(waiting.known) if hears or not ready else NOT_ADMITTED
             del book.teller.waiting[node_id]
             self.reign.answer(waiting.request, answer)
         self.wake_ms = min((each.until_ms for each in book.teller.waiting.values()), default=None)

@@ -3,26 +3,26 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from muster.coordinator.cluster.controller.effects import Marker
-from muster.coordinator.cluster.controller.elect import look
-from muster.coordinator.cluster.controller.events import Election, ElectLeaders
-from muster.coordinator.cluster.controller.reign import Reason, Reign, Wish
-from muster.coordinator.cluster.controller.tasks.moves import Move, Moves
-from muster.coordinator.cluster.controller.tasks.units import decide
-from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition, unit_of
+from muster.coordinator.cluster.controller.effects import AdminMarker
+from muster.coordinator.cluster.controller.elect import decide_state
+from muster.coordinator.cluster.controller.events import ElectionType, ElectLeadersRequested
+from muster.coordinator.cluster.controller.reign import AdminRequest, ControllerTerm, ReviewReason
+from muster.coordinator.cluster.controller.tasks.moves import LeaderMove, LeaderMoves
+from muster.coordinator.cluster.controller.tasks.units import put_decision
+from muster.coordinator.cluster.controller.writes import WriteDraft
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition, unit_of
 from muster.coordinator.errors import ErrorCode
 
 
 @dataclass(slots=True)
-class Preferred:
+class PreferredLeaders:
     """due_ms: when leaders are balanced next; None before the reign has begun. forced: units that an operator wants led
     whatever it costs, and who hears of it."""
 
-    reign: Reign
-    moves: Moves
+    reign: ControllerTerm
+    moves: LeaderMoves
     due_ms: int | None = None
-    forced: dict[TopicPartition, Wish] = field(default_factory=dict)
+    forced: dict[TopicPartition, AdminRequest] = field(default_factory=dict)
 
     def balance(self) -> None:
         """CL-C10, when it is time: nodes that lead too little of what they are the first replica of get it back."""
@@ -54,20 +54,20 @@ class Preferred:
     def _return(self, units: Iterable[TopicPartition]) -> None:
         for unit in units:
             to = self._first_of(unit)
-            if to != NOBODY:
-                self.moves.want(unit, Move(to, "preferred", self.reign.now_ms))
+            if to != NO_NODE_ID:
+                self.moves.want(unit, LeaderMove(to, "preferred", self.reign.now_ms))
 
     def _first_of(self, unit: TopicPartition) -> int:
         """The first replica, if it may lead; NOBODY if not."""
         book = self.reign.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None:
-            return NOBODY
+            return NO_NODE_ID
         to = assignment.replicas[0]
         standing = book.standing(unit, assignment, state)
-        return to if to in state.isr and to in standing.live and to not in standing.leaving else NOBODY
+        return to if to in state.isr and to in standing.live and to not in standing.leaving else NO_NODE_ID
 
-    def ask(self, event: ElectLeaders) -> None:
+    def ask(self, event: ElectLeadersRequested) -> None:
         wish = self.reign.wish(event.request)
         units = list(dict.fromkeys(map(unit_of, event.places)))
         wish.open.update(units)
@@ -78,33 +78,33 @@ class Preferred:
                 if event.request is None and code is not ErrorCode.ELECTION_NOT_NEEDED:
                     self.reign.warn(f"an election of {unit} was asked for: {code.meaning}")
         if event.request is None:
-            unclean = event.election is Election.UNCLEAN
-            self.reign.remove(Marker.UNCLEAN if unclean else Marker.PREFERRED)
+            unclean = event.election is ElectionType.UNCLEAN
+            self.reign.remove(AdminMarker.UNCLEAN if unclean else AdminMarker.PREFERRED)
         self.reign.maybe_answer(wish)
 
-    def _ask_one(self, unit: TopicPartition, election: Election, wish: Wish) -> ErrorCode | None:
+    def _ask_one(self, unit: TopicPartition, election: ElectionType, wish: AdminRequest) -> ErrorCode | None:
         """What is known at once; None if the unit has to wait."""
         book = self.reign.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if election is Election.UNCLEAN:
-            if state.leader != NOBODY:
+        if election is ElectionType.UNCLEAN:
+            if state.leader != NO_NODE_ID:
                 return ErrorCode.ELECTION_NOT_NEEDED
             self.forced[unit] = wish
             return None
         if state.leader == assignment.replicas[0]:
             return ErrorCode.ELECTION_NOT_NEEDED
         to = self._first_of(unit)
-        if to == NOBODY:
+        if to == NO_NODE_ID:
             return ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        if state.leader == NOBODY:
+        if state.leader == NO_NODE_ID:
             self.reign.look_at((unit,), "preferred")
             return ErrorCode.NONE
-        self.moves.want(unit, Move(to, "preferred", self.reign.now_ms, wish))
+        self.moves.want(unit, LeaderMove(to, "preferred", self.reign.now_ms, wish))
         return None
 
-    def decide(self, draft: Draft) -> None:
+    def decide(self, draft: WriteDraft) -> None:
         """CL-A5: elections that an operator forces."""
         for unit, wish in list(self.forced.items()):
             if unit in draft.states or not draft.has_room(unit):
@@ -112,23 +112,23 @@ class Preferred:
             del self.forced[unit]
             self._force(unit, wish, draft)
 
-    def _force(self, unit: TopicPartition, wish: Wish, draft: Draft) -> None:
+    def _force(self, unit: TopicPartition, wish: AdminRequest, draft: WriteDraft) -> None:
         reign = self.reign
         assignment, state = reign.book.assignment(unit), reign.book.states.get(unit)
         if assignment is None or state is None:
             reign.come_true(wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
-        if state.leader != NOBODY:
+        if state.leader != NO_NODE_ID:
             reign.come_true(wish, unit, ErrorCode.ELECTION_NOT_NEEDED)
             return
         standing = reign.book.standing(unit, assignment, state)._replace(unclean=True)
-        decision = look(state, standing, "unclean by operator")
-        if decision is None or decision.state.leader == NOBODY:
+        decision = decide_state(state, standing, "unclean by operator")
+        if decision is None or decision.state.leader == NO_NODE_ID:
             reign.come_true(wish, unit, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
             return
         draft.after.append(lambda: reign.come_true(wish, unit, ErrorCode.NONE))
         draft.back.append(lambda: self._again(unit, wish))
-        decide(reign, draft, unit, state, decision, Reason("unclean by operator", reign.now_ms))
+        put_decision(reign, draft, unit, state, decision, ReviewReason("unclean by operator", reign.now_ms))
 
-    def _again(self, unit: TopicPartition, wish: Wish) -> None:
+    def _again(self, unit: TopicPartition, wish: AdminRequest) -> None:
         self.forced.setdefault(unit, wish)

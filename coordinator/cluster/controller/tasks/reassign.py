@@ -7,51 +7,66 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.cluster.controller.effects import Clean, Marker
-from muster.coordinator.cluster.controller.elect import Decision, Standing, elr_after, first, revised
-from muster.coordinator.cluster.controller.reign import Reign, Wish
-from muster.coordinator.cluster.controller.writes import Draft
-from muster.coordinator.cluster.facts import NO_EPOCH, Assignment, State, TopicPartition, halves, unit_of
+from muster.coordinator.cluster.controller.effects import AdminMarker, ElectionKind
+from muster.coordinator.cluster.controller.elect import (
+    ReplicaStanding,
+    StateDecision,
+    first_candidate,
+    next_elr,
+    next_state,
+)
+from muster.coordinator.cluster.controller.reign import AdminRequest, ControllerTerm
+from muster.coordinator.cluster.controller.writes import WriteDraft
+from muster.coordinator.cluster.facts import (
+    NO_EPOCH,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+    halves_of,
+    unit_of,
+)
 from muster.coordinator.errors import ErrorCode
 
 
-class Reassigned(NamedTuple):
+class ReassignmentStep(NamedTuple):
     """Another assignment, and the state that goes with it in the same write; None if that stays."""
 
-    assignment: Assignment
-    decision: Decision | None
+    assignment: ReplicaAssignment
+    decision: StateDecision | None
 
 
-def originals(assignment: Assignment) -> tuple[int, ...]:
+def original_replicas(assignment: ReplicaAssignment) -> tuple[int, ...]:
     """Who had copies before it began."""
     return tuple(each for each in assignment.replicas if each not in assignment.adding)
 
 
-def started(assignment: Assignment, target: tuple[int, ...]) -> Assignment:
+def start_reassignment(assignment: ReplicaAssignment, target: tuple[int, ...]) -> ReplicaAssignment:
     """Towards the target. Whoever is added no more, for it is cancelled or another takes its place, goes as all go:
     when enough of the target are in sync. It may be one of the last that have all.
 
-    >>> started(Assignment((1, 2, 3)), (3, 4))
-    Assignment(replicas=(3, 4, 1, 2), adding=(4,), removing=(1, 2))
-    >>> started(Assignment((3, 4, 1, 2), (4,), (1, 2)), (1, 2, 3))
-    Assignment(replicas=(1, 2, 3, 4), adding=(), removing=(4,))
+    >>> start_reassignment(ReplicaAssignment((1, 2, 3)), (3, 4))
+    ReplicaAssignment(replicas=(3, 4, 1, 2), adding=(4,), removing=(1, 2))
+    >>> start_reassignment(ReplicaAssignment((3, 4, 1, 2), (4,), (1, 2)), (1, 2, 3))
+    ReplicaAssignment(replicas=(1, 2, 3, 4), adding=(), removing=(4,))
     """
-    before = originals(assignment)
+    before = original_replicas(assignment)
     removing = tuple(each for each in assignment.replicas if each not in target)
-    return Assignment((*target, *removing), tuple(each for each in target if each not in before), removing)
+    return ReplicaAssignment((*target, *removing), tuple(each for each in target if each not in before), removing)
 
 
-def restricted(state: State, now: Standing, to: tuple[int, ...], cause: str) -> Decision | None:
+def restrict_state(
+    state: PartitionState, now: ReplicaStanding, to: tuple[int, ...], cause: str
+) -> StateDecision | None:
     """The state when only `to` have copies: a new leader epoch, so that whoever is to go hears no more. None while none
     of them could lead."""
     isr = tuple(each for each in to if each in state.isr)
     live = [each for each in isr if each in now.live]
-    leader = state.leader if state.leader in live else first(live, now)
+    leader = state.leader if state.leader in live else first_candidate(live, now)
     if leader is None:
         return None
     here = now._replace(replicas=to, minimum=min(now.minimum, len(to)))
-    elr = elr_after(state.elr, state.isr, isr, here)
-    decided = revised(
+    elr = next_elr(state.elr, state.isr, isr, here)
+    decided = next_state(
         state,
         leader=leader,
         isr=isr,
@@ -61,23 +76,25 @@ def restricted(state: State, now: Standing, to: tuple[int, ...], cause: str) -> 
         elected=True,
         directories={each: known for each, known in state.directories.items() if each in to},
     )
-    return Decision(decided, Clean.ISR)
+    return StateDecision(decided, ElectionKind.ISR)
 
 
-def finished(state: State, assignment: Assignment, now: Standing) -> Reassigned | None:
+def finish_reassignment(
+    state: PartitionState, assignment: ReplicaAssignment, now: ReplicaStanding
+) -> ReassignmentStep | None:
     """The end of one that is under way: when all that come are in sync, and enough of those that stay."""
     target = tuple(each for each in assignment.replicas if each not in assignment.removing)
     in_sync = [each for each in target if each in state.isr]
     if any(each not in state.isr for each in assignment.adding) or len(in_sync) < min(now.minimum, len(target)):
         return None
-    decision = restricted(state, now, target, "reassigned")
-    return None if decision is None else Reassigned(Assignment(target), decision)
+    decision = restrict_state(state, now, target, "reassigned")
+    return None if decision is None else ReassignmentStep(ReplicaAssignment(target), decision)
 
 
-def put(reign: Reign, draft: Draft, unit: TopicPartition, done: Reassigned) -> None:
+def put_reassignment(reign: ControllerTerm, draft: WriteDraft, unit: TopicPartition, done: ReassignmentStep) -> None:
     """Puts it into the write: the topic's assignment (of a shard, both topics'), and the state."""
     book = reign.book
-    for place in halves(unit):
+    for place in halves_of(unit):
         draft.assign(book.topics[place.topic], place.partition, done.assignment)
     if done.decision is not None:
         state = book.states[unit]
@@ -88,19 +105,19 @@ def put(reign: Reign, draft: Draft, unit: TopicPartition, done: Reassigned) -> N
     draft.after.append(lambda: reign.look_at((unit,), ""))
 
 
-class Plan(NamedTuple):
+class PlannedReassignment(NamedTuple):
     """What is wanted for a unit: its replicas, None to cancel."""
 
     target: tuple[int, ...] | None
-    wish: Wish
+    wish: AdminRequest
 
 
 @dataclass(slots=True)
-class Reassigning:
+class ReassignmentQueue:
     """Reassignments that were asked for, and are not written yet."""
 
-    reign: Reign
-    plans: dict[TopicPartition, Plan] = field(default_factory=dict)
+    reign: ControllerTerm
+    plans: dict[TopicPartition, PlannedReassignment] = field(default_factory=dict)
 
     def ask(self, request: int | None, wanted: Mapping[TopicPartition, tuple[int, ...] | None]) -> None:
         """Checks each, and takes what can be; a later one for a unit takes the place of an earlier one."""
@@ -114,10 +131,10 @@ class Reassigning:
                 continue
             if (old := self.plans.pop(unit, None)) is not None:
                 self.reign.come_true(old.wish, unit, ErrorCode.NONE)
-            self.plans[unit] = Plan(target, wish)
+            self.plans[unit] = PlannedReassignment(target, wish)
             wish.open.add(unit)
         if request is None:
-            self.reign.remove(Marker.REASSIGN)
+            self.reign.remove(AdminMarker.REASSIGN)
         self.reign.maybe_answer(wish)
 
     def _refused(self, unit: TopicPartition, target: tuple[int, ...] | None) -> ErrorCode:
@@ -128,12 +145,12 @@ class Reassigning:
         if target is None:
             running = assignment.adding or assignment.removing or unit in self.plans
             return ErrorCode.NONE if running else ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        here = (*book.nodes.live, *originals(assignment))
+        here = (*book.nodes.live, *original_replicas(assignment))
         if not target or len(set(target)) != len(target) or any(each not in here for each in target):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         return ErrorCode.NONE
 
-    def decide(self, draft: Draft) -> None:
+    def decide(self, draft: WriteDraft) -> None:
         for unit, plan in list(self.plans.items()):
             topics = self.reign.book.topics_of(unit)
             if unit in draft.states or not draft.has_room(unit, topics=topics):
@@ -141,19 +158,19 @@ class Reassigning:
             del self.plans[unit]
             self._one(draft, unit, plan)
 
-    def _one(self, draft: Draft, unit: TopicPartition, plan: Plan) -> None:
+    def _one(self, draft: WriteDraft, unit: TopicPartition, plan: PlannedReassignment) -> None:
         reign, book = self.reign, self.reign.book
         assignment, state = book.assignment(unit), book.states.get(unit)
         if assignment is None or state is None:
             reign.come_true(plan.wish, unit, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             return
-        after = started(assignment, originals(assignment) if plan.target is None else plan.target)
+        after = start_reassignment(assignment, original_replicas(assignment) if plan.target is None else plan.target)
         if after == assignment:
             reign.come_true(plan.wish, unit, ErrorCode.NONE)
             return
         draft.back.append(lambda: self._again(unit, plan))
         draft.after.append(lambda: reign.come_true(plan.wish, unit, ErrorCode.NONE))
-        put(reign, draft, unit, Reassigned(after, None))
+        put_reassignment(reign, draft, unit, ReassignmentStep(after, None))
 
-    def _again(self, unit: TopicPartition, plan: Plan) -> None:
+    def _again(self, unit: TopicPartition, plan: PlannedReassignment) -> None:
         self.plans.setdefault(unit, plan)

@@ -4,15 +4,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.cluster.controller.effects import ShutdownAnswered
-from muster.coordinator.cluster.controller.events import RequestId, ShutdownAsked
-from muster.coordinator.cluster.controller.reign import Reign
-from muster.coordinator.cluster.controller.tasks.moves import Move, Moves, other
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
+from muster.coordinator.cluster.controller.effects import ShutdownResult
+from muster.coordinator.cluster.controller.events import RequestId, ShutdownRequested
+from muster.coordinator.cluster.controller.reign import ControllerTerm
+from muster.coordinator.cluster.controller.tasks.moves import LeaderMove, LeaderMoves, next_leader
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
 from muster.coordinator.errors import ErrorCode
 
 
-class Stopping(NamedTuple):
+class StoppingNode(NamedTuple):
     """A node that waits to hear that it leads nothing."""
 
     request: RequestId
@@ -20,17 +20,17 @@ class Stopping(NamedTuple):
 
 
 @dataclass(slots=True)
-class Shutdowns:
-    reign: Reign
-    moves: Moves
-    waiting: dict[int, Stopping] = field(default_factory=dict)
+class ControlledShutdowns:
+    reign: ControllerTerm
+    moves: LeaderMoves
+    waiting: dict[int, StoppingNode] = field(default_factory=dict)
 
-    def ask(self, event: ShutdownAsked) -> None:
+    def ask(self, event: ShutdownRequested) -> None:
         """ControlledShutdown: nobody is elected there from now on, in this life of the node."""
         book = self.reign.book
         node = book.nodes.live.get(event.node)
         if node is None or node.epoch != event.node_epoch:
-            self.reign.answer(event.request, ShutdownAnswered(ErrorCode.STALE_BROKER_EPOCH))
+            self.reign.answer(event.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
             return
         self._answer(event.node)
         if event.node not in book.nodes.stopping:
@@ -39,7 +39,7 @@ class Shutdowns:
             self.reign.look_at(book.holds.get(event.node, ()), f"node {event.node} shut down")
         self._move_all(event.node, "shut down")
         until_ms = self.reign.now_ms + book.settings.shutdown_wait_ms
-        self.waiting[event.node] = Stopping(event.request, until_ms)
+        self.waiting[event.node] = StoppingNode(event.request, until_ms)
 
     def drain(self, node_ids: frozenset[int]) -> None:
         """The first half of it, for nodes that stay: they go on as followers."""
@@ -63,17 +63,17 @@ class Shutdowns:
             leader, assignment = book.leader(unit), book.assignment(unit)
             if leader not in book.nodes.leaving or assignment is None or unit in self.moves.wanted.get(leader, ()):
                 continue
-            if other(book.states[unit], book.standing(unit, assignment, book.states[unit])) != NOBODY:
+            if next_leader(book.states[unit], book.standing(unit, assignment, book.states[unit])) != NO_NODE_ID:
                 cause = "shut down" if leader in book.nodes.stops else "drained"
-                self.moves.want(unit, Move(NOBODY, cause, self.reign.now_ms))
+                self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.reign.now_ms))
 
     def _move_all(self, node: int, cause: str) -> None:
         for unit in list(self.reign.book.leads.get(node, ())):
-            self.moves.want(unit, Move(NOBODY, cause, self.reign.now_ms))
+            self.moves.want(unit, LeaderMove(NO_NODE_ID, cause, self.reign.now_ms))
 
     def gone(self, node: int) -> None:
         if (stopping := self.waiting.pop(node, None)) is not None:
-            self.reign.answer(stopping.request, ShutdownAnswered(ErrorCode.STALE_BROKER_EPOCH))
+            self.reign.answer(stopping.request, ShutdownResult(ErrorCode.STALE_BROKER_EPOCH))
 
     @property
     def wake_ms(self) -> int | None:
@@ -89,4 +89,4 @@ class Shutdowns:
     def _answer(self, node: int) -> None:
         if (stopping := self.waiting.pop(node, None)) is not None:
             remaining = tuple(self.reign.book.leads.get(node, ()))
-            self.reign.answer(stopping.request, ShutdownAnswered(ErrorCode.NONE, remaining))
+            self.reign.answer(stopping.request, ShutdownResult(ErrorCode.NONE, remaining))

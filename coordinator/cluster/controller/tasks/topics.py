@@ -3,19 +3,27 @@
 from dataclasses import dataclass
 from dataclasses import replace as with_
 
-from muster.coordinator.cluster.controller.events import StatesRead, TopicsSeen
-from muster.coordinator.cluster.controller.reign import Reign, TellTopic
-from muster.coordinator.cluster.controller.tasks.creation import Creation, Deletion
-from muster.coordinator.cluster.facts import LEDGER, NO_EPOCH, OFFSETS, State, Topic, TopicPartition, halves
+from muster.coordinator.cluster.controller.events import StatesRead, TopicsRead
+from muster.coordinator.cluster.controller.reign import ControllerTerm, PublishTopicSettings
+from muster.coordinator.cluster.controller.tasks.creation import InternalTopicCreation, TopicDeletion
+from muster.coordinator.cluster.facts import (
+    LEDGER,
+    NO_EPOCH,
+    OFFSETS,
+    ClusterTopic,
+    PartitionState,
+    TopicPartition,
+    halves_of,
+)
 
 
 @dataclass(slots=True)
-class Topics:
-    reign: Reign
-    creation: Creation
-    deletion: Deletion
+class TopicTracking:
+    reign: ControllerTerm
+    creation: InternalTopicCreation
+    deletion: TopicDeletion
 
-    def seen(self, event: TopicsSeen) -> None:
+    def seen(self, event: TopicsRead) -> None:
         """Takes topics as they are. What was read before a write of ours, or before a deletion, says nothing new."""
         book = self.reign.book
         self.creation.due = True
@@ -33,7 +41,7 @@ class Topics:
         for name in gone:
             self._gone(name)
 
-    def _one(self, topic: Topic) -> None:
+    def _one(self, topic: ClusterTopic) -> None:
         book = self.reign.book
         old = book.topics.get(topic.name)
         if old is not None and old.topic_id != topic.topic_id:
@@ -50,7 +58,7 @@ class Topics:
         elif old.configs != topic.configs:
             self._configs(old, topic)
 
-    def _partitions(self, old: Topic | None, topic: Topic) -> None:
+    def _partitions(self, old: ClusterTopic | None, topic: ClusterTopic) -> None:
         """Looks at partitions that are new, or have other replicas; tells of the latter."""
         before = () if old is None else old.partitions
         book = self.reign.book
@@ -60,7 +68,7 @@ class Topics:
                 if unit in book.states:
                     book.stage(unit)
 
-    def _configs(self, old: Topic, topic: Topic) -> None:
+    def _configs(self, old: ClusterTopic, topic: ClusterTopic) -> None:
         """Settings that change. Another minimum empties the ELR, where enough are in sync by it (CL-C5), before anybody
         may go by it; and until all have heard of it, eligible replicas are counted by the lower of the two."""
         book = self.reign.book
@@ -71,7 +79,7 @@ class Topics:
             lowest = min(before, after, book.lowest.get(topic.name, (before, None))[0])
             book.lowest[topic.name] = (lowest, None)
         self.reign.look_at(units, "")
-        self.reign.work.mark(TellTopic(topic.name), self.reign.now_ms)
+        self.reign.work.mark(PublishTopicSettings(topic.name), self.reign.now_ms)
 
     def tell(self, name: str) -> None:
         """The units are as the settings want it: all may know these."""
@@ -133,9 +141,9 @@ class Topics:
         book = self.reign.book
         state = event.states.get(unit)
         if unit.topic == OFFSETS:
-            other = event.states.get(halves(unit)[1])
+            other = event.states.get(halves_of(unit)[1])
             book.second[unit] = NO_EPOCH if other is None else other.partition_epoch
-            if state is not None and (other is None or not same(state, other)):
+            if state is not None and (other is None or not halves_agree(state, other)):
                 self.reign.warn(f"the halves of shard {unit.partition} differ: {state} and {other}; the first counts")
                 self.reign.work.mend.add(unit)
         if state is None:
@@ -146,6 +154,6 @@ class Topics:
             book.put_state(unit, state)
 
 
-def same(one: State, other: State) -> bool:
+def halves_agree(one: PartitionState, other: PartitionState) -> bool:
     """Whether the halves of a shard agree: in all but the versions of their znodes."""
     return with_(other, partition_epoch=one.partition_epoch) == one

@@ -3,29 +3,35 @@
 from dataclasses import replace
 from itertools import islice
 
-from muster.coordinator.cluster.controller.effects import Clean
-from muster.coordinator.cluster.controller.elect import Decision, Standing, created, look, revised
-from muster.coordinator.cluster.controller.reign import Mark, Reason, Reign
+from muster.coordinator.cluster.controller.effects import ElectionKind
+from muster.coordinator.cluster.controller.elect import (
+    ReplicaStanding,
+    StateDecision,
+    decide_state,
+    initial_state,
+    next_state,
+)
+from muster.coordinator.cluster.controller.reign import ControllerTerm, ReviewMark, ReviewReason
 from muster.coordinator.cluster.controller.tasks import reassign
-from muster.coordinator.cluster.controller.writes import Draft
+from muster.coordinator.cluster.controller.writes import WriteDraft
 from muster.coordinator.cluster.facts import (
     LEDGER,
     NO_EPOCH,
-    NOBODY,
+    NO_NODE_ID,
     OFFSETS,
-    Assignment,
-    State,
+    PartitionState,
+    ReplicaAssignment,
     TopicPartition,
-    halves,
+    halves_of,
 )
 
-MOST_LOOKS = 400
+MAX_REVIEWS = 400
 """Units looked at in one step: at some ten microseconds each, the node answers others in between."""
 
 UNCLEAN_BY_SETTING = "unclean by setting"
 
 
-class Pass:
+class ReviewPass:
     """One pass over the units that wait, which fills one write.
 
     blocked: there is a unit before this place whose change is not written, so no mark may be passed. looks: how many
@@ -34,21 +40,21 @@ class Pass:
 
     __slots__ = ("blocked", "draft", "looks", "reign")
 
-    def __init__(self, reign: Reign, draft: Draft) -> None:
+    def __init__(self, reign: ControllerTerm, draft: WriteDraft) -> None:
         self.reign = reign
         self.draft = draft
         self.blocked = False
         self.looks = 0
 
     def shards(self) -> None:
-        self._units(list(islice(self.reign.work.shards.items(), MOST_LOOKS)))
+        self._units(list(islice(self.reign.work.shards.items(), MAX_REVIEWS)))
 
-    def rest(self) -> Mark | None:
+    def rest(self) -> ReviewMark | None:
         """The others, until the write is full or a mark is reached: the mark, if it may be passed."""
         if self.reign.work.shards:
             self.blocked = True
         rest = self.reign.work.rest
-        for item, reason in list(islice(rest.items(), MOST_LOOKS)):
+        for item, reason in list(islice(rest.items(), MAX_REVIEWS)):
             if not isinstance(item, TopicPartition):
                 if self.blocked:
                     continue
@@ -58,15 +64,15 @@ class Pass:
                 break
         return None
 
-    def _units(self, items: list[tuple[TopicPartition, Reason]]) -> None:
+    def _units(self, items: list[tuple[TopicPartition, ReviewReason]]) -> None:
         for unit, reason in items:
             if not self._one(unit, reason):
                 break
 
-    def _one(self, unit: TopicPartition, reason: Reason) -> bool:
+    def _one(self, unit: TopicPartition, reason: ReviewReason) -> bool:
         """Whether to go on: not when the write is full, or enough has been looked at."""
         moving = self.reign.book.moving(unit)
-        if self.looks >= MOST_LOOKS or not self.draft.has_room(unit, topics=moving):
+        if self.looks >= MAX_REVIEWS or not self.draft.has_room(unit, topics=moving):
             self.blocked = True
             return False
         self.looks += 1
@@ -75,41 +81,43 @@ class Pass:
             self.blocked = True
             return True
         self.reign.work.done(unit)
-        if put(self.reign, self.draft, unit, reason):
+        if review_unit(self.reign, self.draft, unit, reason):
             self.blocked = True
         return True
 
 
-def put(reign: Reign, draft: Draft, unit: TopicPartition, reason: Reason) -> bool:
+def review_unit(reign: ControllerTerm, draft: WriteDraft, unit: TopicPartition, reason: ReviewReason) -> bool:
     """Looks at a unit, and puts what has to change into the write; whether anything has to."""
     book = reign.book
     assignment = book.assignment(unit)
-    if assignment is None or (book.broken and any(half in book.broken for half in halves(unit))):
+    if assignment is None or (book.broken and any(half in book.broken for half in halves_of(unit))):
         return False
     state = book.states.get(unit)
     if state is None:
-        return make(reign, draft, unit, assignment, reason)
+        return create_unit(reign, draft, unit, assignment, reason)
     standing = book.standing(unit, assignment, state)
-    decision = looked(reign, unit, state, standing, reason)
-    if decision is not None and decision.clean is Clean.UNCLEAN:
+    decision = decide_unit(reign, unit, state, standing, reason)
+    if decision is not None and decision.clean is ElectionKind.UNCLEAN:
         # Whatever brought it about: that records may be lost by it is the setting's doing.
         decision = decision._replace(state=replace(decision.state, cause=UNCLEAN_BY_SETTING))
     if decision is None and (assignment.adding or assignment.removing):
-        done = reassign.finished(state, assignment, standing)
+        done = reassign.finish_reassignment(state, assignment, standing)
         if done is not None:
-            reassign.put(reign, draft, unit, done)
+            reassign.put_reassignment(reign, draft, unit, done)
             return True
     if decision is None and unit in reign.work.mend:
-        decision = Decision(as_it_is(state, standing))
+        decision = StateDecision(rewrite_state(state, standing))
     if decision is None:
         return False
-    decide(reign, draft, unit, state, decision, reason)
+    put_decision(reign, draft, unit, state, decision, reason)
     if assignment.adding or assignment.removing:
         draft.after.append(lambda: reign.look_at((unit,), reason.cause))
     return True
 
 
-def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing, reason: Reason) -> Decision | None:
+def decide_unit(
+    reign: ControllerTerm, unit: TopicPartition, state: PartitionState, standing: ReplicaStanding, reason: ReviewReason
+) -> StateDecision | None:
     """What the unit should be.
 
     A leader that has heard nothing of this reign may go by a minimum that nobody knows. Who becomes eligible beside it
@@ -120,14 +128,21 @@ def looked(reign: Reign, unit: TopicPartition, state: State, standing: Standing,
     cause = reason.cause or f"node {state.leader} is gone"
     if book.is_new_to(state.leader) and unit.topic not in book.lowest:
         standing = standing._replace(lowest=standing.minimum)
-        decision = look(state, standing, cause, anew=anew)
+        decision = decide_state(state, standing, cause, anew=anew)
         if decision is None or decision.clean is not None or set(decision.state.elr) <= set(state.elr):
             return decision
         anew = True
-    return look(state, standing, cause, anew=anew)
+    return decide_state(state, standing, cause, anew=anew)
 
 
-def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decision: Decision, reason: Reason) -> None:
+def put_decision(
+    reign: ControllerTerm,
+    draft: WriteDraft,
+    unit: TopicPartition,
+    state: PartitionState,
+    decision: StateDecision,
+    reason: ReviewReason,
+) -> None:
     """Puts a decision into the write; should it fail, the unit is looked at again."""
     draft.put(unit, state, decision.state, reign.book.second.get(unit, NO_EPOCH))
     draft.elect(unit, state.leader, decision, reason.since_ms, reign.now_ms)
@@ -137,26 +152,28 @@ def decide(reign: Reign, draft: Draft, unit: TopicPartition, state: State, decis
         draft.after.append(lambda: reign.renewed.add(unit))
 
 
-def make(reign: Reign, draft: Draft, unit: TopicPartition, assignment: Assignment, reason: Reason) -> bool:
+def create_unit(
+    reign: ControllerTerm, draft: WriteDraft, unit: TopicPartition, assignment: ReplicaAssignment, reason: ReviewReason
+) -> bool:
     """The first state of a unit, once one of its replicas is live, and (a shard) both halves are there."""
     book = reign.book
     if unit.topic == OFFSETS:
         other = book.topics.get(LEDGER)
         if other is None or unit.partition >= len(other.partitions):
             return False
-    state = created(book.standing(unit, assignment, NOT_THERE))
+    state = initial_state(book.standing(unit, assignment, NOT_THERE))
     if state is None:
         return False
-    decide(reign, draft, unit, NOT_THERE, Decision(state), reason)
+    put_decision(reign, draft, unit, NOT_THERE, StateDecision(state), reason)
     return True
 
 
-def as_it_is(state: State, standing: Standing) -> State:
+def rewrite_state(state: PartitionState, standing: ReplicaStanding) -> PartitionState:
     """The same state once more, for a half that differs."""
-    return revised(
+    return next_state(
         state, leader=state.leader, isr=state.isr, elr=state.elr, cause=state.cause, epoch=standing.epoch, elected=False
     )
 
 
-NOT_THERE = State(NOBODY, NO_EPOCH, ())
+NOT_THERE = PartitionState(NO_NODE_ID, NO_EPOCH, ())
 """Instead of a state that has not been written; its partition epoch says so."""

@@ -6,12 +6,12 @@ Others in the same round have their rebalance timeout, as ever: `handoff.timeout
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, remove_member
 from muster.coordinator.core.control.assigning import handoff_timeout_ms
-from muster.coordinator.core.ledger import Departure, by_member
+from muster.coordinator.core.ledger import Departure, trigger_by_member
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState
 
 
-def overdue(group: ClassicGroup, step: Step) -> None:
+def remove_overdue_members(group: ClassicGroup, step: Step) -> None:
     """The deadline of this round is over for them."""
     timeout_ms = handoff_timeout_ms(step.state, group.id)
     for holder in list(dict.fromkeys(withheld.holder for withheld in group.carried.values())):
@@ -21,7 +21,7 @@ def overdue(group: ClassicGroup, step: Step) -> None:
         held = ", ".join(f"{t}-{p}" for (t, p), withheld in sorted(group.carried.items()) if withheld.holder == holder)
         what = f"did not let go of {held} within {timeout_ms} ms (handoff.timeout.ms)"
         departure = Departure("its owner did not let go of it within the handoff timeout", member.last_seen_ms)
-        trigger = by_member(Cause.HANDOFF_TIMEOUT, member, what)
+        trigger = trigger_by_member(Cause.HANDOFF_TIMEOUT, member, what)
         if group.rebalance is not None:
             # What began the round is told beside what now decides it.
             group.rebalance.also.append(group.rebalance.trigger.detail)

@@ -7,14 +7,16 @@ set for the group is suspended until it is set again, and the ledger names clien
 from dataclasses import replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
-from muster.coordinator.core.control.assigning import said_by
+from muster.coordinator.core.classic.members import ClassicMember
+from muster.coordinator.core.control.assigning import describe_client
 from muster.coordinator.core.control.settings.assignor import ASSIGNOR
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.state import Step
 
 
-def spoilt(group: ClassicGroup, late: list[Member], trigger: Trigger, step: Step) -> Trigger:
+def suspend_for_insisting_client(
+    group: ClassicGroup, late: list[ClassicMember], trigger: RebalanceTrigger, step: Step
+) -> RebalanceTrigger:
     """These did not fetch their shares in time. Gives back the trigger of the rebalance that follows.
 
     A member comes again under another id. What others planned without it meanwhile forgives it nothing: only a
@@ -27,7 +29,7 @@ def spoilt(group: ClassicGroup, late: list[Member], trigger: Trigger, step: Step
     stored = step.state.settings.get(group.id)
     if again is None or stored is None:
         return trigger
-    why = f"{said_by(again)} did not fetch its share of two plans in a row that the coordinator made"
+    why = f"{describe_client(again)} did not fetch its share of two plans in a row that the coordinator made"
     group.insisting = frozenset()
     step.keep(replace(stored, suspended=why))
     return replace(trigger, detail=f"{trigger.detail}; {ASSIGNOR.name} is suspended until it is set again: {why}")

@@ -18,26 +18,31 @@ from muster.assignors.run import run, withheld
 from muster.coordinator.core.bounds import too_large
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.remote import restricted, unheard
-from muster.coordinator.core.classic.shares import accept, disarm_when_complete
-from muster.coordinator.core.control.assigning import A_MEMBER, Planner, classic_planner, handoff_timeout_ms
-from muster.coordinator.core.control.balance.weighing import weighed
+from muster.coordinator.core.classic.shares import accept_plan, disarm_when_complete
+from muster.coordinator.core.control.assigning import (
+    A_MEMBER,
+    ClassicPlanner,
+    choose_classic_planner,
+    handoff_timeout_ms,
+)
+from muster.coordinator.core.control.balance.weighing import weigh_snapshot
 from muster.coordinator.core.control.held import classic as held
-from muster.coordinator.core.control.holds.standing import resting
-from muster.coordinator.core.control.who import wanted_assignor, wanted_options
-from muster.coordinator.core.entries import newest_plan
+from muster.coordinator.core.control.holds.standing import are_members_protected
+from muster.coordinator.core.control.who import chosen_assignor, chosen_options
+from muster.coordinator.core.entries import newest_plan_entry
 from muster.coordinator.core.events import JoinGroup, Planned
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.plan import (
     CONSUMER,
     Plan,
     PlanRequest,
     canonical_name,
     lacks_lags,
-    loadable,
+    loadable_name,
     owned_of,
-    runnable,
+    runnable_assignors,
 )
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, GroupState, Limits
@@ -54,7 +59,7 @@ MAX_RETRY_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
-class LastPlan:
+class LastPlanAssignor:
     """Stands in for an assignor that failed: everybody keeps what it had."""
 
     plan: AssignorPlan
@@ -65,7 +70,7 @@ class LastPlan:
         return self.plan
 
 
-def allowed(request: JoinGroup, limits: Limits) -> None:
+def check_assignor_allowed(request: JoinGroup, limits: Limits) -> None:
     """Refuse what the coordinator cannot run, or will not: a client must not name code to be imported here."""
     word = request.remote_assignor
     if not word:
@@ -76,26 +81,26 @@ def allowed(request: JoinGroup, limits: Limits) -> None:
             f"group.remote.assignor {word!r} cannot assign for protocol_type {request.protocol_type!r}; "
             f"it needs {CONSUMER!r}, whose subscriptions the coordinator can read",
         )
-    names = runnable(limits)
-    if wanted(request, limits) not in names:
+    names = runnable_assignors(limits)
+    if requested_assignor(request, limits) not in names:
         raise CoordinatorError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
             f"{word!r} is not an assignor that this coordinator runs; known here: {', '.join(names)}",
         )
 
 
-def wanted(request: JoinGroup, limits: Limits) -> str:
+def requested_assignor(request: JoinGroup, limits: Limits) -> str:
     """The assignor's own name, whichever of its names the client used; empty when it asks for none."""
     return canonical_name(request.remote_assignor, limits) if request.remote_assignor else ""
 
 
-def chosen(group: ClassicGroup) -> str:
+def assignor_asked_by_all(group: ClassicGroup) -> str:
     """The assignor that most members ask for, ties by order of arrival; empty unless every member asks for one."""
     words = Counter(member.remote_assignor for member in group.members.values())
     return "" if "" in words else max(words, key=lambda word: words[word])
 
 
-def planner_of(group: ClassicGroup, step: Step) -> Planner:
+def planner_of(group: ClassicGroup, step: Step) -> ClassicPlanner:
     """Who is to plan for the group as it is.
 
     While it is frozen, or deployed, the coordinator keeps what it plans: a leader would move partitions as it likes.
@@ -104,21 +109,25 @@ def planner_of(group: ClassicGroup, step: Step) -> Planner:
     if not members:
         return A_MEMBER
     protocol = group.protocol_name or ""
-    found = classic_planner(step.state, group.id, group.protocol_type, protocol, members, chosen(group))
-    return group.planner if group.remote and not found.assignor and resting(step.state, group.id) else found
+    found = choose_classic_planner(
+        step.state, group.id, group.protocol_type, protocol, members, assignor_asked_by_all(group)
+    )
+    return (
+        group.planner if group.remote and not found.assignor and are_members_protected(step.state, group.id) else found
+    )
 
 
-def ask(group: ClassicGroup, step: Step) -> None:
+def request_plan(group: ClassicGroup, step: Step) -> None:
     """Have the plan of this generation made: at once where that is quick, else off the loop."""
     plain = snapshot_of(group, step)
     group.planned_options = plain.options
-    snapshot = weighed(plain, group, step)
-    asked = held.asked(group, snapshot, step)
+    snapshot = weigh_snapshot(plain, group, step)
+    asked = held.classic_assignor_input(group, snapshot, step)
     request = PlanRequest(group.id, step.fresh_epoch(group.generation), snapshot.assignor, asked)
     group.plan_request = request
-    if resting(step.state, group.id):
+    if are_members_protected(step.state, group.id):
         # Whatever an assignor says, nobody loses anything.
-        take(group, plain, {}, step)
+        hand_out_plan(group, plain, {}, step)
         return
     if lacks_lags(request):
         step.out.plans.append(request)
@@ -126,33 +135,33 @@ def ask(group: ClassicGroup, step: Step) -> None:
     try:
         plan = step.state.planner(request)
     except AssignorError as error:
-        failed(group, request, str(error), step)
+        handle_failed_plan(group, request, str(error), step)
         return
     if plan is None:
         step.out.plans.append(request)
     else:
-        take(group, request.snapshot, plan, step)
+        hand_out_plan(group, request.snapshot, plan, step)
 
 
-def planned(group: ClassicGroup, event: Planned, step: Step) -> None:
+def take_planned(group: ClassicGroup, event: Planned, step: Step) -> None:
     """A plan that was put off is there, or its assignor failed. One that was asked for earlier is void."""
     request = group.plan_request
     if request is None or event.epoch != request.epoch:
         return
     seen = event.snapshot or request.snapshot
     if event.plan is None:
-        failed(group, replace(request, snapshot=seen), event.error, step)
+        handle_failed_plan(group, replace(request, snapshot=seen), event.error, step)
     else:
-        take(group, seen, event.plan, step)
+        hand_out_plan(group, seen, event.plan, step)
 
 
-def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, step: Step) -> None:
+def hand_out_plan(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, step: Step) -> None:
     """Hand out the plan, holding back what a cooperative member has to let go of first (KIP-429)."""
     assert group.state is GroupState.COMPLETING_REBALANCE
     whole = target if isinstance(target, Assignment) else Assignment(target)
-    snapshot = held.everybody(group, snapshot, lambda: snapshot_of(group, step), step)
-    kept = held.correct(group, whole, snapshot, step)
-    cut = withheld(snapshot, Assignment(kept.plan), unheard.working(group))
+    snapshot = held.classic_plan_input(group, snapshot, lambda: snapshot_of(group, step), step)
+    kept = held.correct_classic_plan(group, whole, snapshot, step)
+    cut = withheld(snapshot, Assignment(kept.plan), unheard.absent_with_claims(group))
     shares = cut.to_dict()
     version = lowest_version(group)
     # Nobody gets no bytes at all: clients take that for a broken answer where an empty list is a share like any other.
@@ -160,7 +169,7 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     size = group.stored_bytes(blobs)
     if size > step.limits.max_group_bytes and group.plan_request is not None and FALLBACK not in snapshot.options:
         why = too_large(group.id, "the plan and the subscriptions", size, step.limits)
-        failed(group, replace(group.plan_request, snapshot=snapshot), why, step)
+        handle_failed_plan(group, replace(group.plan_request, snapshot=snapshot), why, step)
         return
     group.plan_request = None
     if FALLBACK not in snapshot.options:
@@ -168,8 +177,8 @@ def take(group: ClassicGroup, snapshot: Snapshot, target: Plan | Assignment, ste
     group.planned_topics = dict(snapshot.topics)
     source = SET if group.planner.by_setting else ASKED
     carried = group.carried
-    accept(group, blobs, history.Given(kept.told_in(snapshot).to_json(), source), step)
-    held.adopted(group, kept, carried, step)
+    accept_plan(group, blobs, history.PlanProvenance(kept.told_in(snapshot).to_json(), source), step)
+    held.adopt_classic_plan(group, kept, carried, step)
     disarm_when_complete(group, step)
     if cut.withheld:
         await_release(group, step)
@@ -199,40 +208,42 @@ def version_of(subscription: bytes) -> int:
     return min(version, NEWEST) if len(subscription) >= 2 and version >= 0 else NEWEST
 
 
-def failed(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> None:
+def handle_failed_plan(group: ClassicGroup, request: PlanRequest, why: str, step: Step) -> None:
     """Keep the last plan if it still fits; else leave the members waiting, and try again a little later."""
     step.plan_failed(group.id, why)
     last = history.last_plan(group)
     if last.keys() == group.members.keys():
         try:
-            everybody = held.everybody(group, request.snapshot, lambda: snapshot_of(group, step), step)
-            kept = run(LastPlan(last), everybody, withhold=False)
+            everybody = held.classic_plan_input(group, request.snapshot, lambda: snapshot_of(group, step), step)
+            kept = run(LastPlanAssignor(last), everybody, withhold=False)
         except AssignorError:
             pass  # Topics or subscriptions changed since: it would lose partitions.
         else:
             told: dict[str, JsonValue] = {FALLBACK: "last good assignment", REASON: why}
             options = {**request.snapshot.options, **told}
-            take(group, replace(request.snapshot, options=options), kept, step)
+            hand_out_plan(group, replace(request.snapshot, options=options), kept, step)
             return
     group.plan_request = None
     retry_ms = min(FIRST_RETRY_MS << min(group.plan_failures, 10), MAX_RETRY_MS)
     group.plan_failures += 1
     group.plan_error = why
-    history.noted(group, Trigger(Cause.ASSIGNOR_FAILED, f"{why}; no earlier plan fits, next try in {retry_ms} ms"))
+    history.note_trigger(
+        group, RebalanceTrigger(Cause.ASSIGNOR_FAILED, f"{why}; no earlier plan fits, next try in {retry_ms} ms")
+    )
     step.arm(group.assign_timer, retry_ms)
 
 
 def snapshot_of(group: ClassicGroup, step: Step) -> Snapshot:
-    said = [(member, read_member(member, group.protocol_name)) for member in group.members.values()]
+    said = [(member, assignor_member(member, group.protocol_name)) for member in group.members.values()]
     topics = sorted({topic for _, read in said for topic in read.topics})
-    members = [restricted.within(*each) for each in said]
+    members = [restricted.restrict_subscription(*each) for each in said]
     if group.state is GroupState.COMPLETING_REBALANCE:
         # Whoever missed this round is held to the last plan, not to what it said before that.
-        members = unheard.with_shares(group, members)
+        members = unheard.with_last_shares(group, members)
     partitions = step.state.partitions
     counts = {topic: partitions[topic] for topic in topics if topic in partitions}
-    options = wanted_options(step.state, group.id)
-    return Snapshot(counts, members, assignor=loadable(group.remote, step.limits), options=options)
+    options = chosen_options(step.state, group.id)
+    return Snapshot(counts, members, assignor=loadable_name(group.remote, step.limits), options=options)
 
 
 def as_last_planned(group: ClassicGroup, step: Step) -> Snapshot | None:
@@ -245,7 +256,7 @@ def as_last_planned(group: ClassicGroup, step: Step) -> Snapshot | None:
     return replace(snapshot, members=members)
 
 
-def read_member(member: Member, protocol: str | None) -> AssignorMember:
+def assignor_member(member: ClassicMember, protocol: str | None) -> AssignorMember:
     """A member whose subscription cannot be read takes part without topics.
 
     What one that votes for `sticky` still holds counts for more than what it remembers: nobody else may have it yet.
@@ -260,21 +271,21 @@ def read_member(member: Member, protocol: str | None) -> AssignorMember:
         return AssignorMember(member.id, (), instance_id=member.group_instance_id)
 
 
-def restored(group: ClassicGroup, step: Step) -> None:
+def restore_last_plan(group: ClassicGroup, step: Step) -> None:
     """After a reload the ledger tells who made the last plan, and from which partition counts.
 
     If an operator had set it, the members' own words are lost: none of them counts as asking. Of a plan that balance
     weighed, neither is on record what else would have planned, nor with which options: what is set counts.
     """
-    last = newest_plan(group, step)
+    last = newest_plan_entry(group, step)
     if last is None or last.snapshot_source not in (ASKED, SET) or last.generation != group.generation:
         return
     snapshot = Snapshot.from_json(last.snapshot_json)
     by_setting = last.snapshot_source == SET
     name, options = canonical_name(snapshot.assignor, step.limits), snapshot.options
     if NOW in options:
-        name, options = wanted_assignor(step.state, group.id) or name, wanted_options(step.state, group.id)
-    group.planner = Planner(name, by_setting)
+        name, options = chosen_assignor(step.state, group.id) or name, chosen_options(step.state, group.id)
+    group.planner = ClassicPlanner(name, by_setting)
     group.planned_topics, group.planned_options = dict(snapshot.topics), options
     if by_setting:
         return

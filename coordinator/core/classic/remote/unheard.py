@@ -12,12 +12,12 @@ from muster.assignors.api import Member as AssignorMember
 from muster.assignors.api import TopicPartition
 from muster.assignors.data.claims import raw_claims
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.control.assigning import cooperative_names
 from muster.coordinator.core.plan import Plan, assignment_of, owned_of
 
 
-def unheard(group: ClassicGroup) -> dict[str, Member]:
+def absent_members(group: ClassicGroup) -> dict[str, ClassicMember]:
     """Those that have not joined since the last plan was made, by member id."""
     if group.stored is None or not group.remote:
         return {}
@@ -31,7 +31,7 @@ def unheard(group: ClassicGroup) -> dict[str, Member]:
     }
 
 
-def last_shares(group: ClassicGroup) -> Plan:
+def last_planned_shares(group: ClassicGroup) -> Plan:
     """The last plan, of those who are there; a static member may go by another id by now."""
     if group.stored is None:
         return {}
@@ -42,15 +42,15 @@ def last_shares(group: ClassicGroup) -> Plan:
     return {member_id: share for member_id, share in shares.items() if member_id in group.members}
 
 
-def held(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]]:
+def shares_of_absent(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]]:
     """{member id: {topic: partitions}} of the unheard: all that they may be working on.
 
     That is what they said, what the last plan gave them, and what plans have withheld from others for their sake.
     """
-    silent = unheard(group)
+    silent = absent_members(group)
     if not silent:
         return {}
-    shares = last_shares(group)
+    shares = last_planned_shares(group)
     found: dict[str, dict[str, frozenset[int]]] = {}
     for member in silent.values():
         mine = found[member.id] = dict(owned_of(member.metadata(group.protocol_name)))
@@ -63,35 +63,37 @@ def held(group: ClassicGroup) -> dict[str, dict[str, frozenset[int]]]:
     return found
 
 
-def working(group: ClassicGroup) -> list[AssignorMember]:
-    """The unheard with all that `held` tells: claims that hold up others, whoever owns a partition by right."""
+def absent_with_claims(group: ClassicGroup) -> list[AssignorMember]:
+    """The unheard with all that `shares_of_absent` tells: claims that hold up others, whoever owns a partition by
+    right.
+    """
     return [
         AssignorMember(member_id, (), {topic: sorted(row) for topic, row in owned.items()})
-        for member_id, owned in held(group).items()
+        for member_id, owned in shares_of_absent(group).items()
     ]
 
 
-def with_shares(group: ClassicGroup, members: Sequence[AssignorMember]) -> list[AssignorMember]:
+def with_last_shares(group: ClassicGroup, members: Sequence[AssignorMember]) -> list[AssignorMember]:
     """The same members, but what the last plan gave the unheard is what they own, as of that plan.
 
     What somebody else may still be working on is not theirs yet, unless they had it before: a group that turns classic
     comes with a target that not everybody has reached.
     """
-    silent = working(group)
+    silent = absent_with_claims(group)
     if not silent:
         return list(members)
     assert group.stored is not None
-    shares, generation = last_shares(group), group.stored.generation
+    shares, generation = last_planned_shares(group), group.stored.generation
     unheard_ids, claimed = {each.id for each in silent}, raw_claims([*members, *silent])
     return [
-        replace(each, owned=theirs(each, shares.get(each.id, {}), claimed), generation=generation)
+        replace(each, owned=own_claims(each, shares.get(each.id, {}), claimed), generation=generation)
         if each.id in unheard_ids
         else each
         for each in members
     ]
 
 
-def theirs(
+def own_claims(
     member: AssignorMember, share: Mapping[str, Sequence[int]], claimed: Mapping[TopicPartition, set[str]]
 ) -> dict[str, list[int]]:
     said = member.owned or {}

@@ -10,17 +10,17 @@ from muster.assignors.data.user_data import NEWEST, Subscription, encode_assignm
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.rebalance import roster
 from muster.coordinator.core.consumer import history, removal, static, target
-from muster.coordinator.core.consumer.checks import known_member, known_state
-from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, shares
-from muster.coordinator.core.consumer.heartbeat import reconcile, subscription_triggers
-from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, Leaving
-from muster.coordinator.core.consumer.reconcile import available
+from muster.coordinator.core.consumer.checks import check_state_known, require_consumer_member
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
+from muster.coordinator.core.consumer.heartbeat import reconcile_member, subscription_triggers
+from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, LeavingMembers
+from muster.coordinator.core.consumer.reconcile import available_partitions
 from muster.coordinator.core.consumer.records import ClassicSide, ConsumerMemberStored, Shares
-from muster.coordinator.core.control.holds.standing import resting
-from muster.coordinator.core.control.who import wanted_assignor
+from muster.coordinator.core.control.holds.standing import are_members_protected
+from muster.coordinator.core.control.who import chosen_assignor
 from muster.coordinator.core.effects import HeartbeatReply, JoinReply, SyncReply
 from muster.coordinator.core.events import Heartbeat, JoinGroup, SyncGroup
-from muster.coordinator.core.ledger import Trigger, by_member
+from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, MemberIdentity
@@ -29,14 +29,14 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
     """Take the member in, or take in what it has given up; the answer comes at once."""
-    said = suitable(group, request, step)
+    said = check_suitable(group, request, step)
     sent_back = not request.member_id and request.group_instance_id is None and request.require_known_member_id
     member_id = request.member_id or f"{request.group_instance_id or request.client_id}-{request.fresh_id}"
     if sent_back:
         code = ErrorCode.MEMBER_ID_REQUIRED
         step.reply(request.request_id, JoinReply(code, code.meaning, member_id=member_id))
         return
-    member = taken_in(group, request, member_id, said, step)
+    member = take_in_classic_member(group, request, member_id, said, step)
     step.disarm(group.rejoin_timer(member.id))
     renew_session(group, member, step)
     step.arm(group.fetch_timer(member.id), member.rebalance_timeout_ms)
@@ -47,19 +47,22 @@ def join_group(group: ConsumerGroup, request: JoinGroup, step: Step) -> None:
         member_id=member.id,
     )
     # With an assignor set, or a freeze or deploy on, nobody leads: what the group has next is planned for it.
-    planned = bool(wanted_assignor(step.state, group.id)) or resting(step.state, group.id)
+    planned = bool(chosen_assignor(step.state, group.id)) or are_members_protected(step.state, group.id)
     calm = group.at_rest and request.supports_skip_assignment and not planned
-    if DOWNGRADE.made(group, Leaving(None if calm else came_back(member), leader=member.id), step) and calm:
-        hears = leading(hears, step.state.get(ClassicGroup, group.id))
+    if (
+        DOWNGRADE.made(group, LeavingMembers(None if calm else may_have_come_back(member), leader=member.id), step)
+        and calm
+    ):
+        hears = leader_reply(hears, step.state.get(ClassicGroup, group.id))
     step.reply(request.request_id, hears)
 
 
-def came_back(member: ConsumerMember) -> Trigger:
+def may_have_come_back(member: ConsumerMember) -> RebalanceTrigger:
     what = "was the last to speak the consumer protocol, and came back with the classic one"
-    return by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
+    return trigger_by_member(Cause.STATIC_MEMBER_REPLACED, member, what)
 
 
-def leading(hears: JoinReply, classic: ClassicGroup) -> JoinReply:
+def leader_reply(hears: JoinReply, classic: ClassicGroup) -> JoinReply:
     """Who is answered leads from here on and assigns nothing: nobody else watches the topics of a classic group.
 
     (Kafka answers a follower, and the group does not hear of new partitions until its next rebalance.)
@@ -73,10 +76,12 @@ def leading(hears: JoinReply, classic: ClassicGroup) -> JoinReply:
     )
 
 
-def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscription:
+def check_suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscription:
     """What the member subscribes to. Refuses before anything is changed."""
     if step.limits.consumer_migration_policy == "disabled":
-        raise inconsistent(f"group {group.id!r} is a consumer group, and group.consumer.migration.policy is disabled")
+        raise inconsistent_protocol(
+            f"group {group.id!r} is a consumer group, and group.consumer.migration.policy is disabled"
+        )
     static_member = group.static.get(request.group_instance_id or "")
     known = request.member_id in group.members or static_member is not None
     if not known and len(group.members) >= step.limits.consumer_max_group_size:
@@ -85,21 +90,23 @@ def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscripti
             f"group {group.id!r} has reached group.consumer.max.size ({step.limits.consumer_max_group_size})",
         )
     if request.protocol_type != CONSUMER or not request.protocols:
-        raise inconsistent(f"group {group.id!r} takes members of protocol type {CONSUMER!r} with at least one protocol")
+        raise inconsistent_protocol(
+            f"group {group.id!r} takes members of protocol type {CONSUMER!r} with at least one protocol"
+        )
     offered = {protocol.name for protocol in request.protocols}
     for member in group.members.values():
         if member.classic is not None and member.id not in (request.member_id, static_member):
             offered &= {protocol.name for protocol in member.classic.protocols}
     if not offered:
-        raise inconsistent(f"no protocol that is offered suits every classic member of group {group.id!r}")
+        raise inconsistent_protocol(f"no protocol that is offered suits every classic member of group {group.id!r}")
     if request.member_id and request.group_instance_id is not None:
-        known_member(group, request.member_id, request.group_instance_id)
+        require_consumer_member(group, request.member_id, request.group_instance_id)
     try:
         said = parse_subscription(request.protocols[0].metadata)
     except ValueError as error:
-        raise inconsistent(f"the subscription cannot be read: {error}") from error
+        raise inconsistent_protocol(f"the subscription cannot be read: {error}") from error
     if request.member_id in group.members:
-        known_state(group.members[request.member_id], owned_by(said, step))
+        check_state_known(group.members[request.member_id], owned_by(said, step))
     elif request.member_id and said.owned:
         # It was thrown out and has not heard of it: what it claims may be somebody else's by now.
         raise CoordinatorError(
@@ -112,33 +119,33 @@ def suitable(group: ConsumerGroup, request: JoinGroup, step: Step) -> Subscripti
 
 def owned_by(said: Subscription, step: Step) -> Shares:
     """What it says it still has; eager members have let go of everything."""
-    return target.by_id({topic: tuple(partitions) for topic, partitions in (said.owned or {}).items()}, step)
+    return target.share_by_id({topic: tuple(partitions) for topic, partitions in (said.owned or {}).items()}, step)
 
 
-def taken_in(
+def take_in_classic_member(
     group: ConsumerGroup, request: JoinGroup, member_id: str, said: Subscription, step: Step
 ) -> ConsumerMember:
     held_by = group.static.get(request.group_instance_id or "")
     replaced = group.members[held_by] if held_by is not None and held_by != member_id else None
     live = replaced or group.members.get(member_id)
     before = None if live is None else replace(live)
-    record = as_told(request, member_id, said)
+    record = member_after_join(request, member_id, said)
     if replaced is not None:
-        static.replace(group, replaced, record, step)
+        static.replace_static_member(group, replaced, record, step)
     elif live is None or live.stored(group.id) != record:
         step.keep(record)
     member = group.members[member_id]
     member.rights = request.rights if before is None else before.rights
     triggers = subscription_triggers(group, member, before, replaced is not None)
-    triggers += target.rights_heard(group, member, request.rights, step)
+    triggers += target.take_rights(group, member, request.rights, step)
     if triggers:
-        target.bump(group, triggers[0], step)
-    target.assign(group, step)
-    reconcile(group, member, owned_by(said, step), step)
+        target.raise_group_epoch(group, triggers[0], step)
+    target.compute_target(group, step)
+    reconcile_member(group, member, owned_by(said, step), step)
     return member
 
 
-def as_told(request: JoinGroup, member_id: str, said: Subscription) -> ConsumerMemberStored:
+def member_after_join(request: JoinGroup, member_id: str, said: Subscription) -> ConsumerMemberStored:
     timeout_ms = request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
     return ConsumerMemberStored(
         group_id=request.group_id,
@@ -158,17 +165,17 @@ def as_told(request: JoinGroup, member_id: str, said: Subscription) -> ConsumerM
 def sync_group(group: ConsumerGroup, request: SyncGroup, step: Step) -> None:
     """The member's own share, in the version of its subscription."""
     member, side = classic_member(group, MemberIdentity(request.member_id, request.group_instance_id))
-    same_generation(member, request.generation)
+    check_generation(member, request.generation)
     protocol = side.protocols[0]
     if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, protocol.name):
-        raise inconsistent(f"member {member.id!r} joined with protocol {protocol.name!r} of type {CONSUMER!r}")
-    if member.state is not MemberState.UNREVOKED and (
+        raise inconsistent_protocol(f"member {member.id!r} joined with protocol {protocol.name!r} of type {CONSUMER!r}")
+    if member.state is not ConsumerMemberState.UNREVOKED and (
         member.epoch < group.target_epoch or target.has_what_it_may_not(group, member, step.state)
     ):
         raise CoordinatorError(ErrorCode.REBALANCE_IN_PROGRESS)
     step.disarm(group.fetch_timer(member.id))
     renew_session(group, member, step)
-    share = history.by_name(shares(member.assigned), step)
+    share = history.share_by_name(shares(member.assigned), step)
     blob = encode_assignment(share, version=min(parse_subscription(protocol.metadata).version, NEWEST))
     step.reply(request.request_id, SyncReply(protocol_type=CONSUMER, protocol_name=protocol.name, assignment=blob))
 
@@ -181,9 +188,9 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
         code = ErrorCode.ILLEGAL_GENERATION
         step.reply(request.request_id, HeartbeatReply(code, code.meaning))
         return
-    if request.rights is not None and (triggers := target.rights_heard(group, member, request.rights, step)):
-        target.call_for(group, triggers[0], step)
-    if called_back(group, member, step):
+    if request.rights is not None and (triggers := target.take_rights(group, member, request.rights, step)):
+        target.request_target(group, triggers[0], step)
+    if call_back_reply(group, member, step):
         if group.rejoin_timer(member.id) not in step.state.deadlines:
             step.arm(group.rejoin_timer(member.id), member.rebalance_timeout_ms)
         code = ErrorCode.REBALANCE_IN_PROGRESS
@@ -192,17 +199,20 @@ def heartbeat(group: ConsumerGroup, request: Heartbeat, step: Step) -> None:
         step.reply(request.request_id, HeartbeatReply())
 
 
-def called_back(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
-    if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED:
+def call_back_reply(group: ConsumerGroup, member: ConsumerMember, step: Step) -> bool:
+    if member.epoch < group.target_epoch or member.state is ConsumerMemberState.UNREVOKED:
         return True
     if target.has_what_it_may_not(group, member, step.state):
         return True
-    wanted = target.wanted_by(group, member, step)
-    return member.state is MemberState.UNRELEASED and not available(group, member, wanted, member.assigned)[1]
+    wanted = target.readable_target(group, member, step)
+    return (
+        member.state is ConsumerMemberState.UNRELEASED
+        and not available_partitions(group, member, wanted, member.assigned)[1]
+    )
 
 
 def classic_member(group: ConsumerGroup, who: MemberIdentity) -> tuple[ConsumerMember, ClassicSide]:
-    member = known_member(group, who.member_id, who.group_instance_id)
+    member = require_consumer_member(group, who.member_id, who.group_instance_id)
     if member.classic is None:
         raise CoordinatorError(
             ErrorCode.UNKNOWN_MEMBER_ID, f"member {member.id!r} of group {group.id!r} speaks the consumer protocol"
@@ -210,7 +220,7 @@ def classic_member(group: ConsumerGroup, who: MemberIdentity) -> tuple[ConsumerM
     return member, member.classic
 
 
-def same_generation(member: ConsumerMember, generation: int) -> None:
+def check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.epoch:
         raise CoordinatorError(
             ErrorCode.ILLEGAL_GENERATION,
@@ -218,7 +228,7 @@ def same_generation(member: ConsumerMember, generation: int) -> None:
         )
 
 
-def spoke(group: ConsumerGroup, member_id: str, step: Step) -> None:
+def renew_unread(group: ConsumerGroup, member_id: str, step: Step) -> None:
     """It lives, though what it said was not read. For who speaks KIP-848 only heartbeats speak."""
     member = group.members.get(member_id)
     if member is not None and member.classic is not None and group.session_timer(member_id) in step.state.deadlines:
@@ -228,8 +238,8 @@ def spoke(group: ConsumerGroup, member_id: str, step: Step) -> None:
 def renew_session(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     if not step.on_behalf:
         group.progress.last_seen_ms[member.id] = step.now_ms
-    step.arm(group.session_timer(member.id), removal.session_timeout_ms(group, member, step))
+    step.arm(group.session_timer(member.id), removal.session_timeout_of(group, member, step))
 
 
-def inconsistent(message: str) -> CoordinatorError:
+def inconsistent_protocol(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, message)

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 from muster.assignors.data.user_data import encode_assignment
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.lifecycle import restore
+from muster.coordinator.core.classic.lifecycle import restore_group
 from muster.coordinator.core.classic.rebalance import prepare_rebalance
 from muster.coordinator.core.consumer import history, target
 from muster.coordinator.core.consumer.cleanup import forget_group
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
 from muster.coordinator.core.consumer.records import ClassicSide
-from muster.coordinator.core.control.assigning import Planner
+from muster.coordinator.core.control.assigning import ClassicPlanner
 from muster.coordinator.core.control.held import consumer as held
-from muster.coordinator.core.control.holds.standing import resting
-from muster.coordinator.core.groups.conversion import Conversion
-from muster.coordinator.core.ledger import Departure, Trigger
+from muster.coordinator.core.control.holds.standing import are_members_protected
+from muster.coordinator.core.groups.conversion import GroupConversion
+from muster.coordinator.core.ledger import Departure, RebalanceTrigger
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.records import GroupStored, MemberRecord
 from muster.coordinator.core.state import Step
@@ -24,21 +24,21 @@ DOWNGRADES = ("downgrade", "bidirectional")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class LeavingMembers:
     """What may leave only members of the classic protocol behind: some go, or one came back speaking it."""
 
-    trigger: Trigger | None
+    trigger: RebalanceTrigger | None
     leavers: Sequence[tuple[ConsumerMember, Departure]] = ()
     leader: str = ""
     """Who came back; with nobody, the first of those that stay leads."""
 
 
-def staying(group: ConsumerGroup, leaving: Leaving) -> list[ConsumerMember]:
+def staying(group: ConsumerGroup, leaving: LeavingMembers) -> list[ConsumerMember]:
     gone = {member.id for member, _ in leaving.leavers}
     return [member for member in group.members.values() if member.id not in gone]
 
 
-def is_due(group: ConsumerGroup, leaving: Leaving, step: Step) -> bool:
+def is_downgrade_due(group: ConsumerGroup, leaving: LeavingMembers, step: Step) -> bool:
     """Only members of the classic protocol are left once those have gone, and the group may be one."""
     if step.limits.consumer_migration_policy not in DOWNGRADES:
         return False
@@ -46,7 +46,7 @@ def is_due(group: ConsumerGroup, leaving: Leaving, step: Step) -> bool:
     return 0 < len(left) <= step.limits.max_group_size and all(member.classic is not None for member in left)
 
 
-def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step: Step) -> None:
+def downgrade(group: ConsumerGroup, leaving: LeavingMembers, stored: GroupStored, step: Step) -> None:
     """Everyone but the leavers keeps what it was to have; then the trigger, if there is one, calls for a rebalance.
 
     The group epoch is the generation and is not raised: whoever is up to date hears REBALANCE_IN_PROGRESS, and may
@@ -57,23 +57,23 @@ def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step:
     What leavers had may wait for an heir. While nobody may lose anything the coordinator goes on planning: a member
     that led would move partitions as it likes.
     """
-    history.handed_back(group, step)
+    history.record_downgrade(group, step)
     for leaver, _ in leaving.leavers:
-        held.left(group, leaver, step)
+        held.hold_consumer_share(group, leaver, step)
     planner = target.preferred_assignor(group, step)
     gone = {member.id: departure for member, departure in leaving.leavers}
     left = staying(group, leaving)
-    adrift = history.adrift(group, left, step)
+    adrift = history.partitions_adrift(group, left, step)
     trailing = {member.id: member.epoch for member in left if 0 < member.epoch < group.epoch}
     seen_ms = dict(group.progress.last_seen_ms)
     forget_group(group, step)
     step.keep(stored)
     classic = step.state.get(ClassicGroup, group.id)
-    restore(classic, stored, step)
+    restore_group(classic, stored, step)
     classic.restored = False
     classic.carried, classic.departures, classic.trailing = adrift, gone, trailing
-    if resting(step.state, group.id):
-        classic.planner = Planner(planner, by_setting=True)
+    if are_members_protected(step.state, group.id):
+        classic.planner = ClassicPlanner(planner, by_setting=True)
     for side in left:
         member = classic.members[side.id]
         classic.members.offer(member, side_of(side).protocols)
@@ -84,7 +84,7 @@ def downgrade(group: ConsumerGroup, leaving: Leaving, stored: GroupStored, step:
         classic.rebalance.also.append("only members of the classic protocol are left: the group speaks it again")
 
 
-def as_classic(group: ConsumerGroup, leaving: Leaving, step: Step) -> GroupStored:
+def as_classic(group: ConsumerGroup, leaving: LeavingMembers, step: Step) -> GroupStored:
     """The group as it will be on record."""
     left = staying(group, leaving)
     protocol = common_protocol([side_of(member) for member in left])
@@ -120,8 +120,8 @@ def member_record(group: ConsumerGroup, member: ConsumerMember, protocol: str, s
         rebalance_timeout_ms=member.rebalance_timeout_ms,
         session_timeout_ms=side.session_timeout_ms,
         subscription=next(each.metadata for each in side.protocols if each.name == protocol),
-        assignment=encode_assignment(history.by_name(group.target_of(member), step)),
+        assignment=encode_assignment(history.share_by_name(group.target_of(member), step)),
     )
 
 
-DOWNGRADE = Conversion(ConsumerGroup, ClassicGroup, Leaving, is_due, as_classic, downgrade)
+DOWNGRADE = GroupConversion(ConsumerGroup, ClassicGroup, LeavingMembers, is_downgrade_due, as_classic, downgrade)

@@ -14,32 +14,39 @@ from typing import Any, TypeAlias
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.balance import memory
 from muster.coordinator.core.control.balance.events import BalanceGoesOn
-from muster.coordinator.core.control.balance.judging import Burden, Owners, Patience, burden, falls_behind, worth_it
-from muster.coordinator.core.control.balance.loads import Loads
-from muster.coordinator.core.control.balance.ongoing import Balancing
-from muster.coordinator.core.control.balance.problem import Problem, problem_of
-from muster.coordinator.core.control.balance.resting import cannot_act, why_rests
+from muster.coordinator.core.control.balance.judging import (
+    MemberBurdens,
+    Owners,
+    PaidRounds,
+    does_member_fall_behind,
+    is_worth_moving,
+    member_burdens,
+)
+from muster.coordinator.core.control.balance.loads import PartitionLoads
+from muster.coordinator.core.control.balance.ongoing import OngoingBalance
+from muster.coordinator.core.control.balance.problem import BalanceProblem, problem_of
+from muster.coordinator.core.control.balance.resting import why_balance_cannot_act, why_balance_rests
 from muster.coordinator.core.control.balance.rules import ACT
-from muster.coordinator.core.control.balance.telling import proof, watched
+from muster.coordinator.core.control.balance.telling import proof_sentence, record_watched
 from muster.coordinator.core.control.balance.weighing import with_loads
 from muster.coordinator.core.control.holds import members
-from muster.coordinator.core.control.holds.correction import corrected
-from muster.coordinator.core.control.who import wanted_options
+from muster.coordinator.core.control.holds.correction import correct_with_overrides
+from muster.coordinator.core.control.who import chosen_options
 from muster.coordinator.core.effects import MeasureLoad
 from muster.coordinator.core.events import LoadMeasured, Planned
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.plan import Plan, PlanRequest
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Cause
 
 
-def fresh(group_id: str, step: Step) -> Balancing:
-    return Balancing(memory.rules_for(group_id, step.state), Patience())
+def fresh_balance(group_id: str, step: Step) -> OngoingBalance:
+    return OngoingBalance(memory.balance_rules_of(group_id, step.state), PaidRounds())
 
 
-def measure(group_id: str, balancing: Balancing, step: Step) -> None:
+def request_measurement(group_id: str, balancing: OngoingBalance, step: Step) -> None:
     """Ask for the load of what the group reads; where nobody reads anything there is none."""
     group = step.state.logged(group_id)
     state = step.state
@@ -51,12 +58,12 @@ def measure(group_id: str, balancing: Balancing, step: Step) -> None:
         balancing.patience.over()
         return
     if balancing.loads is None or balancing.loads.counts != counts:
-        balancing.loads = Loads(counts, balancing.rules.sample_ms, balancing.loads)
+        balancing.loads = PartitionLoads(counts, balancing.rules.sample_ms, balancing.loads)
     balancing.serial = step.tick()
     step.out.measures.append(MeasureLoad(group_id, balancing.serial, counts))
 
 
-def measured(event: LoadMeasured, balancing: Balancing, step: Step) -> None:
+def take_measurement(event: LoadMeasured, balancing: OngoingBalance, step: Step) -> None:
     """A piece of a measurement, or why there is none. One that was asked for earlier is void."""
     loads = balancing.loads
     if loads is None or event.serial != balancing.serial:
@@ -83,20 +90,20 @@ def at_rest(group_id: str, step: Step) -> bool:
     return group is None or not group.under_way
 
 
-def evaluate(group_id: str, balancing: Balancing, step: Step) -> None:
+def evaluate(group_id: str, balancing: OngoingBalance, step: Step) -> None:
     """Have a plan made where one might pay."""
     if not balancing.asked:
-        proceed(look, group_id, balancing, step)
+        proceed_from(build_problem, group_id, balancing, step)
 
 
-Stage: TypeAlias = Callable[[str, Balancing, Step], Any]
+Stage: TypeAlias = Callable[[str, OngoingBalance, Step], Any]
 """A part of an evaluation; gives back the one that follows, None when nothing is left to do."""
 
 AT_ONCE_PARTITIONS = 10_000
 """Of more, each stage has a turn of its own: none of them takes others' turns for more than a few milliseconds."""
 
 
-def proceed(stage: Stage | None, group_id: str, balancing: Balancing, step: Step) -> None:
+def proceed_from(stage: Stage | None, group_id: str, balancing: OngoingBalance, step: Step) -> None:
     """From this stage on, now or a stage in a turn."""
     while stage is not None:
         stage = stage(group_id, balancing, step)
@@ -106,121 +113,125 @@ def proceed(stage: Stage | None, group_id: str, balancing: Balancing, step: Step
             return
 
 
-def goes_on(event: BalanceGoesOn, balancing: Balancing, step: Step) -> None:
+def go_on_from(event: BalanceGoesOn, balancing: OngoingBalance, step: Step) -> None:
     """The next stage, unless another evaluation has begun since."""
     stage = balancing.next_stage
     if stage is not None and event.ticket == balancing.ticket:
         balancing.next_stage = None
-        proceed(stage, event.group_id, balancing, step)
+        proceed_from(stage, event.group_id, balancing, step)
 
 
-def look(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+def build_problem(group_id: str, balancing: OngoingBalance, step: Step) -> Stage | None:
     """What there is to be evened out: made anew only when the group has changed."""
     if problem_now(group_id, balancing, step) is not None:
-        return keep_up
+        return check_keeping_up
     balancing.patience.over()
     return None
 
 
-def keep_up(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+def check_keeping_up(group_id: str, balancing: OngoingBalance, step: Step) -> Stage | None:
     """Whether all members do; by which loads they are judged hangs on it."""
     problem, loads = problem_now(group_id, balancing, step), balancing.loads
     if problem is None or loads is None:
         balancing.patience.over()
         return None
     written, growth = (problem.loads(loads, column) for column in loads.growth())
-    balancing.behind = falls_behind(problem.owner, written, growth, len(problem.capacity))
-    return judge
+    balancing.behind = does_member_fall_behind(problem.owner, written, growth, len(problem.capacity))
+    return judge_problem
 
 
-def judge(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+def judge_problem(group_id: str, balancing: OngoingBalance, step: Step) -> Stage | None:
     """Whether any plan could make the heaviest member lighter by enough."""
     problem = problem_now(group_id, balancing, step)
-    if problem is not None and judged(problem, balancing).most_to_gain >= balancing.rules.min_gain:
-        return ask
+    if problem is not None and note_burdens(problem, balancing).most_to_gain >= balancing.rules.min_gain:
+        return request_balance_plan
     balancing.patience.over()
     return None
 
 
-def ask(group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+def request_balance_plan(group_id: str, balancing: OngoingBalance, step: Step) -> Stage | None:
     """Have it made."""
     problem = problem_now(group_id, balancing, step)
     if problem is None:
         balancing.patience.over()
         return None
-    snapshot = asked_of(group_id, with_loads(problem.snapshot, group_id, balancing, step), step)
+    snapshot = balance_input(group_id, with_loads(problem.snapshot, group_id, balancing, step), step)
     balancing.asked = step.fresh_epoch(0)
     step.out.plans.append(PlanRequest(group_id, balancing.asked, snapshot.assignor, snapshot))
     return None
 
 
-def judged(problem: Problem, balancing: Balancing) -> Burden:
+def note_burdens(problem: BalanceProblem, balancing: OngoingBalance) -> MemberBurdens:
     """What members carry, by the loads that count; whoever describes the group is told of it."""
-    found = carried(problem, problem.owner, balancing)
+    found = burdens_carried(problem, problem.owner, balancing)
     balancing.heaviest, balancing.ratio = problem.columns.members[found.who], found.ratio
     return found
 
 
-def planned(event: Planned, balancing: Balancing, step: Step) -> None:
+def take_balance_result(event: Planned, balancing: OngoingBalance, step: Step) -> None:
     """What the group would become. It counts if the group is still the one that was looked at."""
     balancing.asked = 0
     asked_for, now = balancing.problem, problem_now(event.group_id, balancing, step)
     if event.plan is None or now is None or now is not asked_for:
         balancing.patience.over()
         return
-    after = now.owners_by(as_held(event.group_id, event.plan, now, step))
-    proceed(partial(weigh, after, now), event.group_id, balancing, step)
+    after = now.owners_by(correct_balance_plan(event.group_id, event.plan, now, step))
+    proceed_from(partial(weigh_result, after, now), event.group_id, balancing, step)
 
 
-def weigh(after: Owners, problem: Problem, group_id: str, balancing: Balancing, step: Step) -> Stage | None:
+def weigh_result(
+    after: Owners, problem: BalanceProblem, group_id: str, balancing: OngoingBalance, step: Step
+) -> Stage | None:
     """Whether it pays, and has for long enough."""
-    if problem_now(group_id, balancing, step) is not problem or not pays(group_id, after, problem, balancing, step):
+    if problem_now(group_id, balancing, step) is not problem or not does_plan_pay(
+        group_id, after, problem, balancing, step
+    ):
         balancing.patience.over()
     elif balancing.patience.paid(problem.same, step.now_ms) >= balancing.rules.rounds:
-        return partial(conclude, after, problem)
+        return partial(conclude_evaluation, after, problem)
     return None
 
 
-def asked_of(group_id: str, snapshot: Snapshot, step: Step) -> Snapshot:
+def balance_input(group_id: str, snapshot: Snapshot, step: Step) -> Snapshot:
     """What the assignor is told of it: drained members get nothing."""
     if group_id not in step.state.holds:
         return snapshot
     group = step.state.logged(group_id)
-    return members.asked(group_id, snapshot, KINDS[type(group)].situation(group, step).who.values(), step)
+    return members.assignor_input(group_id, snapshot, KINDS[type(group)].situation(group, step).who.values(), step)
 
 
-def as_held(group_id: str, plan: Plan, problem: Problem, step: Step) -> Plan:
+def correct_balance_plan(group_id: str, plan: Plan, problem: BalanceProblem, step: Step) -> Plan:
     """What would become of the plan where an operator has pinned partitions or drains members."""
     holds, group = step.state.holds.get(group_id), step.state.logged(group_id)
     if holds is None:
         return plan
     situation = KINDS[type(group)].situation(group, step)
-    return corrected(plan, holds, replace(situation, snapshot=problem.snapshot)).plan
+    return correct_with_overrides(plan, holds, replace(situation, snapshot=problem.snapshot)).plan
 
 
-def problem_now(group_id: str, balancing: Balancing, step: Step) -> Problem | None:
+def problem_now(group_id: str, balancing: OngoingBalance, step: Step) -> BalanceProblem | None:
     """The group as it is now, if it may be evened out; made anew only after it has changed."""
     group = step.state.logged(group_id)
     loads = balancing.loads
-    if group is None or loads is None or not loads.rated or why_rests(group, step):
+    if group is None or loads is None or not loads.rated or why_balance_rests(group, step):
         return None
-    same = likeness(group, loads, step.state)
+    same = group_likeness(group, loads, step.state)
     if balancing.problem is None or balancing.problem.same != same:
         snapshot = KINDS[type(group)].snapshot(group, step)
         if snapshot is None or any(loads.counts.get(topic) != count for topic, count in snapshot.topics.items()):
             return None
-        balancing.problem = problem_of(snapshot, same, wanted_options(step.state, group_id))
+        balancing.problem = problem_of(snapshot, same, chosen_options(step.state, group_id))
     return balancing.problem
 
 
-def likeness(group: Group, loads: Loads, state: ShardState) -> tuple[object, ...]:
+def group_likeness(group: GroupData, loads: PartitionLoads, state: ShardState) -> tuple[object, ...]:
     """All by which a group is the same as it was."""
     stored, held = state.settings.get(group.id), state.holds.get(group.id)
     version = None if stored is None else stored.version
     return (type(group), group.generation, tuple(group.members), version, held, loads.counts)
 
 
-def last_burden(group: Group, state: ShardState) -> Burden | None:
+def last_burden(group: GroupData, state: ShardState) -> MemberBurdens | None:
     """What the members of a balanced group carry, by the loads that count. For whoever looks on: nothing is asked for.
 
     None where the balance is off or knows too little yet, and where the group was not at rest since it changed.
@@ -228,30 +239,30 @@ def last_burden(group: Group, state: ShardState) -> Burden | None:
     balancing = state.balancing.get(group.id)
     if balancing is None or balancing.loads is None or balancing.problem is None:
         return None
-    if balancing.problem.same != likeness(group, balancing.loads, state):
+    if balancing.problem.same != group_likeness(group, balancing.loads, state):
         return None
-    return carried(balancing.problem, balancing.problem.owner, balancing)
+    return burdens_carried(balancing.problem, balancing.problem.owner, balancing)
 
 
-def carried(problem: Problem, owner: Owners, balancing: Balancing) -> Burden:
-    """What members carry if these own, by the loads that count (`Loads.counted`)."""
+def burdens_carried(problem: BalanceProblem, owner: Owners, balancing: OngoingBalance) -> MemberBurdens:
+    """What members carry if these own, by the loads that count (`PartitionLoads.counted`)."""
     assert balancing.loads is not None
     counted = balancing.loads.counted(balancing.rules.drain_ms, balancing.behind)
-    return burden(owner, problem.loads(balancing.loads, counted), problem.capacity)
+    return member_burdens(owner, problem.loads(balancing.loads, counted), problem.capacity)
 
 
-def burdens(problem: Problem, owner: Owners, balancing: Balancing) -> tuple[Burden, Burden]:
+def burdens(problem: BalanceProblem, owner: Owners, balancing: OngoingBalance) -> tuple[MemberBurdens, MemberBurdens]:
     """By the loads that count, and by the last sample alone."""
     assert balancing.loads is not None
     last = balancing.loads.last_records(balancing.rules.drain_ms)
-    by_last = burden(owner, problem.loads(balancing.loads, last), problem.capacity)
-    return carried(problem, owner, balancing), by_last
+    by_last = member_burdens(owner, problem.loads(balancing.loads, last), problem.capacity)
+    return burdens_carried(problem, owner, balancing), by_last
 
 
-def pays(group_id: str, after: Owners, problem: Problem, balancing: Balancing, step: Step) -> bool:
+def does_plan_pay(group_id: str, after: Owners, problem: BalanceProblem, balancing: OngoingBalance, step: Step) -> bool:
     """Whether the heaviest member becomes lighter by enough, now as well as on the average, and what moves may move."""
-    resting = problem.mask(memory.last_moves(group_id, balancing.rules, step))
-    return worth_it(
+    resting = problem.mask(memory.recent_moves(group_id, balancing.rules, step))
+    return is_worth_moving(
         after != problem.owner,
         resting,
         burdens(problem, problem.owner, balancing),
@@ -260,20 +271,22 @@ def pays(group_id: str, after: Owners, problem: Problem, balancing: Balancing, s
     )
 
 
-def conclude(after: Owners, problem: Problem, group_id: str, balancing: Balancing, step: Step) -> None:
+def conclude_evaluation(
+    after: Owners, problem: BalanceProblem, group_id: str, balancing: OngoingBalance, step: Step
+) -> None:
     """Do it, or say what would have been done, if the group is still the same."""
     group = step.state.logged(group_id)
     if group is None or problem_now(group_id, balancing, step) is not problem:
         balancing.patience.over()
         return
-    was, becomes = carried(problem, problem.owner, balancing), carried(problem, after, balancing)
-    why = proof(was, becomes, int((after != problem.owner).sum()), problem, balancing, step.now_ms)
+    was, becomes = burdens_carried(problem, problem.owner, balancing), burdens_carried(problem, after, balancing)
+    why = proof_sentence(was, becomes, int((after != problem.owner).sum()), problem, balancing, step.now_ms)
     balancing.patience.over()
     kind = KINDS[type(group)]
-    hindrance = cannot_act(group, kind.plans_itself(group)) if balancing.rules.mode == ACT else ""
+    hindrance = why_balance_cannot_act(group, kind.plans_itself(group)) if balancing.rules.mode == ACT else ""
     if balancing.rules.mode == ACT and not hindrance:
-        kind.replan(group, Trigger(Cause.LAG_IMBALANCE, why), step)
-    elif memory.may_tell(group_id, balancing.rules, step):
+        kind.replan(group, RebalanceTrigger(Cause.LAG_IMBALANCE, why), step)
+    elif memory.may_report_watched(group_id, balancing.rules, step):
         told = f"{why}; not done: {hindrance}" if hindrance else why
-        watched(group, told, problem.moves_to(after), step)
-        memory.told(group_id, balancing.rules, step)
+        record_watched(group, told, problem.moves_to(after), step)
+        memory.note_watched(group_id, balancing.rules, step)

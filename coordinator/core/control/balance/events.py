@@ -1,9 +1,9 @@
 """What a group's balance hands itself for a later turn."""
 
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class BalanceGoesOn:
     """The next stage of what a measurement led to: a large group's have a turn each. `ticket`: of which evaluation."""
 

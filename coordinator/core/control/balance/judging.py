@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.balance.loads import Floats
-from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.core.control.balance.rules import BalanceRules
 
 Owners = NDArray[np.int32]
 """By partition: the number of its member, -1 for nobody."""
@@ -21,7 +21,7 @@ Names = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Burden:
+class MemberBurdens:
     """What members carry for their capacity, by one plan and one set of loads. In records (`Carried.records`)."""
 
     heaviest: float
@@ -40,27 +40,27 @@ class Burden:
         return 1 - self.mean / self.heaviest if self.heaviest else 0.0
 
 
-def burden(owner: Owners, load: Floats, capacity: Floats) -> Burden:
+def member_burdens(owner: Owners, load: Floats, capacity: Floats) -> MemberBurdens:
     """
-    >>> burden(np.array([0, 0, 1], dtype=np.int32), np.array([3.0, 1.0, 2.0]), np.ones(2))
-    Burden(heaviest=4.0, mean=3.0, who=0)
+    >>> member_burdens(np.array([0, 0, 1], dtype=np.int32), np.array([3.0, 1.0, 2.0]), np.ones(2))
+    MemberBurdens(heaviest=4.0, mean=3.0, who=0)
     """
     owned = owner >= 0
     carried = np.bincount(owner[owned], weights=load[owned], minlength=len(capacity)) / capacity
     who = int(np.argmax(carried))
-    return Burden(float(carried[who]), float(load[owned].sum() / capacity.sum()), who)
+    return MemberBurdens(float(carried[who]), float(load[owned].sum() / capacity.sum()), who)
 
 
 BEHIND = 0.05
 """A member that reads so much less than is written for it cannot keep up; below that it is noise."""
 
 
-def falls_behind(owner: Owners, written: Floats, growth: Floats, members: int) -> bool:
+def does_member_fall_behind(owner: Owners, written: Floats, growth: Floats, members: int) -> bool:
     """Whether any member read less in the last sample than was written for it. `written`, `growth`: by partition, as
     `Loads.growth` tells them.
 
     >>> owner = np.array([0, 0, 1], dtype=np.int32)
-    >>> falls_behind(owner, np.array([5.0, 5.0, 9.0]), np.array([1.0, -1.0, 2.0]), 2)
+    >>> does_member_fall_behind(owner, np.array([5.0, 5.0, 9.0]), np.array([1.0, -1.0, 2.0]), 2)
     True
     """
     owned = owner >= 0
@@ -69,24 +69,24 @@ def falls_behind(owner: Owners, written: Floats, growth: Floats, members: int) -
     return bool((left > BEHIND * asked).any())
 
 
-def gain(before: Burden, after: Burden) -> float:
+def heaviest_gain(before: MemberBurdens, after: MemberBurdens) -> float:
     """By which share the heaviest member becomes lighter, whoever it is then."""
     return 1 - after.heaviest / before.heaviest if before.heaviest else 0.0
 
 
-def worth_it(
+def is_worth_moving(
     moves: NDArray[np.bool_],
     resting: NDArray[np.bool_],
-    before: Sequence[Burden],
-    after: Sequence[Burden],
-    rules: Rules,
+    before: Sequence[MemberBurdens],
+    after: Sequence[MemberBurdens],
+    rules: BalanceRules,
 ) -> bool:
     """Whether moves may be made, and pay: by each way of looking at the loads the heaviest member becomes lighter by
     enough. `moves`, `resting`: which partitions the plan would move, and which have moved too recently to move again.
     """
     if not moves.any() or (moves & resting).any() or (rules.move_budget and int(moves.sum()) > rules.move_budget):
         return False
-    return all(gain(was, becomes) >= rules.min_gain for was, becomes in zip(before, after, strict=True))
+    return all(heaviest_gain(was, becomes) >= rules.min_gain for was, becomes in zip(before, after, strict=True))
 
 
 def capacities(names: Sequence[Names], options: Mapping[str, JsonValue]) -> Floats:
@@ -99,7 +99,7 @@ def capacities(names: Sequence[Names], options: Mapping[str, JsonValue]) -> Floa
 
 
 @dataclass(slots=True)
-class Patience:
+class PaidRounds:
     """Evaluations in a row that would have paid, in a group that was the same all the while."""
 
     rounds: int = 0

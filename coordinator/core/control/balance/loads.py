@@ -1,7 +1,8 @@
 """What the partitions of one group carry, as arrays: written and read per second, and what waits, as means.
 
-A mean is exponentially weighted by the time between two looks. `Loads` takes a group in pieces, each of one moment, and
-says what was seen in the last sample alone as well: a mean remembers a burst for longer than the burst lasted.
+A mean is exponentially weighted by the time between two looks. `PartitionLoads` takes a group in pieces, each of one
+moment, and says what was seen in the last sample alone as well: a mean remembers a burst for longer than the burst
+lasted.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class LoadRates:
     """One row a partition: records a second written and read, and records that wait."""
 
     produced: Floats
@@ -36,20 +37,20 @@ class Carried:
         """A partition's load, as the records to be read of it in `drain_ms`: what comes in or is read meanwhile, and
         what waits already. Divided by that time it is `max(produce rate, consume rate) + lag / drain target`.
 
-        >>> Carried(np.array([2.0]), np.array([3.0]), np.array([600.0])).records(300_000).tolist()
+        >>> LoadRates(np.array([2.0]), np.array([3.0]), np.array([600.0])).records(300_000).tolist()
         [1500.0]
         """
         return self.pace * (drain_ms / 1000) + self.lag
 
 
-class Loads:
+class PartitionLoads:
     """Of the partitions of these topics, which lie on one axis in the order of `counts`.
 
     A partition without a commit has nothing that waits: nobody knows where its reader will begin. One whose log or
     position went back (made anew, offsets reset) tells no rate at that look, and starts from there.
     """
 
-    def __init__(self, counts: Mapping[str, int], sample_ms: int, former: "Loads | None" = None) -> None:
+    def __init__(self, counts: Mapping[str, int], sample_ms: int, former: "PartitionLoads | None" = None) -> None:
         """`former`: what was known when there were other partitions; what is left of them is known still."""
         self.counts = dict(counts)
         self.samples: int = 0 if former is None else former.samples
@@ -64,13 +65,13 @@ class Loads:
         self._committed = np.full(size, UNKNOWN, dtype=np.int64)
         self._seen_ms = np.full(size, UNKNOWN, dtype=np.int64)
         # NaN: not known yet; the first figure is the mean.
-        self._mean = Carried(*(np.full(size, np.nan) for _ in range(3)))
-        self._last = Carried(*(np.full(size, np.nan) for _ in range(3)))
+        self._mean = LoadRates(*(np.full(size, np.nan) for _ in range(3)))
+        self._last = LoadRates(*(np.full(size, np.nan) for _ in range(3)))
         self._records: dict[tuple[str, int], Floats] = {}
         if former is not None:
             self._inherit(former)
 
-    def _inherit(self, former: "Loads") -> None:
+    def _inherit(self, former: "PartitionLoads") -> None:
         for topic, count in self.counts.items():
             start, old, both = self._base[topic], former._base.get(topic, 0), min(count, former.counts.get(topic, 0))
             for mine, theirs in zip(self._columns, former._columns, strict=True):
@@ -78,7 +79,7 @@ class Loads:
 
     @property
     def _columns(self) -> "tuple[NDArray[Any], ...]":
-        return self._ends, self._committed, self._seen_ms, *columns(self._mean), *columns(self._last)
+        return self._ends, self._committed, self._seen_ms, *load_columns(self._mean), *load_columns(self._last)
 
     def __len__(self) -> int:
         return len(self._ends)
@@ -95,15 +96,15 @@ class Loads:
         elapsed_ms = np.where(self._seen_ms[here] == UNKNOWN, 0, at_ms - self._seen_ms[here])
         keep = 0.5 ** (np.maximum(elapsed_ms, 0) / self._half_life_ms)
         seen = (
-            rate(self._ends[here], new_ends, elapsed_ms),
-            rate(self._committed[here], new_committed, elapsed_ms),
+            rate_between(self._ends[here], new_ends, elapsed_ms),
+            rate_between(self._committed[here], new_committed, elapsed_ms),
             np.where(
                 new_ends == UNKNOWN,
                 np.nan,
                 np.where(new_committed == UNKNOWN, 0, np.maximum(new_ends - new_committed, 0)),
             ),
         )
-        for mean, last, now in zip(columns(self._mean), columns(self._last), seen, strict=True):
+        for mean, last, now in zip(load_columns(self._mean), load_columns(self._last), seen, strict=True):
             last[here] = now
             known = ~np.isnan(now)
             blended = np.where(np.isnan(mean[here]), now, keep * mean[here] + (1 - keep) * now)
@@ -119,16 +120,16 @@ class Loads:
         """Whether there has been time for a rate: one sample tells none."""
         return self.samples > 1
 
-    def mean(self) -> Carried:
+    def mean(self) -> LoadRates:
         """Smoothed; what is not known counts as nothing."""
-        return Carried(*(np.nan_to_num(column) for column in columns(self._mean)))
+        return LoadRates(*(np.nan_to_num(column) for column in load_columns(self._mean)))
 
-    def last(self) -> Carried:
+    def last(self) -> LoadRates:
         """Of the last sample alone; where it could tell nothing, the mean stands in."""
-        return Carried(
+        return LoadRates(
             *(
                 np.where(np.isnan(now), np.nan_to_num(mean), now)
-                for now, mean in zip(columns(self._last), columns(self._mean), strict=True)
+                for now, mean in zip(load_columns(self._last), load_columns(self._mean), strict=True)
             )
         )
 
@@ -140,7 +141,7 @@ class Loads:
         """`last().records(drain_ms)`, worked out once for each sample."""
         return self._once("last", drain_ms, self.last)
 
-    def _once(self, which: str, drain_ms: int, make: Callable[[], Carried]) -> Floats:
+    def _once(self, which: str, drain_ms: int, make: Callable[[], LoadRates]) -> Floats:
         found = self._records.get((which, drain_ms))
         if found is None:
             found = self._records[which, drain_ms] = make().records(drain_ms)
@@ -174,11 +175,11 @@ class Loads:
         return {topic: known[topic] + [mean] * (count - len(known[topic])) for topic, count in counts.items()}
 
 
-def columns(carried: Carried) -> tuple[Floats, Floats, Floats]:
+def load_columns(carried: LoadRates) -> tuple[Floats, Floats, Floats]:
     return carried.produced, carried.consumed, carried.lag
 
 
-def rate(before: Ints, now: Ints, elapsed_ms: Ints) -> Floats:
+def rate_between(before: Ints, now: Ints, elapsed_ms: Ints) -> Floats:
     """Records a second between two looks; NaN where there was none before, or it went back."""
     known = (before != UNKNOWN) & (now >= before) & (elapsed_ms > 0)
     out = np.full(len(now), np.nan)

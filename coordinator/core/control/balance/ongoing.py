@@ -4,28 +4,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.core.control.balance.judging import Patience
-from muster.coordinator.core.control.balance.loads import Loads
-from muster.coordinator.core.control.balance.problem import Problem
-from muster.coordinator.core.control.balance.rules import Rules
+from muster.coordinator.core.control.balance.judging import PaidRounds
+from muster.coordinator.core.control.balance.loads import PartitionLoads
+from muster.coordinator.core.control.balance.problem import BalanceProblem
+from muster.coordinator.core.control.balance.rules import BalanceRules
 
 
 @dataclass(slots=True)
-class Balancing:
+class OngoingBalance:
     """Of one group, by these rules."""
 
-    rules: Rules
-    patience: Patience
+    rules: BalanceRules
+    patience: PaidRounds
     serial: int = 0
     """Of the measurement that is under way; 0: none is."""
-    loads: Loads | None = None
+    loads: PartitionLoads | None = None
     weighing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Plugins that take loads, and the options of each; as the last measurement told."""
     behind: bool = False
     """Whether a member fell behind when the group was judged last: the last sample counts then, not the means."""
     asked: int = 0
     """The epoch of the plan that is being made; 0: none is."""
-    problem: Problem | None = None
+    problem: BalanceProblem | None = None
     """What was last planned for: it stays as long as the group does."""
     next_stage: Callable[..., Any] | None = None
     """What of the evaluation is left for a later turn, under this ticket."""

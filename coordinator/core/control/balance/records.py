@@ -3,7 +3,7 @@
 from typing import TypeAlias
 
 from muster.coordinator.core.types import Partitions
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 NEVER_MS = -1
 
@@ -11,7 +11,7 @@ Moved: TypeAlias = tuple[tuple[int, tuple[tuple[str, Partitions], ...]], ...]
 """(when in ms, (topic, partitions)...), oldest first; a partition stands where it moved last."""
 
 
-@value
+@frozen_value
 class BalanceStored:
     """When partitions of the group moved last, as far back as its cooldown goes."""
 
@@ -21,7 +21,7 @@ class BalanceStored:
     moved: Moved = ()
 
 
-@value
+@frozen_value
 class BalanceForgotten:
     """The tombstone of what a balanced group remembered."""
 

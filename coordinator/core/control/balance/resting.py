@@ -3,17 +3,17 @@
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.balance.weighing import eager_member
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.state import Step
 
 AT_REST = "Stable"
 """The word of every kind for a group in which nothing is on its way."""
 
 
-def why_rests(group: Group, step: Step) -> str:
+def why_balance_rests(group: GroupData, step: Step) -> str:
     """Why nothing is to be judged now: there is nobody to share with, things are in flux, or on trial. Empty: it is."""
     canary = step.state.canaries.get(group.id)
-    if standing.resting(step.state, group.id):
+    if standing.are_members_protected(step.state, group.id):
         return "it rests while a freeze, a deploy or a held share is on"
     if len(group.members) < 2:
         return "there are fewer than two members"
@@ -22,7 +22,7 @@ def why_rests(group: Group, step: Step) -> str:
     return "it rests while a canary runs" if canary is not None and canary.runs else ""
 
 
-def cannot_act(group: Group | None, plans_itself: bool) -> str:
+def why_balance_cannot_act(group: GroupData | None, plans_itself: bool) -> str:
     """Why nothing may be moved in this group for the sake of balance; empty where it may. `plans_itself`: its members
     do, not the coordinator."""
     if group is None or not group.members:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.settings.shapes import Fraction, Shape, Whole, Word
+from muster.coordinator.core.control.settings.shapes import Fraction, Shape, WholeNumber, Word
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
@@ -18,7 +18,7 @@ OWN_OPTIONS = ("min.gain", "move.budget", "cooldown.ms", "moved.at.ms", "now.ms"
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class BalanceRules:
     """Times in ms."""
 
     mode: str = OFF
@@ -42,11 +42,11 @@ class Rules:
 FIELDS: Mapping[str, tuple[str, Shape[Any]]] = {
     "balance": ("mode", Word((OFF, WATCH, ACT))),
     "balance.min.gain": ("min_gain", Fraction()),
-    "balance.rounds": ("rounds", Whole(1, 1_000)),
-    "balance.cooldown.ms": ("cooldown_ms", Whole(0, 7 * DAY_MS)),
-    "balance.move.budget": ("move_budget", Whole(0, 10_000)),
-    "balance.sample.ms": ("sample_ms", Whole(1_000, 3_600_000)),
-    "balance.drain.target.ms": ("drain_ms", Whole(1_000, DAY_MS)),
+    "balance.rounds": ("rounds", WholeNumber(1, 1_000)),
+    "balance.cooldown.ms": ("cooldown_ms", WholeNumber(0, 7 * DAY_MS)),
+    "balance.move.budget": ("move_budget", WholeNumber(0, 10_000)),
+    "balance.sample.ms": ("sample_ms", WholeNumber(1_000, 3_600_000)),
+    "balance.drain.target.ms": ("drain_ms", WholeNumber(1_000, DAY_MS)),
 }
 """By the name of the setting: where it goes, and what it may be."""
 
@@ -54,10 +54,10 @@ NO_LIMITS = Limits()
 """None of these is bounded by what the node says."""
 
 
-def rules_of(values: Mapping[str, JsonValue]) -> Rules:
+def read_balance_rules(values: Mapping[str, JsonValue]) -> BalanceRules:
     """The rules of a group with these settings. One that another version has set, and nobody can read, holds not.
 
-    >>> rules_of({"balance": "act", "balance.rounds": 5, "balance.min.gain": "much"}).min_gain
+    >>> read_balance_rules({"balance": "act", "balance.rounds": 5, "balance.min.gain": "much"}).min_gain
     0.1
     """
     found: dict[str, Any] = {}
@@ -67,12 +67,12 @@ def rules_of(values: Mapping[str, JsonValue]) -> Rules:
                 found[field] = shape.of_json(values[name], NO_LIMITS)
             except ValueError:
                 continue
-    return Rules(**found)
+    return BalanceRules(**found)
 
 
-def not_said_twice(after: Mapping[str, JsonValue]) -> None:
+def check_not_said_twice(after: Mapping[str, JsonValue]) -> None:
     """Balance hands in its own figures: the assignor's options must not say others. Raises CoordinatorError."""
-    options, mode = after.get("assignor.options"), rules_of(after).mode
+    options, mode = after.get("assignor.options"), read_balance_rules(after).mode
     twice = [name for name in OWN_OPTIONS if isinstance(options, Mapping) and name in options]
     if twice and mode != OFF:
         raise CoordinatorError(

@@ -15,13 +15,13 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.control.assigning import cooperative_names
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.rules import ACT, OWN_OPTIONS, Rules
-from muster.coordinator.core.groups.group import Group
+from muster.coordinator.core.control.balance.rules import ACT, OWN_OPTIONS, BalanceRules
+from muster.coordinator.core.groups.group import GroupData
 from muster.coordinator.core.plan import WANT_LAGS
 from muster.coordinator.core.state import Step
 
 if TYPE_CHECKING:
-    from muster.coordinator.core.control.balance.ongoing import Balancing
+    from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 
 LAG_STICKY = "lag-sticky"
 
@@ -30,7 +30,7 @@ EVEN_ENOUGH = 0.1
 gain: with half of a `min.gain` of 10 %, nothing pays below 1.17 times the mean, with a tenth nothing below 1.12."""
 
 
-def weighed(snapshot: Snapshot, group: Group, step: Step) -> Snapshot:
+def weigh_snapshot(snapshot: Snapshot, group: GroupData, step: Step) -> Snapshot:
     """The snapshot of a plan that will be carried out: as it is, unless the group's balance acts and has measured."""
     balancing = step.state.balancing.get(group.id)
     if balancing is None or balancing.rules.mode != ACT or eager_member(group):
@@ -40,7 +40,7 @@ def weighed(snapshot: Snapshot, group: Group, step: Step) -> Snapshot:
     return with_loads(snapshot, group.id, balancing, step)
 
 
-def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: Step) -> Snapshot:
+def with_loads(snapshot: Snapshot, group_id: str, balancing: "OngoingBalance", step: Step) -> Snapshot:
     """For whichever assignor can use them: the group's own, or `lag-sticky`."""
     rules, loads = balancing.rules, balancing.loads
     assert loads is not None
@@ -54,7 +54,7 @@ def with_loads(snapshot: Snapshot, group_id: str, balancing: "Balancing", step: 
             own_options(LAG_STICKY) if known is None else known,
             snapshot.options,
             snapshot.topics,
-            memory.last_moves(group_id, rules, step),
+            memory.recent_moves(group_id, rules, step),
             rules,
             step.now_ms,
         ),
@@ -66,7 +66,7 @@ def options_for(
     said: Mapping[str, JsonValue],
     topics: Collection[str],
     moved: Mapping[tuple[str, int], int],
-    rules: Rules,
+    rules: BalanceRules,
     now_ms: int,
 ) -> dict[str, JsonValue]:
     """What the assignor is told: what balance hands in, and what an operator has said besides (`said`), of the options
@@ -100,7 +100,7 @@ def options_of(word: str, plugins: Mapping[str, tuple[str, ...]]) -> Collection[
     if word not in BUILT_IN:
         return plugins.get(word)
     known = own_options(word)
-    return known if takes_loads(word in WANT_LAGS, known) else None
+    return known if accepts_loads(word in WANT_LAGS, known) else None
 
 
 @cache
@@ -108,21 +108,21 @@ def own_options(built_in: str) -> tuple[str, ...]:
     return tuple(getattr(resolve(built_in), "options", ()))
 
 
-def takes_loads(wants_lags: bool, options: Collection[str]) -> bool:
+def accepts_loads(wants_lags: bool, options: Collection[str]) -> bool:
     """Whether an assignor that says so of itself can be balanced by."""
     return wants_lags and set(OWN_OPTIONS) <= set(options)
 
 
-def eager_member(group: Group) -> str:
+def eager_member(group: GroupData) -> str:
     """The first member of the classic protocol, in a group of whichever kind, that lets go of everything in a
     rebalance; empty when none does.
 
     Cooperative is only who offers nothing but cooperative assignors: with an eager one beside them, clients are eager.
     """
-    return next((member for member, offer in offers(group) if not cooperative_names().issuperset(offer)), "")
+    return next((member for member, offer in classic_offers(group) if not cooperative_names().issuperset(offer)), "")
 
 
-def offers(group: Group) -> Iterator[tuple[str, frozenset[str]]]:
+def classic_offers(group: GroupData) -> Iterator[tuple[str, frozenset[str]]]:
     """Members of the classic protocol, and the names that each offers."""
     if isinstance(group, ClassicGroup):
         for member in group.members.values():

@@ -32,8 +32,8 @@ def claim_fence(request: ClaimFence, step: Step) -> None:
     owns = KINDS[type(group)].owns(group, request, step)
     fences = step.state.fences.get(request.group_id, {})
     before = fences.get((request.topic, request.partition))
-    if owns is False or (before is not None and outdated(request, before, owns)):
-        raise fenced(request)
+    if owns is False or (before is not None and is_claim_outdated(request, before, owns)):
+        raise refuse_fenced(request)
     if before is None and len(fences) >= MAX_FENCES:
         raise CoordinatorError(
             ErrorCode.POLICY_VIOLATION, f"group {request.group_id!r} has {len(fences)} fences, as many as may be"
@@ -41,9 +41,9 @@ def claim_fence(request: ClaimFence, step: Step) -> None:
     if before is not None and (request.producer_id, request.epoch) == (before.producer_id, before.epoch):
         granted = before  # it claims for another log
     elif request.producer_id != NO_PRODUCER:
-        raise fenced(request)
+        raise refuse_fenced(request)
     else:
-        granted = following(request, before, step.now_ms)
+        granted = next_ownership(request, before, step.now_ms)
         step.keep(granted)
     step.reply(
         request.request_id,
@@ -51,7 +51,7 @@ def claim_fence(request: ClaimFence, step: Step) -> None:
     )
 
 
-def outdated(request: ClaimFence, before: FenceStored, owns: bool | None) -> bool:
+def is_claim_outdated(request: ClaimFence, before: FenceStored, owns: bool | None) -> bool:
     """The claim is of an ownership before the newest one. A member that owned the partition twice may come with its
     older token; where nobody can tell who owns it, the generations have to.
     """
@@ -59,7 +59,7 @@ def outdated(request: ClaimFence, before: FenceStored, owns: bool | None) -> boo
     return comparable and request.generation < before.generation
 
 
-def following(request: ClaimFence, before: FenceStored | None, now_ms: int) -> FenceStored:
+def next_ownership(request: ClaimFence, before: FenceStored | None, now_ms: int) -> FenceStored:
     """The next ownership: an epoch more, or a fresh producer id where none is left."""
     former: tuple[int, ...]
     if before is None:
@@ -81,7 +81,7 @@ def following(request: ClaimFence, before: FenceStored | None, now_ms: int) -> F
     )
 
 
-def fenced(request: ClaimFence) -> CoordinatorError:
+def refuse_fenced(request: ClaimFence) -> CoordinatorError:
     return CoordinatorError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"member {request.member_id!r} of group {request.group_id!r} does not own {request.topic}-{request.partition} "

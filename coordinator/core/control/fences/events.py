@@ -1,12 +1,12 @@
 """What an owner asks so that the log can tell it from those before and after it."""
 
 from muster.coordinator.core.types import RequestId
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 NO_PRODUCER = -1
 
 
-@value
+@frozen_value
 class ClaimFence:
     """A member claims the fence of a partition, under the generation in which it gained the partition.
 

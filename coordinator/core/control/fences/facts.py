@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
-from muster.coordinator.core.groups.kind import Keeper
+from muster.coordinator.core.groups.kind import FactApplier
 from muster.coordinator.core.state import ShardState, Step
 
 
@@ -24,7 +24,7 @@ def forget_fence(state: ShardState, record: FenceForgotten) -> None:
         state.fences.pop(record.group_id, None)
 
 
-FENCE_FACTS: Mapping[type[Any], Keeper] = {FenceStored: keep_fence, FenceForgotten: forget_fence}
+FENCE_FACTS: Mapping[type[Any], FactApplier] = {FenceStored: keep_fence, FenceForgotten: forget_fence}
 
 
 def forget_fences(group_id: str, step: Step) -> None:

@@ -2,10 +2,10 @@
 
 from typing import TypeAlias
 
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class FenceStored:
     """Who may write on behalf of a partition: the newest ownership, a producer id and its epoch.
 
@@ -24,7 +24,7 @@ class FenceStored:
     claimed_at_ms: int
 
 
-@value
+@frozen_value
 class FenceForgotten:
     """The tombstone of a fence: its group is gone."""
 

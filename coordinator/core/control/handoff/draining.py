@@ -5,10 +5,10 @@ out, as in Kafka. The member stays: it acknowledges when it can, and may not com
 """
 
 from muster.coordinator.core.consumer import history, target
-from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, cells
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, cells
 from muster.coordinator.core.consumer.records import CurrentStored
 from muster.coordinator.core.control.settings.handoff import HANDOFF_TIMEOUT
-from muster.coordinator.core.ledger import by_member
+from muster.coordinator.core.ledger import trigger_by_member
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause
 
@@ -16,7 +16,7 @@ TOLD = 5
 """Partitions that a sentence names."""
 
 
-def watch(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+def watch_draining(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """From now on the member drains."""
     step.arm(group.rebalance_timer(member.id), member.rebalance_timeout_ms)
     handoff_ms = HANDOFF_TIMEOUT.of(step.state, group.id)
@@ -24,30 +24,30 @@ def watch(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
         step.arm(group.handoff_timer(member.id), handoff_ms)
 
 
-def watch_no_more(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+def stop_watching_draining(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     step.disarm(group.rebalance_timer(member.id))
     step.disarm(group.handoff_timer(member.id))
 
 
-def left_ms(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
+def remaining_drain_ms(group: ConsumerGroup, member: ConsumerMember, step: Step) -> int:
     """How long the member may still drain; 0: it has nothing to give up."""
-    if member.state is not MemberState.UNREVOKED or not member.revoking:
+    if member.state is not ConsumerMemberState.UNREVOKED or not member.revoking:
         return 0
     deadlines = step.state.deadlines
     keys = (group.handoff_timer(member.id), group.rebalance_timer(member.id))
     return max(1, min((deadlines[key] for key in keys if key in deadlines), default=step.now_ms) - step.now_ms)
 
 
-def timed_out(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
+def take_from_draining_member(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     """It did not give up what it was told to: that is taken. The epoch that follows has an entry which names it."""
     timeout_ms = HANDOFF_TIMEOUT.of(step.state, group.id)
-    if member.state is not MemberState.UNREVOKED or not member.revoking or not timeout_ms:
+    if member.state is not ConsumerMemberState.UNREVOKED or not member.revoking or not timeout_ms:
         return
     taken = sorted(cells(member.revoking))
-    named = ", ".join(f"{history.named(topic, step)}-{partition}" for topic, partition in taken[:TOLD])
+    named = ", ".join(f"{history.topic_name(topic, step)}-{partition}" for topic, partition in taken[:TOLD])
     more = f" and {len(taken) - TOLD} more" if len(taken) > TOLD else ""
     what = f"did not give up {named}{more} within {timeout_ms} ms (handoff.timeout.ms); taken from it"
-    history.begin(group, by_member(Cause.HANDOFF_TIMEOUT, member, what), step)
+    history.begin_epoch(group, trigger_by_member(Cause.HANDOFF_TIMEOUT, member, what), step)
     history.keep_current(
         group,
         member,
@@ -56,4 +56,4 @@ def timed_out(group: ConsumerGroup, member: ConsumerMember, step: Step) -> None:
     )
     group.progress.taken.update(dict.fromkeys(taken, member.id))
     target.raise_epoch(group, step)
-    target.assign(group, step)
+    target.compute_target(group, step)

@@ -4,23 +4,23 @@ The old owner hears of that, and may stop draining: when both agree the hand-ove
 Nobody has to say anything, and nothing is waited for: what is said here is soft, and dies with the process.
 """
 
-from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, MemberState, cells
+from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState, cells
 from muster.coordinator.core.consumer.records import Shares, TopicId
 from muster.coordinator.core.state import Step
 
 
-def coming(group: ConsumerGroup, member: ConsumerMember) -> Shares | None:
+def coming_partitions(group: ConsumerGroup, member: ConsumerMember) -> Shares | None:
     """What the member is to have as soon as others let go of it; None: nothing."""
-    if member.state is not MemberState.UNRELEASED:
+    if member.state is not ConsumerMemberState.UNRELEASED:
         return None
     target = group.target_of(member)
     awaited = {topic: partitions - member.assigned.get(topic, {}).keys() for topic, partitions in target.items()}
     return {topic: frozenset(partitions) for topic, partitions in awaited.items() if partitions} or None
 
 
-def is_ready(group: ConsumerGroup, member: ConsumerMember, ready: Shares, step: Step) -> None:
+def note_readiness(group: ConsumerGroup, member: ConsumerMember, ready: Shares, step: Step) -> None:
     """The member has prepared for these. Whoever holds them is told, if that is news."""
-    expected = coming(group, member) or {}
+    expected = coming_partitions(group, member) or {}
     fresh = [
         cell
         for cell in cells(ready)
@@ -31,7 +31,7 @@ def is_ready(group: ConsumerGroup, member: ConsumerMember, ready: Shares, step: 
         step.announce(group)
 
 
-def heirs_ready(group: ConsumerGroup, member: ConsumerMember) -> Shares:
+def partitions_with_ready_heirs(group: ConsumerGroup, member: ConsumerMember) -> Shares:
     """Of what the member is to let go of, that whose next owner is ready for it."""
     ready = group.progress.ready
     if not ready or not member.revoking:
@@ -48,14 +48,14 @@ def is_heir(group: ConsumerGroup, member_id: str, topic: TopicId, partition: int
     return partition in group.targets.get(member_id, {}).get(topic, ())
 
 
-def tell(group: ConsumerGroup, member: ConsumerMember) -> Shares:
-    """`heirs_ready`, which the member is told now."""
-    found = heirs_ready(group, member)
+def report_ready_heirs(group: ConsumerGroup, member: ConsumerMember) -> Shares:
+    """`partitions_with_ready_heirs`, which the member is told now."""
+    found = partitions_with_ready_heirs(group, member)
     group.progress.told.update(dict.fromkeys(cells(found), member.id))
     return found
 
 
-def untold(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def has_unreported_heir(group: ConsumerGroup, member: ConsumerMember) -> bool:
     """Whether an heir is ready of which the member has not been told."""
     told = group.progress.told
-    return any(told.get(cell) != member.id for cell in cells(heirs_ready(group, member)))
+    return any(told.get(cell) != member.id for cell in cells(partitions_with_ready_heirs(group, member)))

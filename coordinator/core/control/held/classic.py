@@ -6,35 +6,35 @@ from dataclasses import replace
 from muster.assignors.api import Assignment, Snapshot
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
-from muster.coordinator.core.classic.remote.unheard import last_shares
+from muster.coordinator.core.classic.members import ClassicMember
+from muster.coordinator.core.classic.remote.unheard import last_planned_shares
 from muster.coordinator.core.classic.shares import disarm_when_complete
 from muster.coordinator.core.control.holds import members, standing
-from muster.coordinator.core.control.holds.correction import Corrected, Situation, cells_of
-from muster.coordinator.core.control.holds.values import Orphans, Who
-from muster.coordinator.core.entries import keep_beside
-from muster.coordinator.core.ledger import Trigger
-from muster.coordinator.core.moves import Withheld
+from muster.coordinator.core.control.holds.correction import CorrectedPlan, GroupSituation, partition_set
+from muster.coordinator.core.control.holds.values import MemberIdentifiers, Orphans
+from muster.coordinator.core.entries import keep_audit_entry
+from muster.coordinator.core.ledger import RebalanceTrigger
+from muster.coordinator.core.moves import WithheldPartition
 from muster.coordinator.core.plan import Plan
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import GroupState, Outcome
 
 
-def correct(group: ClassicGroup, plan: Assignment, snapshot: Snapshot, step: Step) -> Corrected:
+def correct_classic_plan(group: ClassicGroup, plan: Assignment, snapshot: Snapshot, step: Step) -> CorrectedPlan:
     """What becomes of a plan of the coordinator where something of the group is held."""
     shares = plan.to_dict()
     made: Plan = {m: {t: tuple(ps) for t, ps in share.items()} for m, share in shares.items()}
     if group.id not in step.state.holds:
-        return Corrected(made)
-    return members.correct(group.id, made, situation(group, snapshot, step), group.rebalance, step)
+        return CorrectedPlan(made)
+    return members.correct_plan(group.id, made, classic_situation(group, snapshot, step), group.rebalance, step)
 
 
-def asked(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Snapshot:
+def classic_assignor_input(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Snapshot:
     """What its assignor is told of it."""
-    return members.asked(group.id, snapshot, map(who, group.members.values()), step)
+    return members.assignor_input(group.id, snapshot, map(classic_member_names, group.members.values()), step)
 
 
-def everybody(group: ClassicGroup, seen: Snapshot, whole: Callable[[], Snapshot], step: Step) -> Snapshot:
+def classic_plan_input(group: ClassicGroup, seen: Snapshot, whole: Callable[[], Snapshot], step: Step) -> Snapshot:
     """What the assignor was told, with those of whom it was not."""
     if group.id not in step.state.holds:
         return seen
@@ -42,26 +42,26 @@ def everybody(group: ClassicGroup, seen: Snapshot, whole: Callable[[], Snapshot]
     return replace(seen, members=[*seen.members, *(each for each in whole().members if each.id not in known)])
 
 
-def situation(group: ClassicGroup, snapshot: Snapshot, step: Step) -> Situation:
-    return Situation(
+def classic_situation(group: ClassicGroup, snapshot: Snapshot, step: Step) -> GroupSituation:
+    return GroupSituation(
         snapshot=snapshot,
-        who={member.id: who(member) for member in group.members.values()},
-        had=last_shares(group),
+        who={member.id: classic_member_names(member) for member in group.members.values()},
+        had=last_planned_shares(group),
         budget=members.move_budget(step.state, group.id),
     )
 
 
-def who(member: Member) -> Who:
-    return Who(member.id, member.group_instance_id, member.client_id, member.client_host)
+def classic_member_names(member: ClassicMember) -> MemberIdentifiers:
+    return MemberIdentifiers(member.id, member.group_instance_id, member.client_id, member.client_host)
 
 
-def left(group: ClassicGroup, member: Member, step: Step) -> None:
+def hold_classic_share(group: ClassicGroup, member: ClassicMember, step: Step) -> None:
     """The member is about to be taken out: what it had may wait for an heir, where the coordinator plans."""
     if group.remote:
-        members.left(group.id, who(member), last_shares(group).get(member.id, {}), step)
+        members.hold_share(group.id, classic_member_names(member), last_planned_shares(group).get(member.id, {}), step)
 
 
-def stands(group: ClassicGroup, trigger: Trigger, step: Step) -> bool:
+def let_plan_stand(group: ClassicGroup, trigger: RebalanceTrigger, step: Step) -> bool:
     """Somebody went, and nobody has to come back for it: what he had waits for an heir, or the group is frozen.
 
     The generation stands.
@@ -74,27 +74,27 @@ def stands(group: ClassicGroup, trigger: Trigger, step: Step) -> bool:
         if group.remote and holds.freeze.orphans is Orphans.GIVE:
             return False
         what = "what it had stays without an owner while the group is frozen"
-    elif group.remote and all(member_id in waiting for member_id in leavers(group)):
+    elif group.remote and all(member_id in waiting for member_id in members_gone_since_plan(group)):
         what = "what it had waits for an heir"
     else:
         return False
     for member_id, departure in group.departures.items():
-        for cell in cells_of(waiting[member_id]) if member_id in waiting else ():
-            group.carried[cell] = Withheld(member_id, departure.last_owned_ms)
-    keep_beside(group, Outcome.HELD, told(trigger, what), step)
+        for cell in partition_set(waiting[member_id]) if member_id in waiting else ():
+            group.carried[cell] = WithheldPartition(member_id, departure.last_owned_ms)
+    keep_audit_entry(group, Outcome.HELD, note_standing(trigger, what), step)
     step.keep(group.record(step.now_ms))
     disarm_when_complete(group, step)
     return True
 
 
-def leavers(group: ClassicGroup) -> set[str]:
+def members_gone_since_plan(group: ClassicGroup) -> set[str]:
     """Those who went since the last plan, as far as they had anything by it."""
     last = history.last_plan(group)
     return {member_id for member_id in group.departures if last.get(member_id)}
 
 
-def told(trigger: Trigger, what: str) -> Trigger:
-    return Trigger(
+def note_standing(trigger: RebalanceTrigger, what: str) -> RebalanceTrigger:
+    return RebalanceTrigger(
         trigger.cause,
         f"{trigger.detail}; {what}",
         trigger.culprit,
@@ -104,8 +104,10 @@ def told(trigger: Trigger, what: str) -> Trigger:
     )
 
 
-def adopted(group: ClassicGroup, kept: Corrected, carried: dict[tuple[str, int], Withheld], step: Step) -> None:
+def adopt_classic_plan(
+    group: ClassicGroup, kept: CorrectedPlan, carried: dict[tuple[str, int], WithheldPartition], step: Step
+) -> None:
     """The plan is the group's. What still waits for an heir is without an owner since before."""
-    members.adopted(group.id, kept.inherited, step)
-    for share in standing.held(step.state, group.id).shares:
-        group.carried.update({cell: carried[cell] for cell in cells_of(share) if cell in carried})
+    members.release_inherited_shares(group.id, kept.inherited, step)
+    for share in standing.overrides_of(step.state, group.id).shares:
+        group.carried.update({cell: carried[cell] for cell in partition_set(share) if cell in carried})

@@ -8,9 +8,9 @@ the process, and whoever waited asks again.
 from dataclasses import replace
 
 from muster.assignors.data.user_data import encode_assignment, parse_assignment
-from muster.coordinator.core.classic.checks import suitable_protocols
+from muster.coordinator.core.classic.checks import check_protocols
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.classic.members import Member
+from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import join_reply, subscribed_topics
 from muster.coordinator.core.control.holds.values import Orphans
 from muster.coordinator.core.effects import JoinReply, refused_join
@@ -21,13 +21,13 @@ from muster.coordinator.core.types import GroupState, RequestId, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
-def frozen(group: ClassicGroup, step: Step) -> bool:
+def is_frozen(group: ClassicGroup, step: Step) -> bool:
     """Whether the group is frozen, and its members would plan for it."""
     holds = step.state.holds.get(group.id)
     return holds is not None and holds.freeze is not None and not group.remote
 
 
-def is_shut(group: ClassicGroup, request: JoinGroup, step: Step) -> bool:
+def must_wait(group: ClassicGroup, request: JoinGroup, step: Step) -> bool:
     """Whether whoever asks has to wait: he is no member, and would get something, or become the one who plans."""
     holds = step.state.holds.get(group.id)
     if holds is None or holds.freeze is None:
@@ -41,9 +41,9 @@ def is_shut(group: ClassicGroup, request: JoinGroup, step: Step) -> bool:
     return not group.remote or bool(leads)
 
 
-def wait(group: ClassicGroup, request: JoinGroup, patience_ms: int, step: Step) -> None:
+def park_newcomer(group: ClassicGroup, request: JoinGroup, patience_ms: int, step: Step) -> None:
     """He waits, at most as long as a rebalance may take him. Of a name that he was given before nothing is left."""
-    suitable_protocols(group, request.protocol_type, request.protocols)
+    check_protocols(group, request.protocol_type, request.protocols)
     if len(group.members) + len(group.door) >= step.limits.max_group_size:
         raise CoordinatorError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -53,45 +53,45 @@ def wait(group: ClassicGroup, request: JoinGroup, patience_ms: int, step: Step) 
     step.disarm(group.session_timer(request.member_id))
     group.door[request.request_id] = replace(request, member_id="")
     step.state.parked[request.request_id] = request.member_id
-    step.arm(timer(group.id, request.request_id), patience_ms)
+    step.arm(newcomer_timer(group.id, request.request_id), patience_ms)
 
 
-def timer(group_id: str, request_id: RequestId) -> TimerKey:
+def newcomer_timer(group_id: str, request_id: RequestId) -> TimerKey:
     return ("door", group_id, str(request_id))
 
 
-def waited_in_vain(group: ClassicGroup, request_id: RequestId, step: Step) -> None:
+def refuse_newcomer(group: ClassicGroup, request_id: RequestId, step: Step) -> None:
     """All clients ask again after this code."""
     if group.door.pop(request_id, None) is not None:
         code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         step.reply(request_id, JoinReply(code, f"group {group.id!r} is frozen (muster groups resume); ask again"))
 
 
-def forget(group: ClassicGroup, request_id: RequestId, step: Step) -> None:
+def forget_newcomer(group: ClassicGroup, request_id: RequestId, step: Step) -> None:
     """His client is gone."""
     if group.door.pop(request_id, None) is not None:
-        step.disarm(timer(group.id, request_id))
+        step.disarm(newcomer_timer(group.id, request_id))
 
 
-def emptied(group: ClassicGroup, step: Step) -> list[JoinGroup]:
+def release_newcomers(group: ClassicGroup, step: Step) -> list[JoinGroup]:
     """Those who waited, in order; nobody does any more."""
     waiting = list(group.door.values())
     for request in waiting:
-        step.disarm(timer(group.id, request.request_id))
+        step.disarm(newcomer_timer(group.id, request.request_id))
         step.state.parked.pop(request.request_id, None)
     group.door.clear()
     return waiting
 
 
-def send_away(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
+def refuse_newcomers(group: ClassicGroup, code: ErrorCode, step: Step) -> None:
     """The group is no more, or none of this kind."""
-    for request in emptied(group, step):
+    for request in release_newcomers(group, step):
         step.reply(request.request_id, refused_join(code, ""))
 
 
-def returns(group: ClassicGroup, member: Member, request: JoinGroup, step: Step) -> bool:
+def take_back_member(group: ClassicGroup, member: ClassicMember, request: JoinGroup, step: Step) -> bool:
     """A member joins again in a frozen group: whether it was told that the generation stands, and that nobody leads."""
-    if not frozen(group, step) or group.state is not GroupState.STABLE:
+    if not is_frozen(group, step) or group.state is not GroupState.STABLE:
         return False
     if all(protocol.name != group.protocol_name for protocol in request.protocols):
         raise CoordinatorError(
@@ -101,7 +101,7 @@ def returns(group: ClassicGroup, member: Member, request: JoinGroup, step: Step)
         )
     group.members.offer(member, request.protocols)
     member.last_seen_ms = step.now_ms
-    cut(group, member)
+    cut_unread_share(group, member)
     group.subscribed_topics = subscribed_topics(group)
     step.keep(group.record(step.now_ms))
     step.arm(group.session_timer(member.id), member.session_timeout_ms)
@@ -109,7 +109,7 @@ def returns(group: ClassicGroup, member: Member, request: JoinGroup, step: Step)
     return True
 
 
-def cut(group: ClassicGroup, member: Member) -> None:
+def cut_unread_share(group: ClassicGroup, member: ClassicMember) -> None:
     """Clients that get topics they do not read ask for another plan, for ever. What it does not read is nobody's."""
     topics = topics_of(member.metadata(group.protocol_name)) if group.protocol_type == CONSUMER else None
     if topics is None or not member.assignment:

@@ -5,15 +5,15 @@ from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.remote import again
 from muster.coordinator.core.control.held import door
 from muster.coordinator.core.effects import JoinReply
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError
 
 
-def replan(group: ClassicGroup, trigger: Trigger, step: Step) -> None:
+def call_back_after_freeze(group: ClassicGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Whoever plans for it. Those who waited join this very round."""
-    again.ended(group, trigger, step)
-    for request in door.emptied(group, step):
+    again.end_standing_plan(group, trigger, step)
+    for request in door.release_newcomers(group, step):
         try:
             join.join_group(group, request, step)
         except CoordinatorError as refusal:

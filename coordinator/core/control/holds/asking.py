@@ -6,7 +6,7 @@ from typing import Any
 
 from muster.coordinator.core.control.events import AskDeploy, AskDrain, AskFreeze, AskPin
 from muster.coordinator.core.control.holds.correction import drained_members
-from muster.coordinator.core.control.holds.ground import Ground, several
+from muster.coordinator.core.control.holds.ground import OverrideContext, count_of
 from muster.coordinator.core.control.holds.values import By, Deploy, Drain, Freeze, HoldsStored, Orphans, Pin, Until
 from muster.coordinator.core.control.settings.holding import HOLD_MS
 from muster.coordinator.core.types import Cause
@@ -25,7 +25,7 @@ MAX_NAME_CHARS = 249
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class BegunOverride:
     """`cause` None: the plan that holds still does."""
 
     after: HoldsStored
@@ -33,79 +33,83 @@ class Begun:
     cause: Cause | None = None
 
 
-def begin(ask: Any, ground: Ground, for_ms: int | None) -> Begun:
+def begin_override(ask: Any, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
     """Raises CoordinatorError for what cannot be."""
     if for_ms is not None and not 0 < for_ms <= MAX_FOR_MS:
-        raise invalid(f"for_ms is {for_ms}; expected 1 to {MAX_FOR_MS} (a year), or nothing for no end")
+        raise invalid_override(f"for_ms is {for_ms}; expected 1 to {MAX_FOR_MS} (a year), or nothing for no end")
     return VERBS[type(ask)](ask, ground, for_ms)
 
 
-def until(ground: Ground, for_ms: int | None) -> Until | None:
+def override_end(ground: OverrideContext, for_ms: int | None) -> Until | None:
     return None if for_ms is None else Until(ground.step.now_ms + for_ms, for_ms)
 
 
-def freeze(ask: AskFreeze, ground: Ground, for_ms: int | None) -> Begun:
+def begin_freeze(ask: AskFreeze, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
     itself = ground.plans_itself
     if itself and ask.orphans is Orphans.GIVE:
         ground.planned_here("give away what loses its owner (--orphans keep it can)")
     orphans = ask.orphans or (Orphans.KEEP if itself else Orphans.GIVE)
-    after = replace(ground.holds, freeze=Freeze(orphans, until(ground, for_ms)))
+    after = replace(ground.holds, freeze=Freeze(orphans, override_end(ground, for_ms)))
     owners = ground.owners
     living = len(set(owners.values()))
     words = [
-        f"{several(living, 'member')} {'keeps' if living == 1 else 'keep'} {several(len(owners), 'partition')}",
+        f"{count_of(living, 'member')} {'keeps' if living == 1 else 'keep'} {count_of(len(owners), 'partition')}",
         "newcomers wait at the door" if itself else "newcomers get none",
         f"what loses its owner {'stays without one' if orphans is Orphans.KEEP else 'goes to whoever has least'}",
     ]
     if ground.at_rest:
-        return Begun(after, "; ".join(words))
+        return BegunOverride(after, "; ".join(words))
     if itself:
-        return Begun(after, "; ".join([*words, "it counts when the rebalance that is under way has ended"]))
-    return Begun(after, "; ".join([*words, "what is on its way to somebody else stays"]), Cause.OPERATOR)
+        return BegunOverride(after, "; ".join([*words, "it counts when the rebalance that is under way has ended"]))
+    return BegunOverride(after, "; ".join([*words, "what is on its way to somebody else stays"]), Cause.OPERATOR)
 
 
-def deploy(ask: AskDeploy, ground: Ground, for_ms: int | None) -> Begun:
+def begin_deploy(ask: AskDeploy, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
     if not 0 < ask.expect <= MAX_EXPECTED:
-        raise invalid(f"expect is {ask.expect}; how many members shall come back? 1 to {MAX_EXPECTED}")
+        raise invalid_override(f"expect is {ask.expect}; how many members shall come back? 1 to {MAX_EXPECTED}")
     ground.planned_here("keep a share for whoever comes back")
     hold_ms = HOLD_MS.of(ground.step.state, ground.group.id) or DEPLOY_HOLD_MS
-    ends = until(ground, DEPLOY_MS if for_ms is None else for_ms)
+    ends = override_end(ground, DEPLOY_MS if for_ms is None else for_ms)
     after = replace(ground.holds, deploy=Deploy(ask.expect, hold_ms, until=ends))
     owners = ground.owners
-    return Begun(
+    return BegunOverride(
         after,
-        f"{ask.expect} of {several(len(ground.situation.who), 'member')} may go and come back: what each leaves waits "
-        f"{hold_ms} ms for the next that comes, and otherwise none of {several(len(owners), 'partition')} moves",
+        f"{ask.expect} of {count_of(len(ground.situation.who), 'member')} may go and come back: what each leaves waits "
+        f"{hold_ms} ms for the next that comes, and otherwise none of {count_of(len(owners), 'partition')} moves",
     )
 
 
-def drain(ask: AskDrain, ground: Ground, for_ms: int | None) -> Begun:
-    named("name", ask.name)
+def begin_drain(ask: AskDrain, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
+    check_name("name", ask.name)
     ground.planned_here("take a member's partitions away")
     others = tuple(each for each in ground.holds.drains if (each.by, each.name) != (ask.by, ask.name))
-    at_most("drains", len(others) + 1, MAX_DRAINS)
-    after = replace(ground.holds, drains=(*others, Drain(ask.by, ask.name, until(ground, for_ms))))
+    check_at_most("drains", len(others) + 1, MAX_DRAINS)
+    after = replace(ground.holds, drains=(*others, Drain(ask.by, ask.name, override_end(ground, for_ms))))
     who = ground.situation.who
     drained = drained_members(after, ground.situation.who)
     if who and len(drained) == len(who):
-        raise invalid(f"group {ground.group.id!r} would have nobody left: all {len(who)} members would be drained")
+        raise invalid_override(
+            f"group {ground.group.id!r} would have nobody left: all {len(who)} members would be drained"
+        )
     meant = [member_id for member_id, each in who.items() if each.is_named(ask.by, ask.name)]
     if not meant:
-        return Begun(after, f"no member has {ask.by.value} {ask.name!r} at the moment; who comes with it gets nothing")
+        return BegunOverride(
+            after, f"no member has {ask.by.value} {ask.name!r} at the moment; who comes with it gets nothing"
+        )
     owners = ground.owners
     held = [cell for cell, member_id in owners.items() if member_id in meant]
     leaving = [cell for cell in ground.moved_by(after) if owners[cell] in meant]
     pace = f", at most {ground.situation.budget} at a time" if ground.situation.budget else ""
     sentence = (
-        f"{several(len(meant), 'member')} with {ask.by.value} {ask.name!r} {'has' if len(meant) == 1 else 'have'} "
-        f"{several(len(held), 'partition')}: "
-        f"{len(leaving)} move at once{pace}, to {several(len(who) - len(drained), 'member')}{ground.carrying(leaving)}"
+        f"{count_of(len(meant), 'member')} with {ask.by.value} {ask.name!r} {'has' if len(meant) == 1 else 'have'} "
+        f"{count_of(len(held), 'partition')}: "
+        f"{len(leaving)} move at once{pace}, to {count_of(len(who) - len(drained), 'member')}{ground.carrying(leaving)}"
     )
-    return Begun(after, sentence, Cause.DRAINED if leaving and not after.calm else None)
+    return BegunOverride(after, sentence, Cause.DRAINED if leaving and not after.calm else None)
 
 
-def pin(ask: AskPin, ground: Ground, for_ms: int | None) -> Begun:
-    named("name", ask.name)
+def begin_pin(ask: AskPin, ground: OverrideContext, for_ms: int | None) -> BegunOverride:
+    check_name("name", ask.name)
     ground.planned_here("give a partition to a certain member")
     where = f"{ask.topic}-{ask.partition}"
     state = ground.step.state
@@ -115,43 +119,45 @@ def pin(ask: AskPin, ground: Ground, for_ms: int | None) -> Begun:
             f"there is no {where}: topic {ask.topic!r} has {state.partitions.get(ask.topic, 0)} partitions",
         )
     others = tuple(each for each in ground.holds.pins if (each.topic, each.partition) != (ask.topic, ask.partition))
-    at_most("pins", len(others) + 1, MAX_PINS)
-    after = replace(ground.holds, pins=(*others, Pin(ask.topic, ask.partition, ask.name, until(ground, for_ms))))
+    check_at_most("pins", len(others) + 1, MAX_PINS)
+    after = replace(ground.holds, pins=(*others, Pin(ask.topic, ask.partition, ask.name, override_end(ground, for_ms))))
     meant = [member_id for member_id, each in ground.situation.who.items() if each.is_named(By.ANY, ask.name)]
     owner = ground.owners.get((ask.topic, ask.partition))
     if not meant:
-        return Begun(after, f"nobody is called {ask.name!r} at the moment; {where} goes to whoever comes by that name")
+        return BegunOverride(
+            after, f"nobody is called {ask.name!r} at the moment; {where} goes to whoever comes by that name"
+        )
     if owner in meant:
-        return Begun(after, f"{owner} has {where}, and keeps it")
+        return BegunOverride(after, f"{owner} has {where}, and keeps it")
     taker = ground.owners_under(after).get((ask.topic, ask.partition))
     if taker not in meant:
         why = "nothing moves for now" if after.calm else f"{' and '.join(meant)} cannot have it"
-        return Begun(after, f"{where} stays with {owner or 'nobody'}: {why}")
+        return BegunOverride(after, f"{where} stays with {owner or 'nobody'}: {why}")
     # What else moves, moves for other reasons: drains go on meanwhile.
     back = {cell for cell in ground.moved_by(after) if ground.owners[cell] == taker}
-    more = f", and {several(len(back), 'partition')} the other way" if back else ""
+    more = f", and {count_of(len(back), 'partition')} the other way" if back else ""
     moved = back | {(ask.topic, ask.partition)}
     sentence = f"{where} moves from {owner or 'nobody'} to {taker}{more}{ground.carrying(moved)}"
-    return Begun(after, sentence, Cause.PIN_CHANGED)
+    return BegunOverride(after, sentence, Cause.PIN_CHANGED)
 
 
-VERBS: Mapping[type[Any], Callable[[Any, Ground, int | None], Begun]] = {
-    AskFreeze: freeze,
-    AskDeploy: deploy,
-    AskDrain: drain,
-    AskPin: pin,
+VERBS: Mapping[type[Any], Callable[[Any, OverrideContext, int | None], BegunOverride]] = {
+    AskFreeze: begin_freeze,
+    AskDeploy: begin_deploy,
+    AskDrain: begin_drain,
+    AskPin: begin_pin,
 }
 
 
-def named(field: str, value: str) -> None:
+def check_name(field: str, value: str) -> None:
     if not 0 < len(value) <= MAX_NAME_CHARS:
-        raise invalid(f"{field} has {len(value)} characters; it needs 1 to {MAX_NAME_CHARS}")
+        raise invalid_override(f"{field} has {len(value)} characters; it needs 1 to {MAX_NAME_CHARS}")
 
 
-def at_most(what: str, count: int, most: int) -> None:
+def check_at_most(what: str, count: int, most: int) -> None:
     if count > most:
         raise CoordinatorError(ErrorCode.POLICY_VIOLATION, f"a group may have {most} {what}; end some first")
 
 
-def invalid(message: str) -> CoordinatorError:
+def invalid_override(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_REQUEST, message)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.data.told import HELD
-from muster.coordinator.core.control.holds.values import By, HeldShare, HoldsStored, Orphans, Who
-from muster.coordinator.core.control.holds.weights import Cell, Weights, weights_of
+from muster.coordinator.core.control.holds.values import By, HeldShare, HoldsStored, MemberIdentifiers, Orphans
+from muster.coordinator.core.control.holds.weights import PartitionWeights, TopicPartition, weights_of
 from muster.coordinator.core.plan import Plan
 
 MAX_GIVEN = 100
@@ -21,18 +21,18 @@ MAX_NOTES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class GroupSituation:
     """The group that a plan is for: what the plan was made from, who its members are, and what each has so far."""
 
     snapshot: Snapshot
-    who: Mapping[str, Who]
+    who: Mapping[str, MemberIdentifiers]
     had: Plan
     budget: int = 0
     """How many partitions of drained members may move at once; 0: all."""
 
 
 @dataclass(frozen=True, slots=True)
-class Corrected:
+class CorrectedPlan:
     """The plan that counts. `inherited`: the shares that found an heir in it. `notes`: what the ledger says of it."""
 
     plan: Plan
@@ -50,26 +50,30 @@ class Corrected:
 
     def told_in(self, snapshot: Snapshot) -> Snapshot:
         """What the plan was made from, for the ledger: whoever makes it again must not wonder that it differs."""
-        asked = without(snapshot, self.unasked)
+        asked = without_members(snapshot, self.unasked)
         return replace(asked, options={**asked.options, HELD: self.why}) if self.why else asked
 
 
-def corrected(plan: Plan, holds: HoldsStored, situation: Situation) -> Corrected:
+def correct_with_overrides(plan: Plan, holds: HoldsStored, situation: GroupSituation) -> CorrectedPlan:
     """The plan as the holds leave it."""
-    seats = Seats(situation.snapshot)
+    seats = DraftPlan(situation.snapshot)
     inherited: tuple[HeldShare, ...] = ()
     if holds.calm:
-        inherited, notes = calm(holds, situation, seats)
+        inherited, notes = keep_everybody_calm(holds, situation, seats)
     else:
         seats.take_all(plan)
-        notes = [*drain(holds, situation, seats), *pin(holds, situation, seats)]
+        notes = [*drain_members(holds, situation, seats), *pin_partitions(holds, situation, seats)]
     made = seats.plan()
-    why = "" if sorted(cells(made)) == sorted(cells(plan)) else ", ".join(words(holds))
+    why = (
+        ""
+        if sorted(partition_owner_map(made)) == sorted(partition_owner_map(plan))
+        else ", ".join(describe_overrides(holds))
+    )
     unasked = frozenset() if holds.calm else drained_members(holds, situation.who)
-    return Corrected(made, inherited, tuple(few(notes)), why, unasked)
+    return CorrectedPlan(made, inherited, tuple(first_few(notes)), why, unasked)
 
 
-def words(holds: HoldsStored) -> Iterable[str]:
+def describe_overrides(holds: HoldsStored) -> Iterable[str]:
     """What is held, in the order of what beats what."""
     if holds.freeze is not None:
         yield "freeze"
@@ -84,14 +88,14 @@ def words(holds: HoldsStored) -> Iterable[str]:
 
 
 @dataclass(slots=True)
-class Seats:
+class DraftPlan:
     """A plan while it is being changed: each partition has one owner, who reads its topic."""
 
     snapshot: Snapshot
     readers: dict[str, Member] = field(init=False)
-    owner: dict[Cell, str] = field(default_factory=dict)
+    owner: dict[TopicPartition, str] = field(default_factory=dict)
     count: dict[str, int] = field(init=False)
-    weights: Weights = field(init=False)
+    weights: PartitionWeights = field(init=False)
     load: dict[str, float] = field(init=False)
     """What each carries, for its capacity: partitions, or what they weigh where the assignor goes by that."""
 
@@ -101,12 +105,12 @@ class Seats:
         self.weights = weights_of(self.snapshot)
         self.load = dict.fromkeys(self.readers, 0.0)
 
-    def may_read(self, member_id: str, cell: Cell) -> bool:
+    def may_read(self, member_id: str, cell: TopicPartition) -> bool:
         member = self.readers.get(member_id)
         topic, partition = cell
         return member is not None and topic in member.topics and partition < self.snapshot.topics.get(topic, 0)
 
-    def give(self, cell: Cell, member_id: str) -> None:
+    def give(self, cell: TopicPartition, member_id: str) -> None:
         former, weight = self.owner.get(cell), self.weights.of(cell)
         if former is not None:
             self.count[former] -= 1
@@ -117,11 +121,11 @@ class Seats:
 
     def take_all(self, plan: Plan) -> None:
         """What the plan says, as far as its members are there and read it."""
-        for member_id, cell in cells(plan):
+        for member_id, cell in partition_owner_map(plan):
             if cell not in self.owner and self.may_read(member_id, cell):
                 self.give(cell, member_id)
 
-    def least(self, cell: Cell, among: Iterable[str]) -> str | None:
+    def least(self, cell: TopicPartition, among: Iterable[str]) -> str | None:
         """Whoever of them carries least and reads it, the first in a tie."""
         able = [member_id for member_id in among if self.may_read(member_id, cell)]
         return min(able, key=self.heaviness, default=None)
@@ -129,15 +133,15 @@ class Seats:
     def heaviness(self, member_id: str) -> tuple[float, int]:
         return self.load[member_id], self.count[member_id]
 
-    def heavier_after(self, cell: Cell, giver: str, taker: str) -> float:
+    def heavier_after(self, cell: TopicPartition, giver: str, taker: str) -> float:
         """What the heavier of both would carry if the one gave this to the other."""
         weight, carried = self.weights.of(cell), self.weights.carried
         return max(self.load[giver] - carried(giver, weight), self.load[taker] + carried(taker, weight))
 
-    def of(self, member_id: str) -> list[Cell]:
+    def of(self, member_id: str) -> list[TopicPartition]:
         return sorted(cell for cell, owner in self.owner.items() if owner == member_id)
 
-    def read_cells(self) -> list[Cell]:
+    def read_cells(self) -> list[TopicPartition]:
         """Every partition that anybody reads."""
         read = {topic for member in self.readers.values() for topic in member.topics}
         topics = self.snapshot.topics
@@ -153,15 +157,17 @@ class Seats:
         }
 
 
-def calm(holds: HoldsStored, situation: Situation, seats: Seats) -> tuple[tuple[HeldShare, ...], list[str]]:
+def keep_everybody_calm(
+    holds: HoldsStored, situation: GroupSituation, seats: DraftPlan
+) -> tuple[tuple[HeldShare, ...], list[str]]:
     """Everybody keeps what it has, heirs get what waits for them, and what nobody has is given out or left alone."""
     seats.take_all(situation.had)
     settled = [member_id for member_id, count in seats.count.items() if count]
     drained = drained_members(holds, situation.who)
-    inherited, notes = inherit(holds, situation, seats, drained)
+    inherited, notes = give_to_heirs(holds, situation, seats, drained)
     still = [share for share in holds.shares if share not in inherited]
     notes += [f"{share.size} partitions of {share.member_id} wait for an heir" for share in still]
-    waiting = {cell for share in still for cell in cells_of(share)}
+    waiting = {cell for share in still for cell in partition_set(share)}
     if holds.freeze is not None and holds.freeze.orphans is Orphans.KEEP:
         return inherited, notes
     undrained = [member_id for member_id in seats.readers if member_id not in drained]
@@ -175,8 +181,8 @@ def calm(holds: HoldsStored, situation: Situation, seats: Seats) -> tuple[tuple[
     return inherited, notes
 
 
-def inherit(
-    holds: HoldsStored, situation: Situation, seats: Seats, drained: frozenset[str]
+def give_to_heirs(
+    holds: HoldsStored, situation: GroupSituation, seats: DraftPlan, drained: frozenset[str]
 ) -> tuple[tuple[HeldShare, ...], list[str]]:
     """Whoever has nothing is the heir of a share that waits: of the one of its client id, else of the oldest."""
     if holds.freeze is not None:
@@ -188,20 +194,20 @@ def inherit(
         for member_id in list(idle):
             client_id = situation.who[member_id].client_id
             fitting = [share for share in free if not namesake or share.client_id == client_id]
-            mine = next((s for s in fitting if any(seats.may_read(member_id, cell) for cell in cells_of(s))), None)
+            mine = next((s for s in fitting if any(seats.may_read(member_id, cell) for cell in partition_set(s))), None)
             if mine is not None:
                 pairs.append((member_id, mine))
                 free.remove(mine)
                 idle.remove(member_id)
     for member_id, share in pairs:
-        for cell in cells_of(share):
+        for cell in partition_set(share):
             if seats.may_read(member_id, cell):
                 seats.give(cell, member_id)
     notes = [f"{member_id} is the heir of {share.member_id}: {share.size} partitions" for member_id, share in pairs]
     return tuple(share for _, share in pairs), notes
 
 
-def drained_members(holds: HoldsStored, who: Mapping[str, Who]) -> frozenset[str]:
+def drained_members(holds: HoldsStored, who: Mapping[str, MemberIdentifiers]) -> frozenset[str]:
     """The ids of those whom a drain names."""
     if not holds.drains:
         return frozenset()
@@ -210,20 +216,20 @@ def drained_members(holds: HoldsStored, who: Mapping[str, Who]) -> frozenset[str
     )
 
 
-def without(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
+def without_members(snapshot: Snapshot, drained: frozenset[str]) -> Snapshot:
     """What an assignor is asked about where members are drained: they have no capacity, so they are not there."""
     if not drained:
         return snapshot
     return replace(snapshot, members=[member for member in snapshot.members if member.id not in drained])
 
 
-def drain(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
+def drain_members(holds: HoldsStored, situation: GroupSituation, seats: DraftPlan) -> list[str]:
     """What drained members have goes to others, so many at once; what nobody else reads stays theirs."""
     drained = drained_members(holds, situation.who)
     if not drained:
         return []
     staying = [member_id for member_id in seats.readers if member_id not in drained]
-    had = {cell: member_id for member_id, cell in cells(situation.had)}
+    had = {cell: member_id for member_id, cell in partition_owner_map(situation.had)}
     left = situation.budget or len(had)
     gave = dict.fromkeys(sorted(drained), 0)
     for cell in seats.read_cells():
@@ -243,12 +249,12 @@ def drain(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
     return [f"{member_id} is drained of {count} partitions" for member_id, count in gave.items() if count]
 
 
-def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
+def pin_partitions(holds: HoldsStored, situation: GroupSituation, seats: DraftPlan) -> list[str]:
     """What is pinned is its member's, as long as he lives; he gives another for it if he would have too many."""
     notes = []
     pinned = {(pin.topic, pin.partition) for pin in holds.pins}
     drained = drained_members(holds, situation.who)
-    had = {cell: member_id for member_id, cell in cells(situation.had)}
+    had = {cell: member_id for member_id, cell in partition_owner_map(situation.had)}
     for each in holds.pins:
         cell = (each.topic, each.partition)
         meant = [member_id for member_id, who in situation.who.items() if who.is_named(By.ANY, each.name)]
@@ -265,14 +271,16 @@ def pin(holds: HoldsStored, situation: Situation, seats: Seats) -> list[str]:
     return notes
 
 
-def even_out(giver: str, taker: str, pinned: set[Cell], had: Mapping[Cell, str], seats: Seats) -> None:
+def even_out(
+    giver: str, taker: str, pinned: set[TopicPartition], had: Mapping[TopicPartition, str], seats: DraftPlan
+) -> None:
     """Of his others for it: one where partitions are counted, as many as pay where they have weights.
 
     Of what makes both as even, best one that the other had, then one that he did not have.
     """
     able = [cell for cell in seats.of(giver) if cell not in pinned and seats.may_read(taker, cell)]
 
-    def merit(cell: Cell) -> tuple[float, bool, bool, Cell]:
+    def merit(cell: TopicPartition) -> tuple[float, bool, bool, TopicPartition]:
         return seats.heavier_after(cell, giver, taker), had.get(cell) != taker, had.get(cell) == giver, cell
 
     for _ in range(1 if seats.weights.by_count else MAX_GIVEN):
@@ -283,18 +291,18 @@ def even_out(giver: str, taker: str, pinned: set[Cell], had: Mapping[Cell, str],
         able.remove(best)
 
 
-def cells(plan: Plan) -> Iterable[tuple[str, Cell]]:
+def partition_owner_map(plan: Plan) -> Iterable[tuple[str, TopicPartition]]:
     for member_id, share in plan.items():
         for topic, partitions in share.items():
             for partition in partitions:
                 yield member_id, (topic, partition)
 
 
-def cells_of(held: HeldShare) -> Iterable[Cell]:
+def partition_set(held: HeldShare) -> Iterable[TopicPartition]:
     for topic, partitions in held.share:
         for partition in partitions:
             yield topic, partition
 
 
-def few(notes: list[str]) -> list[str]:
+def first_few(notes: list[str]) -> list[str]:
     return notes if len(notes) <= MAX_NOTES else [*notes[:MAX_NOTES], f"and {len(notes) - MAX_NOTES} more like these"]

@@ -2,12 +2,12 @@
 
 from collections.abc import Collection, Iterable
 
-from muster.coordinator.core.control.holds.values import Seen
-from muster.coordinator.core.control.holds.weights import Cell
+from muster.coordinator.core.control.holds.values import MeasuredRates
+from muster.coordinator.core.control.holds.weights import TopicPartition
 from muster.coordinator.core.state import ShardState
 
 
-def measured(state: ShardState, group_id: str) -> Seen | None:
+def measured_rates(state: ShardState, group_id: str) -> MeasuredRates | None:
     """What the group's balance knows by now; None where it is off, or has not looked twice."""
     balancing = state.balancing.get(group_id)
     loads = None if balancing is None else balancing.loads
@@ -18,24 +18,24 @@ def measured(state: ShardState, group_id: str) -> Seen | None:
     return {topic: (rates[topic].tolist(), lags[topic].astype(int).tolist()) for topic in rates}
 
 
-def carrying(moved: Collection[Cell], group: Iterable[Cell], seen: Seen) -> str:
+def describe_load(moved: Collection[TopicPartition], group: Iterable[TopicPartition], seen: MeasuredRates) -> str:
     """What `moved` carries of all that the group has; empty where nobody has looked, or nothing moves.
 
     >>> seen = {"t": ([10.0, 2.5], [0, 400])}
-    >>> carrying([("t", 1)], [("t", 0), ("t", 1)], seen)
+    >>> describe_load([("t", 1)], [("t", 0), ("t", 1)], seen)
     '; what moves carries 2.5 of 12.5 records/s, and 400 of 400 records that wait'
-    >>> carrying([("t", 0)], [("t", 0)], {"t": ([0.0], [0])})
+    >>> describe_load([("t", 0)], [("t", 0)], {"t": ([0.0], [0])})
     '; nothing is written or waits in the whole group now'
     """
     if not moved or not any(topic in seen for topic, _ in moved):
         return ""
-    (rate, lag), (of_rate, of_lag) = total(moved, seen), total(group, seen)
+    (rate, lag), (of_rate, of_lag) = total_load(moved, seen), total_load(group, seen)
     if not (of_rate or of_lag):
         return "; nothing is written or waits in the whole group now"
     return f"; what moves carries {rate:.4g} of {of_rate:.4g} records/s, and {lag} of {of_lag} records that wait"
 
 
-def total(cells: Iterable[Cell], seen: Seen) -> tuple[float, int]:
+def total_load(cells: Iterable[TopicPartition], seen: MeasuredRates) -> tuple[float, int]:
     """Of partitions that nobody has looked at nothing is known."""
     rate, lag = 0.0, 0
     for topic, partition in cells:

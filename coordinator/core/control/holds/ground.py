@@ -5,35 +5,35 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.holds.correction import Situation, cells, corrected
-from muster.coordinator.core.control.holds.figures import carrying, measured
-from muster.coordinator.core.control.holds.values import HoldsStored, Seen
-from muster.coordinator.core.control.holds.weights import Cell
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.groups.kind import Kind
+from muster.coordinator.core.control.holds.correction import GroupSituation, correct_with_overrides, partition_owner_map
+from muster.coordinator.core.control.holds.figures import describe_load, measured_rates
+from muster.coordinator.core.control.holds.values import HoldsStored, MeasuredRates
+from muster.coordinator.core.control.holds.weights import TopicPartition
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.kind import GroupKind
 from muster.coordinator.core.groups.kinds import KINDS
 from muster.coordinator.core.state import Step
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
 @dataclass(slots=True)
-class Ground:
+class OverrideContext:
     """One group and its holds. `operator` is who asks, and from where; "the coordinator" when time does."""
 
-    group: Group
+    group: GroupData
     holds: HoldsStored
     operator: str
     step: Step
-    seen: Seen | None = None
+    seen: MeasuredRates | None = None
     """What partitions carry, if the node has looked."""
-    situation: Situation = field(init=False)
+    situation: GroupSituation = field(init=False)
     """Who its members are, what they read and what they have."""
 
     def __post_init__(self) -> None:
         self.situation = self.kind.situation(self.group, self.step)
 
     @property
-    def kind(self) -> Kind[Any]:
+    def kind(self) -> GroupKind[Any]:
         return KINDS[type(self.group)]
 
     @property
@@ -45,23 +45,26 @@ class Ground:
         return self.kind.at_rest(self.group)
 
     @property
-    def owners(self) -> dict[Cell, str]:
-        return {cell: member_id for member_id, cell in cells(self.situation.had)}
+    def owners(self) -> dict[TopicPartition, str]:
+        return {cell: member_id for member_id, cell in partition_owner_map(self.situation.had)}
 
-    def owners_under(self, after: HoldsStored, budget: int | None = None) -> dict[Cell, str]:
+    def owners_under(self, after: HoldsStored, budget: int | None = None) -> dict[TopicPartition, str]:
         """Who would have what if the plan that holds were made under these; `budget` None: the group's own."""
         situation = self.situation if budget is None else replace(self.situation, budget=budget)
-        return {cell: member_id for member_id, cell in cells(corrected(situation.had, after, situation).plan)}
+        return {
+            cell: member_id
+            for member_id, cell in partition_owner_map(correct_with_overrides(situation.had, after, situation).plan)
+        }
 
-    def moved_by(self, after: HoldsStored, budget: int | None = None) -> dict[Cell, str]:
+    def moved_by(self, after: HoldsStored, budget: int | None = None) -> dict[TopicPartition, str]:
         """What would change hands then: partition -> its next owner."""
         had, then = self.owners, self.owners_under(after, budget)
         return {cell: member_id for cell, member_id in then.items() if cell in had and had[cell] != member_id}
 
-    def carrying(self, moved: Collection[Cell]) -> str:
+    def carrying(self, moved: Collection[TopicPartition]) -> str:
         """What these carry of all that the group has, to be said after what moves; empty where nobody knows."""
-        seen = measured(self.step.state, self.group.id) or self.seen
-        return carrying(moved, self.owners, seen) if seen else ""
+        seen = measured_rates(self.step.state, self.group.id) or self.seen
+        return describe_load(moved, self.owners, seen) if seen else ""
 
     def planned_here(self, verb: str) -> None:
         """Raises for a group whose members make their plans: the coordinator has no hand in those."""
@@ -74,17 +77,17 @@ class Ground:
             )
 
 
-def ground(group_id: str, operator: str, step: Step, seen: Seen | None = None) -> Ground:
+def override_context(group_id: str, operator: str, step: Step, seen: MeasuredRates | None = None) -> OverrideContext:
     """Raises GROUP_ID_NOT_FOUND: what does not exist cannot be held."""
     group = step.state.logged(group_id)
     if group is None:
         raise CoordinatorError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
-    return Ground(group, standing.held(step.state, group_id), operator, step, seen)
+    return OverrideContext(group, standing.overrides_of(step.state, group_id), operator, step, seen)
 
 
-def several(count: int, what: str) -> str:
+def count_of(count: int, what: str) -> str:
     """
-    >>> several(1, "partition"), several(2, "partition")
+    >>> count_of(1, "partition"), count_of(2, "partition")
     ('1 partition', '2 partitions')
     """
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

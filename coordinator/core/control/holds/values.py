@@ -5,12 +5,12 @@ from enum import Enum
 from typing import TypeAlias
 
 from muster.coordinator.core.types import Partitions
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 Share: TypeAlias = tuple[tuple[str, Partitions], ...]
 """Topic and partitions, by topic."""
 
-Seen: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[int]]]
+MeasuredRates: TypeAlias = Mapping[str, tuple[Sequence[float], Sequence[int]]]
 """Topic -> of each partition: records a second, written or read, whichever is more; and records that wait."""
 
 
@@ -34,8 +34,8 @@ class By(Enum):
     """Its instance id, its client id or its member id."""
 
 
-@value
-class Who:
+@frozen_value
+class MemberIdentifiers:
     """A member, by all its names."""
 
     member_id: str
@@ -45,7 +45,7 @@ class Who:
 
     def is_named(self, by: By, name: str) -> bool:
         """
-        >>> web = Who("web-1-7f", None, "web-1", "10.0.0.7")
+        >>> web = MemberIdentifiers("web-1-7f", None, "web-1", "10.0.0.7")
         >>> web.is_named(By.HOST, "10.0.0.7"), web.is_named(By.ANY, "10.0.0.7"), web.is_named(By.ANY, "web-1")
         (True, False, True)
         """
@@ -63,7 +63,7 @@ class Who:
                 return name in (self.member_id, self.client_id, self.instance_id)
 
 
-@value
+@frozen_value
 class Until:
     """An end by itself: when, on the coordinator's clock, and how long it was from the moment it was asked for.
 
@@ -74,7 +74,7 @@ class Until:
     after_ms: int
 
 
-@value
+@frozen_value
 class Freeze:
     """Nobody who lives loses a partition, and newcomers get none."""
 
@@ -82,7 +82,7 @@ class Freeze:
     until: Until | None = None
 
 
-@value
+@frozen_value
 class Deploy:
     """Members are started anew one by one: what one leaves waits for the next that comes."""
 
@@ -93,7 +93,7 @@ class Deploy:
     until: Until | None = None
 
 
-@value
+@frozen_value
 class Drain:
     """Whoever is named so has no capacity: its partitions move away, and it stays."""
 
@@ -102,7 +102,7 @@ class Drain:
     until: Until | None = None
 
 
-@value
+@frozen_value
 class Pin:
     """This partition belongs to whoever is named so, as long as he lives."""
 
@@ -112,7 +112,7 @@ class Pin:
     until: Until | None = None
 
 
-@value
+@frozen_value
 class HeldShare:
     """What a member left, waiting for an heir."""
 
@@ -126,7 +126,7 @@ class HeldShare:
         return sum(len(partitions) for _, partitions in self.share)
 
 
-@value
+@frozen_value
 class HoldsStored:
     """All that is held of one group. `version` is the ledger's number of the last change by hand or by time."""
 
@@ -148,7 +148,7 @@ class HoldsStored:
         return bool(self.freeze or self.deploy or self.shares)
 
 
-@value
+@frozen_value
 class HoldsEnded:
     """The tombstone: nothing of the group is held any more."""
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
 from muster.coordinator.core.control.holds import asking, ending, standing
 from muster.coordinator.core.control.holds.correction import drained_members
-from muster.coordinator.core.control.holds.ground import Ground, ground
+from muster.coordinator.core.control.holds.ground import OverrideContext, override_context
 from muster.coordinator.core.control.holds.values import HoldsStored
 from muster.coordinator.core.effects import HoldsReply
-from muster.coordinator.core.entries import keep_beside
+from muster.coordinator.core.entries import keep_audit_entry
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import Cause, Outcome, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -25,24 +25,26 @@ THE_COORDINATOR = "the coordinator"
 def hold_group(request: HoldGroup, step: Step) -> None:
     """Freeze, deploy, drain or pin, if the version is still the expected one. Refusals change nothing."""
     group_id_given(request.group_id)
-    found = ground(request.group_id, request.operator, step, request.seen)
-    same_version(request, found)
-    begun = asking.begin(request.ask, found, request.for_ms)
+    found = override_context(request.group_id, request.operator, step, request.seen)
+    check_version(request, found)
+    begun = asking.begin_override(request.ask, found, request.for_ms)
     after = begun.after
     if not request.validate_only:
-        after = change(found, begun.after, (begun.sentence,), begun.cause)
-    step.reply(request.request_id, HoldsReply(holds=after, sentence=begun.sentence, draining=draining(found, after)))
+        after = change_overrides(found, begun.after, (begun.sentence,), begun.cause)
+    step.reply(
+        request.request_id, HoldsReply(holds=after, sentence=begun.sentence, draining=remaining_drains(found, after))
+    )
 
 
 def resume_group(request: ResumeGroup, step: Step) -> None:
     """End what is named, or all of it. What is not held has ended before."""
     group_id_given(request.group_id)
-    found = ground(request.group_id, request.operator, step)
-    same_version(request, found)
-    ended = ending.by_hand(request.end, found)
+    found = override_context(request.group_id, request.operator, step)
+    check_version(request, found)
+    ended = ending.end_by_hand(request.end, found)
     after = ended.after
     if ended.sentences and not request.validate_only:
-        after = change(found, ended.after, ended.sentences, ended.cause)
+        after = change_overrides(found, ended.after, ended.sentences, ended.cause)
     sentence = "; ".join(ended.sentences) or "nothing of the kind is held"
     step.reply(request.request_id, HoldsReply(holds=none_if_nothing(after), sentence=sentence))
 
@@ -52,29 +54,29 @@ def describe_holds(request: DescribeHolds, step: Step) -> None:
     group_id_given(request.group_id)
     holds = step.state.holds.get(request.group_id)
     known = holds is not None and step.state.logged(request.group_id) is not None
-    left = draining(ground(request.group_id, "", step), holds) if holds is not None and known else ()
+    left = remaining_drains(override_context(request.group_id, "", step), holds) if holds is not None and known else ()
     step.reply(request.request_id, HoldsReply(holds=holds, draining=left))
 
 
-def timer_fired(key: TimerKey, step: Step) -> None:
+def fire_override_timer(key: TimerKey, step: Step) -> None:
     """Something ends by itself, or the group has come to rest and the next partitions of a drain may go."""
     group_id = key[1]
     if group_id not in step.state.holds:
         return
     if step.state.logged(group_id) is None:
         # What of the log was damaged was all that there was of the group.
-        standing.forget(group_id, step)
+        standing.forget_overrides(group_id, step)
         return
-    found = ground(group_id, THE_COORDINATOR, step)
-    ended = ending.by_time(found, step.now_ms)
+    found = override_context(group_id, THE_COORDINATOR, step)
+    ended = ending.end_by_time(found, step.now_ms)
     if ended.sentences:
-        change(found, ended.after, ended.sentences, ended.cause)
+        change_overrides(found, ended.after, ended.sentences, ended.cause)
     else:
-        standing.watch(found.holds, step)
-        drain_on(found, step)
+        standing.watch_override_ends(found.holds, step)
+        continue_drain(found, step)
 
 
-def drain_on(found: Ground, step: Step) -> None:
+def continue_drain(found: OverrideContext, step: Step) -> None:
     """The next partitions of drained members, once those before have arrived. No leader would hear of it."""
     holds, owners = found.holds, found.owners
     if not holds.drains or holds.calm or found.plans_itself or not found.at_rest:
@@ -82,10 +84,12 @@ def drain_on(found: Ground, step: Step) -> None:
     drained = drained_members(holds, found.situation.who)
     if any(owners[cell] in drained for cell in found.moved_by(holds)):
         left = sum(owner in drained for owner in owners.values())
-        found.kind.replan(found.group, Trigger(Cause.DRAINED, f"{left} partitions are still to be drained"), step)
+        found.kind.replan(
+            found.group, RebalanceTrigger(Cause.DRAINED, f"{left} partitions are still to be drained"), step
+        )
 
 
-def same_version(request: HoldGroup | ResumeGroup, found: Ground) -> None:
+def check_version(request: HoldGroup | ResumeGroup, found: OverrideContext) -> None:
     if request.expected_version not in (None, found.holds.version):
         raise CoordinatorError(
             ErrorCode.INVALID_UPDATE_VERSION,
@@ -94,22 +98,24 @@ def same_version(request: HoldGroup | ResumeGroup, found: Ground) -> None:
         )
 
 
-def change(found: Ground, after: HoldsStored, sentences: tuple[str, ...], cause: Cause | None) -> HoldsStored:
+def change_overrides(
+    found: OverrideContext, after: HoldsStored, sentences: tuple[str, ...], cause: Cause | None
+) -> HoldsStored:
     """Keep it, tell the ledger, and plan anew where that is called for. Returns what is held then."""
     step, group = found.step, found.group
     detail = f"{found.operator}: {'; '.join(sentences)}"
     culprit = "" if found.operator == THE_COORDINATOR else found.operator
-    number = keep_beside(group, Outcome.HELD, Trigger(cause or Cause.OPERATOR, detail, culprit), step)
+    number = keep_audit_entry(group, Outcome.HELD, RebalanceTrigger(cause or Cause.OPERATOR, detail, culprit), step)
     after = replace(after, version=0 if after.nothing else number)
-    standing.keep(after, step)
+    standing.keep_overrides(after, step)
     if cause is not None:
-        found.kind.replan(group, Trigger(cause, detail, culprit), step)
+        found.kind.replan(group, RebalanceTrigger(cause, detail, culprit), step)
     elif after.drains:  # what a pin kept with a drained member may go now
-        standing.settled(group.id, step)
+        standing.note_settled(group.id, step)
     return after
 
 
-def draining(found: Ground, holds: HoldsStored) -> tuple[int, ...]:
+def remaining_drains(found: OverrideContext, holds: HoldsStored) -> tuple[int, ...]:
     """How many partitions each drain has still to move: neither what is pinned, nor what nobody else reads."""
     if not holds.drains:
         return ()

@@ -10,15 +10,15 @@ CAPACITY = "member.capacity"
 PAYS = 0.05
 """By this share the heavier of two members has to become lighter for a further partition to move."""
 
-NOTHING = 1e-9
+NEGLIGIBLE_WEIGHT = 1e-9
 """Of one partition more or less it is enough that it is lighter at all; sums of fractions are not exact."""
 
-Cell = tuple[str, int]
+TopicPartition = tuple[str, int]
 """Topic and partition."""
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class PartitionWeights:
     """`lags` None: each partition weighs the same. Only an assignor that goes by lags, or loads, is told of any."""
 
     lags: Mapping[str, Sequence[int]] | None
@@ -29,7 +29,7 @@ class Weights:
     def by_count(self) -> bool:
         return self.lags is None
 
-    def of(self, cell: Cell) -> float:
+    def of(self, cell: TopicPartition) -> float:
         """Idle partitions weigh a little, as for the assignors: they are spread, too."""
         if self.lags is None:
             return 1.0
@@ -39,14 +39,14 @@ class Weights:
 
     def worth_it(self, heaviest: float) -> float:
         """What the heavier of two members may carry at most after a partition moved for evenness alone."""
-        return heaviest * (1 - (NOTHING if self.by_count else PAYS))
+        return heaviest * (1 - (NEGLIGIBLE_WEIGHT if self.by_count else PAYS))
 
     def carried(self, member_id: str, weight: float) -> float:
         """So much weight, as this member carries it."""
         return weight / self.capacity.get(member_id, 1.0)
 
 
-def weights_of(snapshot: Snapshot) -> Weights:
+def weights_of(snapshot: Snapshot) -> PartitionWeights:
     """By what the assignor of this snapshot makes members even."""
     stated = snapshot.options.get(CAPACITY)
     table = stated if isinstance(stated, Mapping) else {}
@@ -57,4 +57,4 @@ def weights_of(snapshot: Snapshot) -> Weights:
             if isinstance(share, int | float) and share > 0:
                 capacity[member.id] = float(share)
                 break
-    return Weights(snapshot.lags, capacity)
+    return PartitionWeights(snapshot.lags, capacity)

@@ -1,13 +1,13 @@
 """How long what a member leaves waits for whoever comes after it."""
 
-from muster.coordinator.core.control.settings.setting import Of, Setting
-from muster.coordinator.core.control.settings.shapes import Whole
+from muster.coordinator.core.control.settings.setting import GroupScope, Setting
+from muster.coordinator.core.control.settings.shapes import WholeNumber
 
 HOLD_MS = Setting(
     name="hold.ms",
-    shape=Whole(0, 86_400_000),
+    shape=WholeNumber(0, 86_400_000),
     default=0,
-    groups=Of.PLANNED,
+    groups=GroupScope.PLANNED,
     meaning=(
         "How long the share of a dynamic member that went waits for an heir, in milliseconds; 0: not at all, and 120 s "
         "while a deploy is on."

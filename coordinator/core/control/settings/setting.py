@@ -7,10 +7,10 @@ from enum import Enum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.settings.shapes import OfNode, Shape
-from muster.coordinator.core.groups.group import Group
-from muster.coordinator.core.groups.kind import Kind
-from muster.coordinator.core.ledger import Trigger
+from muster.coordinator.core.control.settings.shapes import NodeSetting, Shape
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.kind import GroupKind
+from muster.coordinator.core.ledger import RebalanceTrigger
 from muster.coordinator.core.state import ShardState, Step
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
@@ -18,7 +18,7 @@ from muster.coordinator.errors import CoordinatorError, ErrorCode
 T = TypeVar("T")
 
 
-class Of(Enum):
+class GroupScope(Enum):
     """The groups that a setting is meant for; for others it may be set, and waits."""
 
     EVERY = "all groups"
@@ -28,40 +28,40 @@ class Of(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SettingsChange:
     """What is asked: the group, if there is one, all that would be set, and what is set now."""
 
     group_id: str
-    group: Group | None
-    kind: Kind[Any]
+    group: GroupData | None
+    kind: GroupKind[Any]
     after: Mapping[str, JsonValue]
     before: Mapping[str, JsonValue]
     step: Step
 
 
-Check: TypeAlias = Callable[[Any, Change], None]
-"""Raises CoordinatorError (`invalid`, as a rule) for a value that has the right shape and still cannot be."""
+Check: TypeAlias = Callable[[Any, SettingsChange], None]
+"""Raises CoordinatorError (`invalid_setting`, as a rule) for a value that has the right shape and still cannot be."""
 
-Fit: TypeAlias = Callable[[Change], None]
+Fit: TypeAlias = Callable[[SettingsChange], None]
 """Raises CoordinatorError for settings that do not go together as they would be then (`change.after`)."""
 
-Hearing: TypeAlias = Callable[[Change, Trigger], None]
+ChangeListener: TypeAlias = Callable[[SettingsChange, RebalanceTrigger], None]
 """What follows of a change, on `change.step`. The trigger says who made it, in a sentence."""
 
 
-def anything(value: Any, change: Change) -> None:
+def accept_any_value(value: Any, change: SettingsChange) -> None:
     """Every value of the right shape is taken."""
 
 
-def anyhow(change: Change) -> None:
+def accept_any_combination(change: SettingsChange) -> None:
     """It has nothing to do with other settings."""
 
 
-def nobody(change: Change, trigger: Trigger) -> None:
+def notify_nobody(change: SettingsChange, trigger: RebalanceTrigger) -> None:
     """It counts from when it is looked at next."""
 
 
-def planner(change: Change, trigger: Trigger) -> None:
+def replan_on_change(change: SettingsChange, trigger: RebalanceTrigger) -> None:
     """What was planned without it is void."""
     change.kind.settings_changed(change.group, trigger, change.step)
 
@@ -75,12 +75,12 @@ class Setting(Generic[T]):
 
     name: str
     shape: Shape[T]
-    default: T | OfNode[T]
-    groups: Of
+    default: T | NodeSetting[T]
+    groups: GroupScope
     meaning: str
-    check: Check = anything
-    together: Fit = anyhow
-    hears: Hearing = nobody
+    check: Check = accept_any_value
+    together: Fit = accept_any_combination
+    hears: ChangeListener = notify_nobody
 
     def of(self, state: ShardState, group_id: str) -> T:
         """What holds for the group, set or not."""
@@ -98,7 +98,7 @@ class Setting(Generic[T]):
 
     def default_of(self, limits: Limits) -> T:
         """What holds when nothing is set."""
-        return self.default.read(limits) if isinstance(self.default, OfNode) else self.default
+        return self.default.read(limits) if isinstance(self.default, NodeSetting) else self.default
 
 
 MAX_DEPTH = 32
@@ -107,7 +107,7 @@ MAX_DEPTH = 32
 LARGEST = 2**63
 
 
-def recordable(value: JsonValue, depth: int = MAX_DEPTH) -> bool:
+def is_recordable(value: JsonValue, depth: int = MAX_DEPTH) -> bool:
     """Whether it is read from the log as it was: finite, of whole characters, not too deep."""
     match value:
         case str():
@@ -119,9 +119,11 @@ def recordable(value: JsonValue, depth: int = MAX_DEPTH) -> bool:
         case float():
             return math.isfinite(value)
         case Mapping():
-            return depth > 0 and all(recordable(key) and recordable(held, depth - 1) for key, held in value.items())
+            return depth > 0 and all(
+                is_recordable(key) and is_recordable(held, depth - 1) for key, held in value.items()
+            )
         case _:
-            return depth > 0 and all(recordable(held, depth - 1) for held in value)
+            return depth > 0 and all(is_recordable(held, depth - 1) for held in value)
 
 
 UNRECORDABLE = (
@@ -131,5 +133,5 @@ UNRECORDABLE = (
 """What is said of a value that has to be read from the log again, and could not be."""
 
 
-def invalid(message: str) -> CoordinatorError:
+def invalid_setting(message: str) -> CoordinatorError:
     return CoordinatorError(ErrorCode.INVALID_CONFIG, message)

@@ -31,14 +31,14 @@ class KafkaType(Enum):
 
 
 @dataclass(frozen=True)
-class OfNode(Generic[T]):
+class NodeSetting(Generic[T]):
     """What one of the node's own settings says."""
 
     name: str
     read: Callable[[Limits], T]
 
 
-Bound: TypeAlias = int | OfNode[int]
+Bound: TypeAlias = int | NodeSetting[int]
 
 
 class Shape(Protocol[T_co]):
@@ -62,7 +62,7 @@ class Shape(Protocol[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class WholeNumber:
     """An integer within bounds, both allowed."""
 
     low: Bound
@@ -71,23 +71,23 @@ class Whole:
 
     @property
     def allowed(self) -> str:
-        return f"a whole number, {said(self.low)} to {said(self.high)}"
+        return f"a whole number, {bound_text(self.low)} to {bound_text(self.high)}"
 
     def of_json(self, value: JsonValue, limits: Limits) -> int:
-        low, high = known(self.low, limits), known(self.high, limits)
+        low, high = known_bound(self.low, limits), known_bound(self.high, limits)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise ValueError(f"is {shown(value)}; expected a whole number from {low} to {high}{self.whose()}")
+            raise ValueError(f"is {shown_value(value)}; expected a whole number from {low} to {high}{self.whose()}")
         return value
 
     def whose(self) -> str:
-        names = [bound.name for bound in (self.low, self.high) if isinstance(bound, OfNode)]
+        names = [bound.name for bound in (self.low, self.high) if isinstance(bound, NodeSetting)]
         return f" (this node's {', '.join(names)})" if names else ""
 
     def of_text(self, text: str) -> JsonValue:
         try:
             return int(text)
         except ValueError:
-            raise ValueError(f"is {shown(text)}; expected {self.allowed}") from None
+            raise ValueError(f"is {shown_value(text)}; expected {self.allowed}") from None
 
     def text(self, value: JsonValue) -> str:
         return str(value)
@@ -102,7 +102,7 @@ class Fraction:
 
     def of_json(self, value: JsonValue, limits: Limits) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise ValueError(f"is {shown(value)}; expected {self.allowed}")
+            raise ValueError(f"is {shown_value(value)}; expected {self.allowed}")
         return float(value)
 
     def of_text(self, text: str) -> JsonValue:
@@ -111,7 +111,7 @@ class Fraction:
         except ValueError:
             found = math.nan
         if not math.isfinite(found):
-            raise ValueError(f"is {shown(text)}; expected {self.allowed}")
+            raise ValueError(f"is {shown_value(text)}; expected {self.allowed}")
         return found
 
     def text(self, value: JsonValue) -> str:
@@ -127,13 +127,13 @@ class Flag:
 
     def of_json(self, value: JsonValue, limits: Limits) -> bool:
         if not isinstance(value, bool):
-            raise ValueError(f"is {shown(value)}; expected {self.allowed}")
+            raise ValueError(f"is {shown_value(value)}; expected {self.allowed}")
         return value
 
     def of_text(self, text: str) -> JsonValue:
         word = text.strip().lower()
         if word not in ("true", "false"):
-            raise ValueError(f"is {shown(text)}; expected {self.allowed}")
+            raise ValueError(f"is {shown_value(text)}; expected {self.allowed}")
         return word == "true"
 
     def text(self, value: JsonValue) -> str:
@@ -153,9 +153,9 @@ class Word:
 
     def of_json(self, value: JsonValue, limits: Limits) -> str:
         if not isinstance(value, str) or not 0 < len(value) <= MAX_NAME_CHARS:
-            raise ValueError(f"is {shown(value)}; expected {self.allowed} of at most {MAX_NAME_CHARS} characters")
+            raise ValueError(f"is {shown_value(value)}; expected {self.allowed} of at most {MAX_NAME_CHARS} characters")
         if self.choices and value not in self.choices:
-            raise ValueError(f"is {shown(value)}; expected {self.allowed}")
+            raise ValueError(f"is {shown_value(value)}; expected {self.allowed}")
         return value
 
     def of_text(self, text: str) -> JsonValue:
@@ -166,7 +166,7 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameList:
     """Words, each once; as text with commas between them."""
 
     most: int = MAX_NAMES
@@ -178,15 +178,15 @@ class Names:
 
     def of_json(self, value: JsonValue, limits: Limits) -> tuple[str, ...]:
         if not isinstance(value, list) or not all(isinstance(word, str) and len(word) > 0 for word in value):
-            raise ValueError(f"is {shown(value)}; expected a list of names")
+            raise ValueError(f"is {shown_value(value)}; expected a list of names")
         names = [str(word) for word in value]
         if len(names) > self.most or any(len(name) > MAX_NAME_CHARS or "," in name for name in names):
             raise ValueError(
-                f"is {shown(value)}; expected at most {self.most} names without commas, each of at most "
+                f"is {shown_value(value)}; expected at most {self.most} names without commas, each of at most "
                 f"{MAX_NAME_CHARS} characters"
             )
         if len(set(names)) < len(names):
-            raise ValueError(f"is {shown(value)}; expected each name once")
+            raise ValueError(f"is {shown_value(value)}; expected each name once")
         return tuple(names)
 
     def of_text(self, text: str) -> JsonValue:
@@ -205,7 +205,7 @@ class Options:
 
     def of_json(self, value: JsonValue, limits: Limits) -> Mapping[str, JsonValue]:
         if not isinstance(value, Mapping) or not value:
-            raise ValueError(f"is {shown(value)}; expected a JSON object with an option or more")
+            raise ValueError(f"is {shown_value(value)}; expected a JSON object with an option or more")
         return value
 
     def of_text(self, text: str) -> JsonValue:
@@ -219,17 +219,17 @@ class Options:
         return json.dumps(value, sort_keys=True)
 
 
-def known(bound: Bound, limits: Limits) -> int:
-    return bound.read(limits) if isinstance(bound, OfNode) else bound
+def known_bound(bound: Bound, limits: Limits) -> int:
+    return bound.read(limits) if isinstance(bound, NodeSetting) else bound
 
 
-def said(bound: Bound) -> str:
-    return bound.name if isinstance(bound, OfNode) else str(bound)
+def bound_text(bound: Bound) -> str:
+    return bound.name if isinstance(bound, NodeSetting) else str(bound)
 
 
 MAX_SHOWN = 100
 
 
-def shown(value: JsonValue) -> str:
+def shown_value(value: JsonValue) -> str:
     text = json.dumps(value, sort_keys=True)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}... ({len(text)} characters)"

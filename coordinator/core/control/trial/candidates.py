@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.plan import canonical_name, runnable
+from muster.coordinator.core.plan import canonical_name, runnable_assignors
 from muster.coordinator.core.types import Limits
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 MAX_CHARACTERS = 4_096
 """Of one such word."""
 FORM = """NAME or NAME{"option": value}"""
 
 
-@value
-class Candidate:
+@frozen_value
+class AssignorCandidate:
     """`name` is the assignor's own, whichever of its names was used."""
 
     name: str
@@ -26,11 +26,11 @@ class Candidate:
         return self.name + (json.dumps(dict(self.options), sort_keys=True) if self.options else "")
 
 
-def candidate_of(word: str, limits: Limits) -> Candidate:
+def candidate_of(word: str, limits: Limits) -> AssignorCandidate:
     """Read it. Raises ValueError, worded to follow what the value is of: "is ...; expected ...".
 
     >>> candidate_of('range{"a": 1}', Limits())
-    Candidate(name='range', options={'a': 1})
+    AssignorCandidate(name='range', options={'a': 1})
     """
     if not 0 < len(word) <= MAX_CHARACTERS:
         raise ValueError(f"has a word of {len(word)} characters; expected {FORM} of at most {MAX_CHARACTERS}")
@@ -41,26 +41,26 @@ def candidate_of(word: str, limits: Limits) -> Candidate:
         raise ValueError(f"has {word!r}, whose options are no JSON ({error}); expected {FORM}") from None
     if not name.strip():
         raise ValueError(f"has {word!r}, which names no assignor; expected {FORM}")
-    return Candidate(canonical_name(name.strip(), limits), options)
+    return AssignorCandidate(canonical_name(name.strip(), limits), options)
 
 
-def may_run(candidate: Candidate, limits: Limits) -> None:
+def check_may_run(candidate: AssignorCandidate, limits: Limits) -> None:
     """Refuse an assignor that this node does not offer: a request must not name code to be imported here.
 
     Raises ValueError, worded as those of `candidate_of`.
     """
     configured = (canonical_name(word, limits) for word in (*limits.consumer_assignors, *limits.remote_assignors))
-    names = dict.fromkeys((*runnable(limits), *configured))
+    names = dict.fromkeys((*runnable_assignors(limits), *configured))
     if candidate.name not in names:
         raise ValueError(
             f"names {candidate.name!r}, which is no assignor that this coordinator runs; known here: {', '.join(names)}"
         )
 
 
-def split(text: str) -> list[str]:
+def split_candidates(text: str) -> list[str]:
     """The words of a list with commas between them, those within braces aside.
 
-    >>> split('lag, sticky{"a": 1, "b": {}},range')
+    >>> split_candidates('lag, sticky{"a": 1, "b": {}},range')
     ['lag', 'sticky{"a": 1, "b": {}}', 'range']
     """
     words, depth, word = [], 0, ""

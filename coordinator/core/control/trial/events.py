@@ -3,10 +3,10 @@
 from typing import TypeAlias
 
 from muster.coordinator.core.types import RequestId, Score
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
-@value
+@frozen_value
 class StartCanary:
     """`assignor` is NAME or NAME{"option": value}; without `guards` the usual ones count.
 
@@ -26,7 +26,7 @@ class StartCanary:
     lag_span_ms: int = 0
 
 
-@value
+@frozen_value
 class EndCanary:
     """`promote` False: rolled back."""
 
@@ -36,13 +36,13 @@ class EndCanary:
     operator: str
 
 
-@value
+@frozen_value
 class DescribeCanary:
     request_id: RequestId
     group_id: str
 
 
-@value
+@frozen_value
 class LagMeasured:
     """A sample of the group's lag, all partitions together. Asked for nothing but running canaries."""
 
@@ -50,7 +50,7 @@ class LagMeasured:
     lag: int
 
 
-@value
+@frozen_value
 class Shadowed:
     """What came of a `ShadowRequest`, under its ticket."""
 

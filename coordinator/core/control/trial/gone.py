@@ -4,17 +4,17 @@ from muster.coordinator.core.control.trial.records import CanaryForgotten
 from muster.coordinator.core.state import Step
 from muster.coordinator.core.types import TimerKey
 
-TIMER = "canary"
+CANARY_TIMER = "canary"
 
 
-def timer(group_id: str) -> TimerKey:
+def canary_timer(group_id: str) -> TimerKey:
     """Fires when the canary's time is over."""
-    return (TIMER, group_id)
+    return (CANARY_TIMER, group_id)
 
 
-def forget(group_id: str, step: Step) -> None:
+def forget_canary(group_id: str, step: Step) -> None:
     """Nothing is left that it could be tried on."""
     if group_id in step.state.canaries:
-        step.disarm(timer(group_id))
+        step.disarm(canary_timer(group_id))
         step.state.lag_over.pop(group_id, None)
         step.keep(CanaryForgotten(group_id))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from muster.coordinator.core.control.trial.records import Baseline, CanaryStored, Guard, Tally
-from muster.coordinator.core.ledger import Ledger, settled
+from muster.coordinator.core.control.trial.records import CanaryBaseline, CanaryGuardRule, CanaryStored, CanaryTally
+from muster.coordinator.core.ledger import GroupLedger, settle_entry
 from muster.coordinator.core.types import Outcome
 
 PLAN_FAILURES, MOVES, UNOWNED, LAG, EXPIRED = "plan-failures", "moves", "unowned", "lag", "expired"
@@ -23,7 +23,12 @@ MEANINGS = {
 COMPARED = frozenset({MOVES, UNOWNED, LAG})
 """Those that have a baseline."""
 
-DEFAULTS = (Guard(PLAN_FAILURES, 0), Guard(UNOWNED, 2, True), Guard(LAG, 2, True), Guard(EXPIRED, 0))
+DEFAULTS = (
+    CanaryGuardRule(PLAN_FAILURES, 0),
+    CanaryGuardRule(UNOWNED, 2, True),
+    CanaryGuardRule(LAG, 2, True),
+    CanaryGuardRule(EXPIRED, 0),
+)
 DEFAULT_LAG_FLOOR = 1_000
 """Records. Less lag than that trips no guard."""
 
@@ -33,27 +38,27 @@ LEAST_UNOWNED_S = 1.0
 HELD_SAMPLES = 3
 """So many samples in a row have to be over the limit before a lag counts."""
 LEAST_REBALANCES = 3
-LEAST_MS = 600_000
+BASELINE_LEAST_MS = 600_000
 HOUR_MS = 3_600_000
 
 FORM = re.compile(r"\s*([a-z-]+)\s*>\s*(\d{1,12}(?:\.\d{1,6})?)\s*(x?)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Trip:
+class GuardTrip:
     """A guard that was tripped: by what figure, and against which."""
 
-    guard: Guard
+    guard: CanaryGuardRule
     figure: float
     limit: float
 
-    def sentence(self, baseline: Baseline) -> str:
+    def sentence(self, baseline: CanaryBaseline) -> str:
         unit = UNITS[self.guard.figure]
-        said = f"guard {written(self.guard)!r} tripped: {self.figure:.6g}{unit}"
+        said = f"guard {guard_text(self.guard)!r} tripped: {self.figure:.6g}{unit}"
         if not self.guard.relative:
             return said
-        basis = basis_of(self.guard, baseline)
-        return f"{said} are over {self.guard.limit:g} x {basis:.6g}, {where_from(self.guard, baseline)}"
+        basis = guard_basis(self.guard, baseline)
+        return f"{said} are over {self.guard.limit:g} x {basis:.6g}, {describe_basis(self.guard, baseline)}"
 
 
 UNITS = {
@@ -65,11 +70,11 @@ UNITS = {
 }
 
 
-def guard_of(text: str) -> Guard:
+def guard_of(text: str) -> CanaryGuardRule:
     """Read one. Raises ValueError with what was expected.
 
     >>> guard_of("lag>2.5x")
-    Guard(figure='lag', limit=2.5, relative=True)
+    CanaryGuardRule(figure='lag', limit=2.5, relative=True)
     """
     found = FORM.fullmatch(text)
     if found is None or found[1] not in MEANINGS:
@@ -82,10 +87,10 @@ def guard_of(text: str) -> Guard:
             f"guard {text!r} compares with the group's last hour, where {found[1]!r} is counted from none; "
             f"expected {found[1]} > NUMBER"
         )
-    return Guard(found[1], float(found[2]), bool(found[3]))
+    return CanaryGuardRule(found[1], float(found[2]), bool(found[3]))
 
 
-def guards_of(texts: Sequence[str]) -> tuple[Guard, ...]:
+def guards_of(texts: Sequence[str]) -> tuple[CanaryGuardRule, ...]:
     """Those that are named, or else the usual ones. Raises ValueError."""
     guards = tuple(guard_of(text) for text in texts) or DEFAULTS
     figures = [guard.figure for guard in guards]
@@ -95,22 +100,22 @@ def guards_of(texts: Sequence[str]) -> tuple[Guard, ...]:
     return guards
 
 
-def written(guard: Guard) -> str:
+def guard_text(guard: CanaryGuardRule) -> str:
     return f"{guard.figure} > {guard.limit:g}{'x' if guard.relative else ''}"
 
 
-def idle(guard: Guard, baseline: Baseline) -> str:
+def idle_reason(guard: CanaryGuardRule, baseline: CanaryBaseline) -> str:
     """Why the guard does not count, in words; empty when it does."""
     if not guard.relative:
         return ""
     if guard.figure == LAG:
-        if baseline.lag_span_ms < LEAST_MS:
+        if baseline.lag_span_ms < BASELINE_LEAST_MS:
             return f"the group's lag is known for {minutes(baseline.lag_span_ms)}, 10 min are needed"
         return ""
     count = baseline.rebalances if guard.figure == MOVES else baseline.settled
     if count < LEAST_REBALANCES:
         return f"the group's last hour has {count} rebalances to compare with, {LEAST_REBALANCES} are needed"
-    if baseline.span_ms < LEAST_MS:
+    if baseline.span_ms < BASELINE_LEAST_MS:
         return f"the group's rebalances are known for {minutes(baseline.span_ms)}, 10 min are needed"
     return ""
 
@@ -119,7 +124,7 @@ def minutes(ms: int) -> str:
     return f"{ms / 60_000:.1f} min"
 
 
-def basis_of(guard: Guard, baseline: Baseline) -> float:
+def guard_basis(guard: CanaryGuardRule, baseline: CanaryBaseline) -> float:
     """What the guard compares with."""
     match guard.figure:
         case "moves":
@@ -130,14 +135,14 @@ def basis_of(guard: Guard, baseline: Baseline) -> float:
             return baseline.lag
 
 
-def where_from(guard: Guard, baseline: Baseline) -> str:
+def describe_basis(guard: CanaryGuardRule, baseline: CanaryBaseline) -> str:
     if guard.figure == LAG:
         return f"its mean over {minutes(baseline.lag_span_ms)} before"
     count = baseline.rebalances if guard.figure == MOVES else baseline.settled
     return f"the mean of {count} rebalances in {minutes(baseline.span_ms)} before"
 
 
-def figure_of(guard: Guard, tally: Tally) -> float | None:
+def figure_of(guard: CanaryGuardRule, tally: CanaryTally) -> float | None:
     """How the group does, by what has been counted; None where nothing says it yet. Lag is measured elsewhere."""
     match guard.figure:
         case "plan-failures":
@@ -152,30 +157,30 @@ def figure_of(guard: Guard, tally: Tally) -> float | None:
             return None
 
 
-def tripped(canary: CanaryStored) -> Trip | None:
+def tripped_guard(canary: CanaryStored) -> GuardTrip | None:
     """The first guard that what has been counted is over."""
     for guard in canary.guards:
-        if (trip := over(guard, figure_of(guard, canary.tally), canary.baseline)) is not None:
+        if (trip := trip_if_over(guard, figure_of(guard, canary.tally), canary.baseline)) is not None:
             return trip
     return None
 
 
-def lag_over(canary: CanaryStored, lag: int) -> Trip | None:
+def tripped_lag_guard(canary: CanaryStored, lag: int) -> GuardTrip | None:
     """The guard that this sample of the group's total lag is over."""
     guard = next((guard for guard in canary.guards if guard.figure == LAG), None)
-    return None if guard is None or lag < canary.lag_floor else over(guard, lag, canary.baseline)
+    return None if guard is None or lag < canary.lag_floor else trip_if_over(guard, lag, canary.baseline)
 
 
-def over(guard: Guard, figure: float | None, baseline: Baseline) -> Trip | None:
-    if figure is None or idle(guard, baseline):
+def trip_if_over(guard: CanaryGuardRule, figure: float | None, baseline: CanaryBaseline) -> GuardTrip | None:
+    if figure is None or idle_reason(guard, baseline):
         return None
     if guard.relative and guard.figure == UNOWNED and figure < LEAST_UNOWNED_S:
         return None
-    limit = guard.limit * basis_of(guard, baseline) if guard.relative else guard.limit
-    return Trip(guard, figure, limit) if figure > limit else None
+    limit = guard.limit * guard_basis(guard, baseline) if guard.relative else guard.limit
+    return GuardTrip(guard, figure, limit) if figure > limit else None
 
 
-def baseline_of(ledger: Ledger | None, lag: tuple[float, int], now_ms: int) -> Baseline:
+def baseline_of(ledger: GroupLedger | None, lag: tuple[float, int], now_ms: int) -> CanaryBaseline:
     """The group's own last hour. `lag` is the mean of its total lag, and over how long that is.
 
     Entries that are said to end later than now are of a clock that was set back since: they are no part of it.
@@ -183,12 +188,12 @@ def baseline_of(ledger: Ledger | None, lag: tuple[float, int], now_ms: int) -> B
     entries = list(ledger.entries.values()) if ledger is not None else []
     hour = [entry for entry in entries if 0 <= now_ms - entry.ended_at_ms <= HOUR_MS]
     plans = [entry for entry in hour if entry.outcome is Outcome.COMPLETED]
-    known = [settled(entry, ledger.settlements.get(entry.number)) for entry in plans] if ledger is not None else []
+    known = [settle_entry(entry, ledger.settlements.get(entry.number)) for entry in plans] if ledger is not None else []
     unowned = [entry.unowned_partition_ms for entry in known if entry.unowned_partition_ms >= 0]
     mean, lag_span_ms = lag
     # The group may be older than what is kept of it; before its first entry nothing is known.
     since_ms = min((entry.started_at_ms for entry in entries if entry.started_at_ms <= now_ms), default=now_ms)
-    return Baseline(
+    return CanaryBaseline(
         rebalances=len(plans),
         span_ms=min(now_ms - since_ms, HOUR_MS),
         moves=sum(len(entry.moves) for entry in plans) / len(plans) if plans else 0.0,

@@ -5,7 +5,7 @@ from dataclasses import field
 from enum import Enum
 from typing import Any, TypeAlias
 
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 
 
 class CanaryState(Enum):
@@ -22,8 +22,8 @@ class CanaryState(Enum):
 RUNNING = frozenset({CanaryState.CANARY, CanaryState.WAITING})
 
 
-@value
-class Guard:
+@frozen_value
+class CanaryGuardRule:
     """Trips when `figure` is over `limit`; with `relative`, over so many times its baseline."""
 
     figure: str
@@ -31,8 +31,8 @@ class Guard:
     relative: bool = False
 
 
-@value
-class Baseline:
+@frozen_value
+class CanaryBaseline:
     """How the group did before the canary: means over its own last hour, or as much of it as there is."""
 
     rebalances: int = 0
@@ -49,8 +49,8 @@ class Baseline:
     """How long before the canary its first sample was taken; 0: there is none."""
 
 
-@value
-class Tally:
+@frozen_value
+class CanaryTally:
     """What the group did since the canary began. The round that the canary itself started counts for none of it but
     failures and lost members."""
 
@@ -64,7 +64,7 @@ class Tally:
     """The number of the last rebalance of the canary's own round; 0: it has no plan yet."""
 
 
-@value
+@frozen_value
 class CanaryStored:
     """A canary, running or over. Times are wall time, ms; `for_ms` bounds what is left when the clock was set back."""
 
@@ -81,10 +81,10 @@ class CanaryStored:
     until_ms: int
     promotes: bool
     """What becomes of it at the end of its time: it is the setting, or it waits."""
-    guards: tuple[Guard, ...]
+    guards: tuple[CanaryGuardRule, ...]
     lag_floor: int
-    baseline: Baseline = field(default_factory=Baseline)
-    tally: Tally = field(default_factory=Tally)
+    baseline: CanaryBaseline = field(default_factory=CanaryBaseline)
+    tally: CanaryTally = field(default_factory=CanaryTally)
     ended: str = ""
     """Why it is over, in one sentence."""
 
@@ -93,7 +93,7 @@ class CanaryStored:
         return self.state in RUNNING
 
 
-@value
+@frozen_value
 class CanaryForgotten:
     """The tombstone of a group's canary."""
 

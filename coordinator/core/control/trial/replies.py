@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from muster.coordinator.core.control.trial.records import CanaryStored
-from muster.coordinator.core.value import value
+from muster.coordinator.core.value import frozen_value
 from muster.coordinator.errors import ErrorCode
 
 
-@value
+@frozen_value
 class CanaryReply:
     """The canary as it is, or would be; None: the group never had one. `idle`: guards that do not count, and why."""
 

@@ -11,8 +11,8 @@ from typing import TypeAlias
 from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.registry import resolve
 from muster.assignors.run import withheld
-from muster.coordinator.core.control.trial.candidates import Candidate
-from muster.coordinator.core.plan import Decide, decided
+from muster.coordinator.core.control.trial.candidates import AssignorCandidate
+from muster.coordinator.core.plan import Decide, run_assignor
 from muster.coordinator.core.types import RebalanceEntry, Score
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -36,7 +36,7 @@ class ShadowRequest:
 
     group_id: str
     ticket: int
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[AssignorCandidate, ...]
     entry: RebalanceEntry
     plugins: tuple[tuple[str, str], ...] = ()
     lags: Mapping[str, Sequence[int]] | None = None
@@ -50,14 +50,16 @@ class ShadowRequest:
 
 def all_failed(request: ShadowRequest, why: str) -> tuple[Score, ...]:
     """No candidate was asked."""
-    return tuple(failure(candidate, why) for candidate in request.candidates)
+    return tuple(failed_score(candidate, why) for candidate in request.candidates)
 
 
-def failure(candidate: Candidate, why: str, took_ms: int | None = None) -> Score:
+def failed_score(candidate: AssignorCandidate, why: str, took_ms: int | None = None) -> Score:
     return Score(candidate.word, failure=why[:MAX_FAILURE] or "failed without a word", took_ms=took_ms)
 
 
-def scored(request: ShadowRequest, clock_ms: Callable[[], int], decide: Decide = decided) -> tuple[Score, ...]:
+def score_candidates(
+    request: ShadowRequest, clock_ms: Callable[[], int], decide: Decide = run_assignor
+) -> tuple[Score, ...]:
     """The real plan's score, then one for each candidate. `clock_ms` is of a clock that never jumps."""
     entry = request.entry
     try:
@@ -75,7 +77,7 @@ def scored(request: ShadowRequest, clock_ms: Callable[[], int], decide: Decide =
             shown = replace(snapshot, assignor=word, options=candidate.options)
             target = decide(resolve(word), shown)
         except AssignorError as error:
-            scores.append(failure(candidate, str(error), clock_ms() - began_ms))
+            scores.append(failed_score(candidate, str(error), clock_ms() - began_ms))
             continue
         took_ms = clock_ms() - began_ms
         if entry.snapshot_source not in WHOLE_TARGETS:
@@ -90,7 +92,7 @@ def snapshot_word(snapshot: Snapshot, entry: RebalanceEntry) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruler:
+class PlanComparison:
     """What the plans of one decision are measured against."""
 
     members: int
@@ -113,7 +115,7 @@ class Ruler:
         )
 
 
-def ruler_for(entry: RebalanceEntry, snapshot: Snapshot, rates: Loads | None) -> Ruler:
+def ruler_for(entry: RebalanceEntry, snapshot: Snapshot, rates: Loads | None) -> PlanComparison:
     """Who owned what before is told by the entry's moves: what did not move was its owner's before, too."""
     real = owners_of((member.member_id, member.assigned) for member in entry.members)
     before = dict(real)
@@ -122,7 +124,7 @@ def ruler_for(entry: RebalanceEntry, snapshot: Snapshot, rates: Loads | None) ->
         if move.source:
             before[move.topic, move.partition] = move.source
     partitions = sum(len(snapshot.partitions(topic)) for topic in snapshot.subscribed_topics())
-    return Ruler(len(snapshot.members), partitions, before, real, snapshot.lags, rates)
+    return PlanComparison(len(snapshot.members), partitions, before, real, snapshot.lags, rates)
 
 
 def owners_of(shares: Iterable[tuple[str, Iterable[tuple[str, Sequence[int]]]]]) -> dict[TopicPartition, str]:

@@ -10,33 +10,33 @@ from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_fai
 from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
 from muster.coordinator.core.plan import CONSUMER
 from muster.coordinator.core.records import RebalanceShadowed
-from muster.coordinator.core.state import Shadowing, Step
+from muster.coordinator.core.state import ShadowRun, Step
 from muster.coordinator.core.types import Outcome, RebalanceEntry, Score
 
 
-def ask(group_id: str, entry: RebalanceEntry, step: Step) -> None:
+def score_with_shadows(group_id: str, entry: RebalanceEntry, step: Step) -> None:
     """The entry has been kept: have it decided by the group's shadows as well, now or after the one under way."""
     candidates = SHADOW_ASSIGNORS.of(step.state, group_id)
     if not candidates or entry.outcome is not Outcome.COMPLETED:
         return
     request = ShadowRequest(group_id, step.tick(), candidates, entry, step.limits.plugins)
     if not entry.snapshot_json:
-        keep(group_id, entry.number, all_failed(request, why_without(entry)), step)
+        keep_shadow_scores(group_id, entry.number, all_failed(request, why_without(entry)), step)
         return
     kept = step.state.ledgers[group_id].entries[entry.number]
     under_way = step.state.shadowing.get(group_id)
     if under_way is not None:
         under_way.waiting = (request, kept)
     else:
-        begin(request, kept, step)
+        begin_shadow_run(request, kept, step)
 
 
-def begin(request: ShadowRequest, kept: RebalanceEntry, step: Step) -> None:
-    step.state.shadowing[request.group_id] = Shadowing(request.ticket, kept)
+def begin_shadow_run(request: ShadowRequest, kept: RebalanceEntry, step: Step) -> None:
+    step.state.shadowing[request.group_id] = ShadowRun(request.ticket, kept)
     step.out.plans.append(request)
 
 
-def answered(event: Shadowed, step: Step) -> None:
+def take_shadow_scores(event: Shadowed, step: Step) -> None:
     """The scores go beside their entry, if it is still kept; then the decision that waits has its turn."""
     done = step.state.shadowing.get(event.group_id)
     if done is None or done.ticket != event.ticket:
@@ -45,12 +45,12 @@ def answered(event: Shadowed, step: Step) -> None:
     ledger = step.state.ledgers.get(event.group_id)
     # Another group of this id may have an entry of this number.
     if ledger is not None and ledger.entries.get(done.entry.number) is done.entry:
-        keep(event.group_id, done.entry.number, event.scores, step)
+        keep_shadow_scores(event.group_id, done.entry.number, event.scores, step)
     if done.waiting is not None:
-        begin(*done.waiting, step)
+        begin_shadow_run(*done.waiting, step)
 
 
-def keep(group_id: str, number: int, scores: tuple[Score, ...], step: Step) -> None:
+def keep_shadow_scores(group_id: str, number: int, scores: tuple[Score, ...], step: Step) -> None:
     step.keep(RebalanceShadowed(group_id, number, scores))
 
 

@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from muster.coordinator.engine.proxy.allowed import TOKENS
 from muster.coordinator.engine.proxy.beginnings import START
-from muster.coordinator.engine.proxy.passage import Passage
+from muster.coordinator.engine.proxy.passage import ProxyConnection
 from muster.coordinator.kafka.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.kafka.codec.emitting import Frame
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.dispatch import HangUp
 
 
-class CertifiedPassage(Passage):
+class CertificateProxyConnection(ProxyConnection):
     __slots__ = ()
 
     untold: ClassVar[frozenset[int]] = TOKENS

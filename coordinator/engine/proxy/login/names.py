@@ -11,7 +11,13 @@ from binascii import Error as NotBase64
 from typing import Any, Final
 
 from muster.coordinator.security.login import oauth_bearer, plain, scram
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Success, Work, text_of
+from muster.coordinator.security.login.conversation import (
+    LoginFailed,
+    LoginWork,
+    SaslChallenge,
+    SaslSuccess,
+    decode_text,
+)
 from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES, MOST_USER_NAME_CHARS
 
 MADE_OF: Final = 3
@@ -21,8 +27,9 @@ PROOF: Final = b"v="
 """How a broker begins its last word of SCRAM, where it has found the client's proof good."""
 
 
-class Exchange:
-    """One login. It is a `Mechanism` whose work the broker does: `said` is to be passed on to it, and `answered` says
+class RelayedExchange:
+    """One login. It is a `Mechanism` whose work the broker does: `parse_plain_message` is to be passed on to it, and
+    `answered` says
     what its answer comes to."""
 
     def __init__(self, mechanism: str, claim: str = "sub") -> None:
@@ -35,24 +42,24 @@ class Exchange:
         self._waiting = False
         self.said = b""
 
-    def evaluate(self, data: bytes) -> Work:
+    def evaluate(self, data: bytes) -> LoginWork:
         """See `Mechanism`."""
         if self._waiting or self._over:
             raise LoginFailed("out of turn")
         self._over = True  # unless it is found good
         self._messages += 1
         if self._mechanism == "PLAIN":
-            self._name = plain.said(data)[0]
+            self._name = plain.parse_plain_message(data)[0]
         elif self._mechanism == "OAUTHBEARER":
-            self._name = "" if data == b"\x01" and self._messages > 1 else named_in(data, self._claim)
+            self._name = "" if data == b"\x01" and self._messages > 1 else name_in_message(data, self._claim)
         elif self._messages == 1:
-            self._name = scram.first_of(text_of(data, scram.MOST_BYTES)).name
+            self._name = scram.parse_client_first(decode_text(data, scram.MAX_SCRAM_MESSAGE_BYTES)).name
         else:
-            text_of(data, scram.MOST_BYTES)
+            decode_text(data, scram.MAX_SCRAM_MESSAGE_BYTES)
         self._over, self._waiting, self.said = False, True, data
-        return Work(by_the_broker)
+        return LoginWork(broker_mechanisms)
 
-    def answered(self, code: int, data: bytes) -> Challenge | Success:
+    def answered(self, code: int, data: bytes) -> SaslChallenge | SaslSuccess:
         """The broker's answer to what was passed on last. Raises LoginFailed where that is no."""
         if not self._waiting or self._over:
             raise LoginFailed("an answer to nothing")
@@ -61,9 +68,9 @@ class Exchange:
             self._over = True
             raise LoginFailed("credentials")
         if not self._is_yes(data):
-            return Challenge(data)
+            return SaslChallenge(data)
         self._over = True
-        return Success(self._name, data)
+        return SaslSuccess(self._name, data)
 
     def _is_yes(self, data: bytes) -> bool:
         if self._mechanism == "PLAIN":
@@ -73,23 +80,23 @@ class Exchange:
         return self._messages > 1 and data.startswith(PROOF)
 
 
-def by_the_broker() -> Success:
+def broker_mechanisms() -> SaslSuccess:
     raise AssertionError("the broker decides")
 
 
-def named_in(data: bytes, claim: str) -> str:
+def name_in_message(data: bytes, claim: str) -> str:
     """Whom the token of OAUTHBEARER's message speaks of. The broker, not this, finds out whether it is to be believed.
     Raises LoginFailed."""
-    token, authzid = oauth_bearer.said(text_of(data, MOST_TOKEN_BYTES))
-    name = claimed(token, claim)
+    token, authzid = oauth_bearer.parse_bearer_message(decode_text(data, MOST_TOKEN_BYTES))
+    name = name_in_token(token, claim)
     if authzid and authzid != name:
         raise LoginFailed("another's name")
     return name
 
 
-def claimed(token: str, claim: str) -> str:
+def name_in_token(token: str, claim: str) -> str:
     """
-    >>> claimed("eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.", "sub")
+    >>> name_in_token("eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbGljZSJ9.", "sub")
     'alice'
     """
     parts = token.split(".")
@@ -97,7 +104,7 @@ def claimed(token: str, claim: str) -> str:
         raise LoginFailed("a token that names nobody")
     try:
         payload = urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4))
-        claims = json.loads(payload, object_pairs_hook=each_once)
+        claims = json.loads(payload, object_pairs_hook=require_unique_claims)
     except (NotBase64, ValueError, RecursionError):
         raise LoginFailed("a token that names nobody") from None
     name = claims.get(claim) if isinstance(claims, dict) else None
@@ -106,7 +113,7 @@ def claimed(token: str, claim: str) -> str:
     return name
 
 
-def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def require_unique_claims(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of two claims of one name nobody knows which the broker takes. Raises ValueError."""
     found = dict(pairs)
     if len(found) < len(pairs):

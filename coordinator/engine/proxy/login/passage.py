@@ -7,16 +7,16 @@ what is answered here rests on the broker's yes, too.
 import asyncio
 from typing import Any, Final
 
-from muster.coordinator.engine.proxy.allowed import TABLE, Way
+from muster.coordinator.engine.proxy.allowed import TABLE, RequestRoute
 from muster.coordinator.engine.proxy.beginnings import START
-from muster.coordinator.engine.proxy.leg import Leg
-from muster.coordinator.engine.proxy.login.relaying import ClientLogin, LoginRules
-from muster.coordinator.engine.proxy.passage import Passage
+from muster.coordinator.engine.proxy.leg import BrokerConnection
+from muster.coordinator.engine.proxy.login.relaying import ClientLogin, RelayRules
+from muster.coordinator.engine.proxy.passage import ProxyConnection
 from muster.coordinator.kafka.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.kafka.codec.codec import decode, is_flexible
 from muster.coordinator.kafka.codec.emitting import Frame, MalformedFrame
-from muster.coordinator.kafka.connections.client import body_of
-from muster.coordinator.kafka.connections.foresight import Refused
+from muster.coordinator.kafka.connections.client import body_position
+from muster.coordinator.kafka.connections.foresight import EarlyRefusal
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.dispatch import HangUp
 
@@ -26,10 +26,10 @@ NO_CLIENT_ID: Final = b"\xff\xff"
 APIS: Final = {TABLE[key][0].name: TABLE[key][0] for key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
 
 
-class AskingPassage(Passage):
+class LoginProxyConnection(ProxyConnection):
     __slots__ = ("_login", "_rules")
 
-    def __init__(self, rules: LoginRules, *arguments: Any) -> None:
+    def __init__(self, rules: RelayRules, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._rules = rules
         self._login: ClientLogin | None = None
@@ -63,7 +63,7 @@ class AskingPassage(Passage):
         size, key, _, _ = START.unpack_from(data, at)
         if size > self._frames.limit:
             raise MalformedFrame(f"a frame of {size} bytes; expected at most {self._frames.limit}")
-        passes = key in TABLE and TABLE[key][1] in (Way.PASS, Way.EDIT)
+        passes = key in TABLE and TABLE[key][1] in (RequestRoute.PASS, RequestRoute.EDIT)
         if passes and not (self._backlog or self._parked is not None):  # else it is looked at again when its turn comes
             login.admit(key)
         return super()._begun(data, at)
@@ -79,7 +79,7 @@ class AskingPassage(Passage):
         else:
             super()._start(frame)
 
-    def _foreseen(self) -> Refused | None:
+    def _foreseen(self) -> EarlyRefusal | None:
         """Nothing is read of a request before the login but its key."""
         return super()._foreseen() if self._entered().known else None
 
@@ -94,9 +94,9 @@ class AskingPassage(Passage):
         """See `relaying.Ask`. Raises HangUp, MalformedFrame."""
         header = NO_CLIENT_ID + (b"\0" if is_flexible(f"{name}Request", version) else b"")
         frame = await self._said(APIS[name], version, 0, header, request)
-        return decode(f"{name}Response", version, frame, body_of(name, version, frame))[0]
+        return decode(f"{name}Response", version, frame, body_position(name, version, frame))[0]
 
-    def leg_lost(self, leg: Leg, why: str) -> None:
+    def leg_lost(self, leg: BrokerConnection, why: str) -> None:
         """With it goes the login, and with that the client's connection, however idle. Who is just being told that a
         login has failed hears that yet."""
         if leg is not self._leg:

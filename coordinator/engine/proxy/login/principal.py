@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from muster.coordinator.config import Settings
-from muster.coordinator.engine.configured import proxy_reach_of
-from muster.coordinator.engine.running import Running
-from muster.coordinator.engine.starting import Unusable
+from muster.coordinator.engine.configured import proxy_address_of
+from muster.coordinator.engine.running import BackgroundTask
+from muster.coordinator.engine.starting import UnusableUpstream
 from muster.coordinator.engine.upstream import groups
-from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, Refused, UpstreamError
-from muster.coordinator.engine.upstream.line import Line
+from muster.coordinator.engine.upstream.errors import WAIT_FOR_COORDINATOR, UpstreamError, UpstreamRefused
+from muster.coordinator.engine.upstream.line import UpstreamConnection
 from muster.coordinator.engine.upstream.upstream import TRANSACTION, Upstream
-from muster.coordinator.kafka.authorized import ALTER, ALTER_CONFIGS, DELETE, NOT_ASKED, READ, WRITE
+from muster.coordinator.kafka.authorized import ALTER, ALTER_CONFIGS, DELETE, OPERATIONS_NOT_REQUESTED, READ, WRITE
 from muster.coordinator.kafka.codec.codec import struct
 
 PERIOD_S: Final = 30.0
@@ -36,17 +36,17 @@ GROUP_DENIED: Final = 30
 TRANSACTIONAL_ID_DENIED: Final = 53
 
 
-async def excess(upstream: Upstream, state: str, security: str, cluster: str) -> list[str]:
+async def excess_rights(upstream: Upstream, state: str, security: str, cluster: str) -> list[str]:
     """What whoever `upstream` logs in as may do to what is Muster's, in words such as `WRITE on the topic m.state`;
     empty: all is well. state, security: topics; cluster: `engine.kafka.cluster`. Raises UpstreamError."""
-    found = await of_topics(upstream, {state: CHANGES, security: READS | CHANGES})
+    found = await excess_on_topics(upstream, {state: CHANGES, security: READS | CHANGES})
     for name in (f"{cluster}.shard-0", f"{cluster}.security"):
         if await sees_transactional_id(upstream, name):
             found.append(f"WRITE or DESCRIBE on the transactional id {name}")
-    return found + await of_group(upstream, f"{cluster}.nodes")
+    return found + await excess_on_group(upstream, f"{cluster}.nodes")
 
 
-async def of_topics(upstream: Upstream, unwanted: dict[str, dict[int, str]]) -> list[str]:
+async def excess_on_topics(upstream: Upstream, unwanted: dict[str, dict[int, str]]) -> list[str]:
     """unwanted: by topic, which rights are."""
     asked = [struct("MetadataRequest.topics")(name=name) for name in unwanted]
     request = struct("MetadataRequest")(
@@ -56,19 +56,19 @@ async def of_topics(upstream: Upstream, unwanted: dict[str, dict[int, str]]) -> 
         include_cluster_authorized_operations=True,
     )
 
-    async def ask(line: Line) -> Any:
+    async def ask(line: UpstreamConnection) -> Any:
         frame = await line.ask_in(BY_METADATA, "Metadata", request, upstream.reach.answer_s)
         return line.read("Metadata", BY_METADATA, frame)
 
     answer, found = await upstream.by_any(ask), []
     for topic in answer.topics:
         if topic.error_code not in (0, UNKNOWN_TOPIC, TOPIC_DENIED):
-            raise Refused(f"asking for the rights to {topic.name}", topic.error_code)
+            raise UpstreamRefused(f"asking for the rights to {topic.name}", topic.error_code)
         told = topic.topic_authorized_operations
-        if not topic.error_code and told == NOT_ASKED:
+        if not topic.error_code and told == OPERATIONS_NOT_REQUESTED:
             raise UpstreamError(f"the upstream does not tell the rights to {topic.name}; expected Apache Kafka")
-        found += named(told, unwanted[topic.name], f"the topic {topic.name}")
-    return found + named(answer.cluster_authorized_operations, ON_CLUSTER, "the cluster")
+        found += rights_in_words(told, unwanted[topic.name], f"the topic {topic.name}")
+    return found + rights_in_words(answer.cluster_authorized_operations, ON_CLUSTER, "the cluster")
 
 
 async def sees_transactional_id(upstream: Upstream, name: str) -> bool:
@@ -76,31 +76,35 @@ async def sees_transactional_id(upstream: Upstream, name: str) -> bool:
     request = struct("FindCoordinatorRequest")(key=name, key_type=TRANSACTION)
     code = (await upstream.any("FindCoordinator", request)).error_code
     if code not in (0, TRANSACTIONAL_ID_DENIED, *WAIT_FOR_COORDINATOR):
-        raise Refused(f"asking whether the transactional id {name} is to be seen", code)
+        raise UpstreamRefused(f"asking whether the transactional id {name} is to be seen", code)
     return bool(code != TRANSACTIONAL_ID_DENIED)
 
 
-async def of_group(upstream: Upstream, name: str) -> list[str]:
+async def excess_on_group(upstream: Upstream, name: str) -> list[str]:
     request = struct("DescribeGroupsRequest")(groups=[name], include_authorized_operations=True)
     try:
-        answer = await groups.ask_for(upstream, name, "DescribeGroups", request, lambda told: told.groups[0].error_code)
-    except Refused as error:
+        answer = await groups.ask_coordinator_of(
+            upstream, name, "DescribeGroups", request, lambda told: told.groups[0].error_code
+        )
+    except UpstreamRefused as error:
         if error.code == GROUP_DENIED:
             return []
         raise
-    return named(answer.groups[0].authorized_operations, ON_GROUP, f"the group {name}")
+    return rights_in_words(answer.groups[0].authorized_operations, ON_GROUP, f"the group {name}")
 
 
-def named(bits: int, unwanted: dict[int, str], of: str) -> list[str]:
+def rights_in_words(bits: int, unwanted: dict[int, str], of: str) -> list[str]:
     """
-    >>> named(1 << WRITE | 1 << READ, CHANGES, "the topic muster.state"), named(NOT_ASKED, CHANGES, "the topic t")
-    (['WRITE on the topic muster.state'], [])
+    >>> rights_in_words(1 << WRITE | 1 << READ, CHANGES, "the topic muster.state")
+    ['WRITE on the topic muster.state']
+    >>> rights_in_words(OPERATIONS_NOT_REQUESTED, CHANGES, "the topic t")
+    []
     """
     some = [name for bit, name in unwanted.items() if bits & 1 << bit]
     return [f"{' and '.join(some)} on {of}"] if some else []
 
 
-class Principal:
+class ProxyPrincipalCheck:
     """`check` before the node starts; then `start` and `stop`. `sentence` is what the last look came to, "" where all
     is well."""
 
@@ -117,7 +121,7 @@ class Principal:
         self._where = settings.state_topic, settings.security_topic, settings.engine_kafka_cluster
         self._upstream = upstream
         self._period_s = period_s
-        self._running = Running(on_bug)
+        self._running = BackgroundTask(on_bug)
         self.sentence = ""
 
     async def check(self) -> None:
@@ -125,7 +129,7 @@ class Principal:
         await self.look()
         if self.sentence:
             self._upstream.close()
-            raise Unusable(self.sentence)
+            raise UnusableUpstream(self.sentence)
 
     def start(self) -> None:
         self._running.start(self._run())
@@ -136,7 +140,7 @@ class Principal:
 
     async def look(self) -> None:
         try:
-            found = await excess(self._upstream, *self._where)
+            found = await excess_rights(self._upstream, *self._where)
         except UpstreamError as error:
             self.sentence = self._no_way(error)
         else:
@@ -162,7 +166,7 @@ class Principal:
         )
 
 
-def principal_of(settings: Settings, on_bug: Callable[[BaseException], None]) -> Principal | None:
+def proxy_principal_check_of(settings: Settings, on_bug: Callable[[BaseException], None]) -> ProxyPrincipalCheck | None:
     """None where clients show the brokers themselves who they are, or nobody asks."""
-    reach = proxy_reach_of(settings)
-    return None if reach is None else Principal(settings, Upstream(reach), on_bug=on_bug)
+    reach = proxy_address_of(settings)
+    return None if reach is None else ProxyPrincipalCheck(settings, Upstream(reach), on_bug=on_bug)

@@ -6,24 +6,30 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any, Final
 
-from muster.coordinator.engine.proxy.login.names import Exchange
+from muster.coordinator.engine.proxy.login.names import RelayedExchange
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.connections.frames import Frames
-from muster.coordinator.kafka.connections.login import UNSUPPORTED_SASL_MECHANISM, Asked, Login
-from muster.coordinator.kafka.dispatch import Peer
+from muster.coordinator.kafka.connections.frames import FrameBuffer
+from muster.coordinator.kafka.connections.login import UNSUPPORTED_SASL_MECHANISM, LoginConnection, SaslLogin
+from muster.coordinator.kafka.dispatch import ClientPeer
 from muster.coordinator.security.identity import USER, Identity, Principal
-from muster.coordinator.security.login.conversation import Challenge, LoginFailed, Mechanism, Success, Work
+from muster.coordinator.security.login.conversation import (
+    LoginFailed,
+    LoginWork,
+    SaslChallenge,
+    SaslMechanism,
+    SaslSuccess,
+)
 
 HANDSHAKE: Final = 1
 """The version of SaslHandshake after which words come in requests of their own."""
 
-Ask = Callable[[str, int, Any], Awaitable[Any]]
+AskBroker = Callable[[str, int, Any], Awaitable[Any]]
 """An API, its version and a request, to the broker; its answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class LoginRules:
-    """What all connections of a listener have in common. mechanisms: those that may pass. claim: see `Exchange`.
+class RelayRules:
+    """What all connections of a listener have in common. mechanisms: those that may pass. claim: see `RelayedExchange`.
     failed: hears of logins that were refused: the address, the mechanism and why."""
 
     mechanisms: Sequence[str]
@@ -34,10 +40,10 @@ class LoginRules:
     failed: Callable[[str, str, str], None]
 
 
-class Relay:
+class RelayedDesk:
     """A `Desk` of one connection."""
 
-    def __init__(self, rules: LoginRules, ask: Ask) -> None:
+    def __init__(self, rules: RelayRules, ask: AskBroker) -> None:
         self._rules = rules
         self._ask = ask
         self.mechanisms = rules.mechanisms
@@ -47,9 +53,9 @@ class Relay:
         self.version = 1
         """Of SaslAuthenticate, as the client speaks it: to one of version 0 a broker tells no end of its login."""
 
-    def begin(self, mechanism: str) -> Mechanism:
+    def begin(self, mechanism: str) -> SaslMechanism:
         """See `Desk`."""
-        return Exchange(mechanism, self._rules.claim)
+        return RelayedExchange(mechanism, self._rules.claim)
 
     async def offers(self, mechanism: str) -> int:
         """See `Desk`: the broker's code."""
@@ -58,17 +64,17 @@ class Relay:
             self._rules.failed("", mechanism, "the upstream does not speak it")
         return int(answer.error_code)
 
-    async def perform(self, mechanism: Mechanism, work: Work) -> Challenge | Success:
+    async def perform(self, mechanism: SaslMechanism, work: LoginWork) -> SaslChallenge | SaslSuccess:
         """See `Desk`."""
-        assert isinstance(mechanism, Exchange), "it was begun here"
+        assert isinstance(mechanism, RelayedExchange), "it was begun here"
         request = struct("SaslAuthenticateRequest")(auth_bytes=mechanism.said)
         answer = await self._ask("SaslAuthenticate", self.version, request)
         step = mechanism.answered(answer.error_code, bytes(answer.auth_bytes))
-        if isinstance(step, Success) and answer.session_lifetime_ms > 0:
-            return Success(step.name, step.data, time.time() + answer.session_lifetime_ms / 1000)
+        if isinstance(step, SaslSuccess) and answer.session_lifetime_ms > 0:
+            return SaslSuccess(step.name, step.data, time.time() + answer.session_lifetime_ms / 1000)
         return step
 
-    def identity(self, success: Success, mechanism: str, host: str) -> Identity:
+    def identity(self, success: SaslSuccess, mechanism: str, host: str) -> Identity:
         """See `Desk`. Until when the broker believes it is the broker's to say."""
         if not success.name:
             raise LoginFailed("nobody")
@@ -79,16 +85,18 @@ class Relay:
         """See `Desk`."""
         self._rules.failed(host, mechanism, why)
 
-    def came(self, login: Login) -> None:
+    def came(self, login: SaslLogin) -> None:
         """See `Desk`. Users that go are the upstream's: it ends their connections, and with them the client's."""
 
-    def left(self, login: Login) -> None:
+    def left(self, login: SaslLogin) -> None:
         """See `Desk`."""
 
 
-class ClientLogin(Login):
-    """A `Login` at a broker; `ask` asks the one to which the client's connection leads."""
+class ClientLogin(SaslLogin):
+    """A `SaslLogin` at a broker; `ask` asks the one to which the client's connection leads."""
 
-    def __init__(self, rules: LoginRules, ask: Ask, peer: Peer, frames: Frames, connection: Asked) -> None:
-        self.relay = Relay(rules, ask)
+    def __init__(
+        self, rules: RelayRules, ask: AskBroker, peer: ClientPeer, frames: FrameBuffer, connection: LoginConnection
+    ) -> None:
+        self.relay = RelayedDesk(rules, ask)
         super().__init__(self.relay, peer, frames, connection)

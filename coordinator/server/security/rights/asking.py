@@ -5,24 +5,24 @@ from collections.abc import Callable, Container
 from typing import Final, Protocol
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.security.acl.authorizer import Authorizer, clear
+from muster.coordinator.security.acl.authorizer import Authorizer, remember_allowed
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation, ResourceType
-from muster.coordinator.security.acl.rights import REFUSALS, Right
-from muster.coordinator.security.acl.words import missing
+from muster.coordinator.security.acl.rights import REFUSALS, RequiredRight
+from muster.coordinator.security.acl.words import describe_missing_right
 from muster.coordinator.security.identity import Identity
-from muster.coordinator.server.security.audit import Audit
+from muster.coordinator.server.security.audit import AuditLog
 
 DOOR: Final = "grpc"
 
 
-class Asks(Protocol):
+class IdentifiedCall(Protocol):
     """What is known of a call."""
 
     @property
     def identity(self) -> Identity: ...
 
 
-class Changed:
+class RightsChanged:
     """Wakes whoever goes on for long, so that it looks at its rights again."""
 
     def __init__(self) -> None:
@@ -40,16 +40,16 @@ class Changed:
         return self._waiting
 
 
-class Rights:
+class CallRights:
     """Asks the lists, and tells the audit who was refused. `topics` are the catalog's names."""
 
     def __init__(
-        self, authorizer: Authorizer, audit: Audit, topics: Callable[[], Container[str]] = lambda: frozenset()
+        self, authorizer: Authorizer, audit: AuditLog, topics: Callable[[], Container[str]] = lambda: frozenset()
     ) -> None:
         self.authorizer = authorizer
         self._audit = audit
         self.topics = topics
-        self.changed = Changed()
+        self.changed = RightsChanged()
         self.believed: Callable[[Identity], bool] = lambda who: True
         """Whether what somebody has shown still counts: it may have been revoked since."""
 
@@ -61,7 +61,7 @@ class Rights:
     def may(self, who: Identity, operation: Operation, kind: ResourceType, name: str) -> bool:
         return self.authorizer.allows(who, operation, kind, name)
 
-    def holds(self, who: Identity, right: Right, name: str = CLUSTER_NAME) -> bool:
+    def holds(self, who: Identity, right: RequiredRight, name: str = CLUSTER_NAME) -> bool:
         """This right, or the one that does instead."""
         if self.authorizer.allows(who, right.operation, right.resource_type, name):
             return True
@@ -70,12 +70,12 @@ class Rights:
             return False
         return self.holds(who, other, CLUSTER_NAME if other.resource_type is ResourceType.CLUSTER else name)
 
-    def clears(self, who: Identity, right: Right, name: str) -> bool:
+    def clears(self, who: Identity, right: RequiredRight, name: str) -> bool:
         """`holds`, which is noted."""
         moment = self.authorizer.moment
         if not self.holds(who, right, name):
             return False
-        clear(who, right, name, moment)
+        remember_allowed(who, right, name, moment)
         return True
 
     def may_somewhere(self, who: Identity, operation: Operation, kind: ResourceType) -> bool:
@@ -91,7 +91,7 @@ class Rights:
     def may_see_node(self, who: Identity) -> bool:
         return self.may(who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)
 
-    def refuse(self, call: Asks, right: Right, name: str, api: str) -> tuple[ErrorCode, str]:
+    def refuse(self, call: IdentifiedCall, right: RequiredRight, name: str, api: str) -> tuple[ErrorCode, str]:
         """The code, and a sentence: what is missing and how it is granted, to who may know of the resource."""
         who, door = call.identity, getattr(call, "door", DOOR)
         self._audit.refused(who, door, right.operation, right.resource_type, name, api)
@@ -99,4 +99,4 @@ class Rights:
         knows = self.may(who, Operation.DESCRIBE, right.resource_type, name) or self.may(
             who, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME
         )
-        return code, missing(who, right.operation, right.resource_type, name) if knows else ""
+        return code, describe_missing_right(who, right.operation, right.resource_type, name) if knows else ""

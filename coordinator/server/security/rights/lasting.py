@@ -5,24 +5,24 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from muster.coordinator.errors import Denied
+from muster.coordinator.errors import CallDenied
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.security.acl.model import Operation, ResourceType
-from muster.coordinator.security.acl.rights import Right
-from muster.coordinator.server.security.rights.answers import told_to_member, told_to_watcher
-from muster.coordinator.server.security.rights.asking import Asks, Rights
+from muster.coordinator.security.acl.rights import RequiredRight
+from muster.coordinator.server.security.rights.answers import filter_member_push, filter_watch_notice
+from muster.coordinator.server.security.rights.asking import CallRights, IdentifiedCall
 from muster.coordinator.server.security.rights.paths import names_at
 
-Check = Callable[[], None]
+StreamCheck = Callable[[], None]
 """Raises what ends the call."""
 Stream = Callable[[Any, Any], AsyncIterator[Any]]
 
-READ_GROUP: Final = Right(Operation.READ, ResourceType.GROUP, "group_id")
-SEE_TOPIC: Final = Right(Operation.DESCRIBE, ResourceType.TOPIC, "subscribed topics")
+READ_GROUP: Final = RequiredRight(Operation.READ, ResourceType.GROUP, "group_id")
+SEE_TOPIC: Final = RequiredRight(Operation.DESCRIBE, ResourceType.TOPIC, "subscribed topics")
 END: Final = object()
 
 
-class Lost(Exception):
+class RightLost(Exception):
     """A member may not do that, or no longer."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -31,7 +31,9 @@ class Lost(Exception):
         self.text = text
 
 
-async def as_long_as(stream: AsyncIterator[Any], rights: Rights, check: Check) -> AsyncIterator[Any]:
+async def stream_while_allowed(
+    stream: AsyncIterator[Any], rights: CallRights, check: StreamCheck
+) -> AsyncIterator[Any]:
     """The same answers, until `check` raises: it is called with every change of rights."""
     try:
         while True:
@@ -61,34 +63,34 @@ async def as_long_as(stream: AsyncIterator[Any], rights: Rights, check: Check) -
             await close()
 
 
-def watched(handler: Stream, api: str, needed: Sequence[Right], rights: Rights) -> Stream:
+def guard_watch_stream(handler: Stream, api: str, needed: Sequence[RequiredRight], rights: CallRights) -> Stream:
     """A stream of answers to one request that names what it is about."""
 
-    def check(request: Any, call: Asks) -> None:
+    def check(request: Any, call: IdentifiedCall) -> None:
         for right in needed:
             for name in names_at(request, right.of):
                 if not rights.holds(call.identity, right, name):
                     code, text = rights.refuse(call, right, name, api)
-                    raise Denied(text or code.name)
+                    raise CallDenied(text or code.name)
 
     async def answered(request: Any, call: Any) -> AsyncIterator[Any]:
         check(request, call)
-        async for answer in as_long_as(handler(request, call), rights, lambda: check(request, call)):
+        async for answer in stream_while_allowed(handler(request, call), rights, lambda: check(request, call)):
             if api == "WatchGroup":
-                told_to_watcher(answer, call, rights)
+                filter_watch_notice(answer, call, rights)
             yield answer
 
     return answered
 
 
-class MemberStream:
+class MemberStreamRights:
     """What one session stream may: its member's group, and the topics that it names."""
 
-    def __init__(self, call: Asks, rights: Rights) -> None:
+    def __init__(self, call: IdentifiedCall, rights: CallRights) -> None:
         self._call = call
         self._rights = rights
         self._group = ""
-        self.lost: Lost | None = None
+        self.lost: RightLost | None = None
 
     async def requests(self, stream: AsyncIterator[Any]) -> AsyncIterator[Any]:
         """The member's words, up to one that it has no right to."""
@@ -98,7 +100,7 @@ class MemberStream:
                 return
             yield request
 
-    def judge(self, request: Any) -> Lost | None:
+    def judge(self, request: Any) -> RightLost | None:
         said = getattr(request, str(request.WhichOneof("request")), None)
         if said is None:
             return None
@@ -121,23 +123,23 @@ class MemberStream:
         if self.lost is not None:
             raise self.lost
 
-    def _ask(self, right: Right, name: str) -> Lost | None:
+    def _ask(self, right: RequiredRight, name: str) -> RightLost | None:
         if self._rights.holds(self._call.identity, right, name):
             return None
-        return Lost(*self._rights.refuse(self._call, right, name, "Session"))
+        return RightLost(*self._rights.refuse(self._call, right, name, "Session"))
 
 
-def session(handler: Stream, rights: Rights) -> Stream:
+def guard_session(handler: Stream, rights: CallRights) -> Stream:
     """Session: who lost the right to the group, or names a topic without one, is fenced off with the code."""
 
     async def answered(requests: Any, call: Any) -> AsyncIterator[Any]:
-        member, sequence = MemberStream(call, rights), 0
+        member, sequence = MemberStreamRights(call, rights), 0
         try:
-            async for answer in as_long_as(handler(member.requests(requests), call), rights, member.again):
+            async for answer in stream_while_allowed(handler(member.requests(requests), call), rights, member.again):
                 if member.lost is not None:
                     break
                 sequence = answer.sequence_number
-                told_to_member(answer, call.identity, rights)
+                filter_member_push(answer, call.identity, rights)
                 yield answer
         except Exception:
             if member.lost is None:

@@ -13,23 +13,23 @@ BY_TOPIC: Final = ("topics", "lags", "racks", "stale")
 MaySee = Callable[[str], bool]
 
 
-def hidden_of(names: Iterable[str], may_see: MaySee) -> set[str]:
+def find_hidden(names: Iterable[str], may_see: MaySee) -> set[str]:
     return {name for name in set(names) if not may_see(name)}
 
 
 def redact_entry(entry: Any, may_see: MaySee, catalog: Container[str]) -> None:
     """Of one rebalance (`Rebalance`), in place."""
     snapshot = json.loads(entry.snapshot_json) if entry.snapshot_json else None
-    hidden = hidden_of(topics_of_entry(entry, snapshot), may_see)
+    hidden = find_hidden(topics_of_entry(entry, snapshot), may_see)
     for member in entry.members:
-        keep(member.assigned, hidden)
-    keep(entry.moves, hidden)
-    keep(entry.positions, hidden)
+        drop_hidden_rows(member.assigned, hidden)
+    drop_hidden_rows(entry.moves, hidden)
+    drop_hidden_rows(entry.positions, hidden)
     if snapshot is not None and hidden:
-        entry.snapshot_json = json.dumps(redacted_snapshot(snapshot, hidden), separators=(",", ":"))
+        entry.snapshot_json = json.dumps(redact_snapshot(snapshot, hidden), separators=(",", ":"))
 
     def plain(text: str) -> str:
-        return redacted_text(text, hidden, may_see, catalog)
+        return redact_text(text, hidden, may_see, catalog)
 
     entry.detail, entry.client_reason = plain(entry.detail), plain(entry.client_reason)
     for texts in (entry.also, *(phase.waited_for for phase in entry.phases)):
@@ -59,17 +59,17 @@ def topics_of_snapshot(snapshot: Any) -> Iterable[str]:
         yield from member.get("owned") or ()
 
 
-def redacted_snapshot(snapshot: dict[str, Any], hidden: Container[str]) -> dict[str, Any]:
+def redact_snapshot(snapshot: dict[str, Any], hidden: Container[str]) -> dict[str, Any]:
     """Without those topics; what members and operators wrote themselves goes, for it may name them."""
     made = {name: value for name, value in snapshot.items() if name != "options"}
     for field in BY_TOPIC:
         if made.get(field):
             made[field] = {topic: value for topic, value in made[field].items() if topic not in hidden}
-    made["members"] = [redacted_member(member, hidden) for member in snapshot.get("members", ())]
+    made["members"] = [redact_member(member, hidden) for member in snapshot.get("members", ())]
     return made
 
 
-def redacted_member(member: dict[str, Any], hidden: Container[str]) -> dict[str, Any]:
+def redact_member(member: dict[str, Any], hidden: Container[str]) -> dict[str, Any]:
     made = {name: value for name, value in member.items() if name != "user_data"}
     made["topics"] = [topic for topic in member.get("topics", ()) if topic not in hidden]
     if member.get("owned"):
@@ -77,7 +77,7 @@ def redacted_member(member: dict[str, Any], hidden: Container[str]) -> dict[str,
     return made
 
 
-def keep(rows: Any, hidden: Container[str]) -> None:
+def drop_hidden_rows(rows: Any, hidden: Container[str]) -> None:
     """Leave out, in place, the rows of those topics."""
     if any(row.topic in hidden for row in rows):
         left = [type(row).FromString(row.SerializeToString()) for row in rows if row.topic not in hidden]
@@ -85,7 +85,7 @@ def keep(rows: Any, hidden: Container[str]) -> None:
         rows.extend(left)
 
 
-def redacted_text(text: str, hidden: Container[str], may_see: MaySee, catalog: Container[str]) -> str:
+def redact_text(text: str, hidden: Container[str], may_see: MaySee, catalog: Container[str]) -> str:
     """A sentence without the names of topics that are hidden, or known and not to be seen."""
 
     def plain(found: re.Match[str]) -> str:

@@ -35,23 +35,25 @@ NOT_KNOWN: Final = ("offset", "timestamp", "base_offset", "log_append_time_ms", 
                     "log_start_offset", "low_watermark", "committed_offset", "committed_leader_epoch")  # fmt: skip
 """Figures that are -1 in a row that was refused."""
 
-Verdict = tuple[ErrorCode, str]
+RowVerdict = tuple[ErrorCode, str]
 
 
-class Refused(NamedTuple):
+class RefusedRow(NamedTuple):
     at: int
     row: Any
-    verdict: Verdict
+    verdict: RowVerdict
 
 
-def parted(request: Any, field: str, judge: Callable[[str], Verdict | None]) -> tuple[Any, list[Refused], int]:
+def split_refused_rows(
+    request: Any, field: str, judge: Callable[[str], RowVerdict | None]
+) -> tuple[Any, list[RefusedRow], int]:
     """The request without the rows that `judge` refuses, those rows, and how many are left. It stays as it is."""
     rows = getattr(request, field)
     refused = []
     for at, row in enumerate(rows):
-        name = row if isinstance(row, str) else name_of(row)
+        name = row if isinstance(row, str) else name_of_row(row)
         if name and (verdict := judge(name)) is not None:
-            refused.append(Refused(at, row, verdict))
+            refused.append(RefusedRow(at, row, verdict))
     if not refused:
         return request, refused, len(rows)
     out = {each.at for each in refused}
@@ -59,12 +61,12 @@ def parted(request: Any, field: str, judge: Callable[[str], Verdict | None]) -> 
     smaller = type(request)()
     for descriptor, value in request.ListFields():
         if descriptor.name != field:
-            copy(smaller, descriptor.name, value)
+            copy_field(smaller, descriptor.name, value)
     getattr(smaller, field).extend(kept)
     return smaller, refused, len(kept)
 
 
-def copy(message: Any, name: str, value: Any) -> None:
+def copy_field(message: Any, name: str, value: Any) -> None:
     if isinstance(value, Message):
         getattr(message, name).CopyFrom(value)
     elif hasattr(value, "MergeFrom"):
@@ -73,15 +75,15 @@ def copy(message: Any, name: str, value: Any) -> None:
         setattr(message, name, value)
 
 
-def name_of(row: Any) -> str:
+def name_of_row(row: Any) -> str:
     return str(next((getattr(row, name) for name in NAMES if hasattr(row, name)), ""))
 
 
-def merged(answer: Any, field: str, refused: Sequence[Refused], kept: int) -> Any:
+def merge_refused_rows(answer: Any, field: str, refused: Sequence[RefusedRow], kept: int) -> Any:
     """The answer with the refused rows at their places; behind the others where it has another order."""
     rows = getattr(answer, field)
     answered = list(rows)
-    made = [(each.at, refused_row(rows.add(), each)) for each in refused]
+    made = [(each.at, fill_refused_row(rows.add(), each)) for each in refused]
     if len(answered) == kept:
         for at, row in made:
             answered.insert(at, row)
@@ -93,32 +95,32 @@ def merged(answer: Any, field: str, refused: Sequence[Refused], kept: int) -> An
     return answer
 
 
-def refused_row(row: Any, refused: Refused) -> Any:
+def fill_refused_row(row: Any, refused: RefusedRow) -> Any:
     """`row` of the answer says no to what the request's row asked for."""
     asked, (code, text) = refused.row, refused.verdict
     fields = row.DESCRIPTOR.fields_by_name
     for name in NAMES:
         if name in fields:
-            setattr(row, name, asked if isinstance(asked, str) else name_of(asked))
+            setattr(row, name, asked if isinstance(asked, str) else name_of_row(asked))
     if "error_code" in fields:
-        say_no(row, code, text)
+        set_refusal(row, code, text)
     elif "result" in fields:  # of MultiFetch: one partition a row
         row.result.partition_index = asked.partition
-        say_no(row.result, code, text)
+        set_refusal(row.result, code, text)
     else:
         listed = row.partitions if "partitions" in fields else row.partition_responses
         for part in next(getattr(asked, name) for name in PARTS if hasattr(asked, name)):
             one = listed.add()
-            setattr(one, own_index(one), part if isinstance(part, int) else getattr(part, own_index(part)))
-            say_no(one, code, text)
+            setattr(one, index_field(one), part if isinstance(part, int) else getattr(part, index_field(part)))
+            set_refusal(one, code, text)
     return row
 
 
-def own_index(part: Any) -> str:
+def index_field(part: Any) -> str:
     return next(name for name in INDEXES if name in part.DESCRIPTOR.fields_by_name)
 
 
-def say_no(row: Any, code: ErrorCode, text: str) -> None:
+def set_refusal(row: Any, code: ErrorCode, text: str) -> None:
     fields = row.DESCRIPTOR.fields_by_name
     row.error_code = int(code)
     if "error_message" in fields:

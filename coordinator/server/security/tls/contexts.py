@@ -9,28 +9,30 @@ from typing import Any, Final
 
 from muster.coordinator.config.security.tls import BadCertificate, CertificateSettings
 from muster.coordinator.edge.transport.tls import OnName
-from muster.coordinator.server.security.tls.material import Material
+from muster.coordinator.server.security.tls.material import CertificateMaterial
 from muster.coordinator.server.security.tls.suites import openssl_suites
 
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 ASKS: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
-def context_of(material: Material, given: CertificateSettings) -> ssl.SSLContext:
+def make_listener_context(material: CertificateMaterial, given: CertificateSettings) -> ssl.SSLContext:
     """What one listener shows and asks for. Raises BadCertificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_mode = ASKS[given.ssl_client_auth]
-    return filled(context, material, given)
+    return configure_context(context, material, given)
 
 
-def calling_context_of(material: Material, given: CertificateSettings) -> ssl.SSLContext:
+def make_client_context(material: CertificateMaterial, given: CertificateSettings) -> ssl.SSLContext:
     """What a node shows another one that it calls, which has to be who it says: of the same authority, and by the name
     of its host. Raises BadCertificate."""
-    return filled(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), material, given)
+    return configure_context(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), material, given)
 
 
-def filled(context: ssl.SSLContext, material: Material, given: CertificateSettings) -> ssl.SSLContext:
+def configure_context(
+    context: ssl.SSLContext, material: CertificateMaterial, given: CertificateSettings
+) -> ssl.SSLContext:
     """With versions, suites, and what is shown and believed. Raises BadCertificate."""
     chosen = sorted(VERSIONS[each] for each in given.tls_versions)
     suites = openssl_suites(given.cipher_suites, given.tls_versions)
@@ -40,7 +42,7 @@ def filled(context: ssl.SSLContext, material: Material, given: CertificateSettin
     try:
         if suites:
             context.set_ciphers(":".join(suites))
-        with as_file(material.chain + material.key) as path:
+        with open_as_file(material.chain + material.key) as path:
             context.load_cert_chain(path)
         if material.trusted:
             context.load_verify_locations(cadata=material.trusted.decode("ascii"))
@@ -49,12 +51,12 @@ def filled(context: ssl.SSLContext, material: Material, given: CertificateSettin
     return context
 
 
-class Current(ssl.SSLContext):
+class CurrentTlsContext(ssl.SSLContext):
     """Begins each handshake with the context that is current then: asyncio and uvloop ask it for nothing else."""
 
     _now: ssl.SSLContext
 
-    def __new__(cls, first: ssl.SSLContext) -> "Current":
+    def __new__(cls, first: ssl.SSLContext) -> "CurrentTlsContext":
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
     def __init__(self, first: ssl.SSLContext) -> None:
@@ -75,12 +77,12 @@ class Current(ssl.SSLContext):
 
 
 @contextmanager
-def as_file(data: bytes) -> Iterator[str]:
+def open_as_file(data: bytes) -> Iterator[str]:
     """A path that only this process can open, for as long as it is needed: OpenSSL takes keys from files only."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("muster", os.MFD_CLOEXEC)
         try:
-            written(descriptor, data)
+            write_all(descriptor, data)
             yield f"/proc/self/fd/{descriptor}"
         finally:
             os.close(descriptor)
@@ -91,6 +93,6 @@ def as_file(data: bytes) -> Iterator[str]:
         yield file.name
 
 
-def written(descriptor: int, data: bytes) -> None:
+def write_all(descriptor: int, data: bytes) -> None:
     with os.fdopen(os.dup(descriptor), "wb") as file:
         file.write(data)

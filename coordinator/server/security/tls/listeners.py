@@ -9,14 +9,23 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muster.coordinator.config import Settings
-from muster.coordinator.config.security.tls import DOORS, REPLICATION, BadCertificate, CertificateSettings
-from muster.coordinator.edge.seldom import Seldom
-from muster.coordinator.edge.transport.tls import Tls
+from muster.coordinator.config.security.tls import LISTENER_NAMES, REPLICATION, BadCertificate, CertificateSettings
+from muster.coordinator.edge.seldom import LogThrottle
+from muster.coordinator.edge.transport.tls import ListenerTls
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.security.identity import ANONYMOUS, Identity, Principal
-from muster.coordinator.server.security.certificates import Names, NotNamed
-from muster.coordinator.server.security.tls.contexts import Current, calling_context_of, context_of
-from muster.coordinator.server.security.tls.material import Material, check_calls, covered, load_material
+from muster.coordinator.server.security.certificates import CertificatePrincipals, UnmappedCertificate
+from muster.coordinator.server.security.tls.contexts import (
+    CurrentTlsContext,
+    make_client_context,
+    make_listener_context,
+)
+from muster.coordinator.server.security.tls.material import (
+    CertificateMaterial,
+    check_client_use,
+    covers_host,
+    load_material,
+)
 
 if TYPE_CHECKING:
     from ssl import SSLContext, SSLObject
@@ -51,19 +60,19 @@ class ListenerCertificates:
         self._wall_s = wall_s
         self._handshake_s = handshake_s
         self._by_login = by_login
-        self._told = Seldom(TELL_EVERY_S)
-        self._seen = look_at(given)
+        self._told = LogThrottle(TELL_EVERY_S)
+        self._seen = stamp_certificate_files(given)
         self.material, context = self._made()
-        self.context = Current(context)
-        self.names = Names(given.ssl_principal_mapping_rules, given.mapping_rules)
+        self.context = CurrentTlsContext(context)
+        self.names = CertificatePrincipals(given.ssl_principal_mapping_rules, given.mapping_rules)
 
     def changed(self) -> bool:
         """Whether the files are others than when they were last read. Blocks for some calls of the system."""
-        return look_at(self.given) != self._seen
+        return stamp_certificate_files(self.given) != self._seen
 
     def reload(self) -> None:
         """For handshakes that begin from now on. Blocks. Raises BadCertificate, and all stays as it was."""
-        seen = look_at(self.given)
+        seen = stamp_certificate_files(self.given)
         try:
             material, context = self._made()
         finally:
@@ -71,18 +80,20 @@ class ListenerCertificates:
         self.material = material
         self.context.replace(context)
 
-    def tls(self) -> Tls:
+    def tls(self) -> ListenerTls:
         """For a listener that asyncio serves."""
-        return Tls(self.door, self.context, self.identity_of, self._handshake_s, self.context.on_name, self.covers)
+        return ListenerTls(
+            self.door, self.context, self.identity_of, self._handshake_s, self.context.on_name, self.covers
+        )
 
     def covers(self, name: str) -> bool:
         """Whether clients that check names take the certificate for a host of this one."""
-        return covered(name, self.material.hosts)
+        return covers_host(name, self.material.hosts)
 
     def calling(self) -> "SSLContext":
         """For the next connection to another node, with the same certificate as is shown here. Raises
         BadCertificate."""
-        return calling_context_of(self.material, self.given)
+        return make_client_context(self.material, self.given)
 
     def identity_of(self, handshake: "SSLObject | None", host: str) -> Identity | None:
         """Who speaks on a connection, after its handshake; None, and a line in the log, where the rules name nobody."""
@@ -91,23 +102,23 @@ class ListenerCertificates:
             return Identity(ANONYMOUS, host)
         try:
             return self.names.identity_of(certificate, host)
-        except NotNamed as error:
+        except UnmappedCertificate as error:
             untold = self._told.due(host, time.monotonic())
             if untold is not None:
                 log.warning("no TLS connection", door=self.door, peer=host, why=str(error), untold=untold)
             return None
 
-    def _made(self) -> "tuple[Material, SSLContext]":
+    def _made(self) -> "tuple[CertificateMaterial, SSLContext]":
         try:
             material = load_material(self.given, self._wall_s())
             if self.door == REPLICATION:
-                check_calls(material)
-            return material, context_of(material, self.given)
+                check_client_use(material)
+            return material, make_listener_context(material, self.given)
         except BadCertificate as error:
-            raise BadCertificate(f"{DOORS[self.door]} speaks TLS: {error}") from error
+            raise BadCertificate(f"{LISTENER_NAMES[self.door]} speaks TLS: {error}") from error
 
 
-class Certificates:
+class NodeCertificates:
     """Of all listeners of a node that speak TLS."""
 
     def __init__(self, settings: Settings, *, wall_s: Callable[[], float] = time.time) -> None:
@@ -135,7 +146,7 @@ class Certificates:
 
     def expiries(self) -> Mapping[str, float]:
         """Per listener, when what it shows ends, by the clock of the wall."""
-        return {DOORS[name]: each.material.expires_s for name, each in self._of.items()}
+        return {LISTENER_NAMES[name]: each.material.expires_s for name, each in self._of.items()}
 
     def start(self, conditions: Conditions) -> None:
         """From now on look after them, on this loop."""
@@ -154,7 +165,7 @@ class Certificates:
         """Read what has changed, and say of each listener what is wrong with its certificate."""
         for name, each in self._of.items():
             await self._renew(name, each, conditions)
-            tell_of_its_end(conditions, name, each.material, self._wall_s())
+            update_expiry_condition(conditions, name, each.material, self._wall_s())
 
     async def _renew(self, name: str, each: ListenerCertificates, conditions: Conditions) -> None:
         condition = f"certificate-not-read:{name}"
@@ -171,19 +182,21 @@ class Certificates:
             log.error("certificates could not be looked at", door=name, exc_info=error)
         else:
             conditions.clear(condition)
-            log.info("certificates read", door=name, subject=each.material.subject, ends=day(each.material.expires_s))
+            log.info(
+                "certificates read", door=name, subject=each.material.subject, ends=format_day(each.material.expires_s)
+            )
 
 
-def tell_of_its_end(conditions: Conditions, name: str, material: Material, now_s: float) -> None:
+def update_expiry_condition(conditions: Conditions, name: str, material: CertificateMaterial, now_s: float) -> None:
     """While it is near, or past: each once."""
     near, past = f"certificate-ends:{name}", f"certificate-ended:{name}"
-    shown = f"the certificate that {DOORS[name]} shows ({material.subject})"
+    shown = f"the certificate that {LISTENER_NAMES[name]} shows ({material.subject})"
     cure = "put a new one in its file, no restart is needed"
     told = {}
     if material.expires_s <= now_s:
-        told[past] = f"{shown} ended {day(material.expires_s)}, and clients refuse to connect; {cure}"
+        told[past] = f"{shown} ended {format_day(material.expires_s)}, and clients refuse to connect; {cure}"
     elif material.expires_s - now_s <= SOON_S:
-        told[near] = f"{shown} ends {day(material.expires_s)}; {cure}"
+        told[near] = f"{shown} ends {format_day(material.expires_s)}; {cure}"
     for condition in (near, past):
         if condition not in told:
             conditions.clear(condition)
@@ -191,12 +204,12 @@ def tell_of_its_end(conditions: Conditions, name: str, material: Material, now_s
             conditions.report(condition, told[condition])
 
 
-def look_at(given: CertificateSettings) -> tuple[object, ...]:
+def stamp_certificate_files(given: CertificateSettings) -> tuple[object, ...]:
     """What tells of each file whether it is another, or was written again: also behind links (Kubernetes swaps one)."""
-    return tuple(stamp(path) for path in given.certificate_files)
+    return tuple(stamp_path(path) for path in given.certificate_files)
 
 
-def stamp(path: str) -> object:
+def stamp_path(path: str) -> object:
     try:
         real = os.path.realpath(path)
         told = os.stat(real)
@@ -205,5 +218,5 @@ def stamp(path: str) -> object:
     return real, told.st_dev, told.st_ino, told.st_size, told.st_mtime_ns
 
 
-def day(at_s: float) -> str:
+def format_day(at_s: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(at_s))

@@ -20,7 +20,7 @@ MOST_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class CertificateMaterial:
     """All that a handshake of one listener needs, as PEM, the key in the clear: it never leaves the process."""
 
     chain: bytes
@@ -37,7 +37,7 @@ class Material:
         return f"Material({self.subject!r}, expires_s={self.expires_s})"
 
 
-def load_material(given: CertificateSettings, now_s: float) -> Material:
+def load_material(given: CertificateSettings, now_s: float) -> CertificateMaterial:
     """Read what the settings name. Blocks. Raises BadCertificate."""
     where = given.ssl_keystore_location or "ssl.keystore.certificate.chain"
     key_where = given.ssl_keystore_location or "ssl.keystore.key"
@@ -46,15 +46,17 @@ def load_material(given: CertificateSettings, now_s: float) -> Material:
     else:
         shown = given.ssl_keystore_certificate_chain.encode()
         keys = given.ssl_keystore_key.get_secret_value().encode()
-    chain = certificates_in(shown, where)
-    key = key_in(keys, key_where, given.ssl_key_password.get_secret_value())
+    chain = parse_certificates(shown, where)
+    key = parse_private_key(keys, key_where, given.ssl_key_password.get_secret_value())
     check_pair(chain, key, where, now_s)
-    trusted = trusted_of(given)
+    trusted = load_trusted(given)
     ends_s = min(each.not_valid_after_utc.timestamp() for each in chain)
-    return Material(b"".join(map(pem_of, chain)), key_pem(key), trusted, ends_s, subject(chain[0]), hosts_of(chain[0]))
+    return CertificateMaterial(
+        b"".join(map(pem_of, chain)), key_pem(key), trusted, ends_s, subject(chain[0]), hosts_of(chain[0])
+    )
 
 
-def trusted_of(given: CertificateSettings) -> bytes:
+def load_trusted(given: CertificateSettings) -> bytes:
     """The authorities, if clients are asked for certificates. One that has ended believes nobody, and harms nobody."""
     if given.ssl_client_auth == "none":
         return b""
@@ -63,7 +65,7 @@ def trusted_of(given: CertificateSettings) -> bytes:
         data = read_file(given.ssl_truststore_location, "ssl.truststore.location")
     else:
         data = given.ssl_truststore_certificates.encode()
-    return b"".join(map(pem_of, certificates_in(data, where)))
+    return b"".join(map(pem_of, parse_certificates(data, where)))
 
 
 def read_file(path: str, setting: str) -> bytes:
@@ -79,11 +81,11 @@ def read_file(path: str, setting: str) -> bytes:
     return data
 
 
-def certificates_in(data: bytes, where: str) -> "list[x509.Certificate]":
+def parse_certificates(data: bytes, where: str) -> "list[x509.Certificate]":
     """At least one, in their order."""
-    x509 = library()
+    x509 = import_cryptography()
     found = []
-    for kind, block in blocks_of(data):
+    for kind, block in split_pem_blocks(data):
         if kind.endswith(b"CERTIFICATE"):
             try:
                 found.append(x509.load_pem_x509_certificate(block))
@@ -98,12 +100,12 @@ def certificates_in(data: bytes, where: str) -> "list[x509.Certificate]":
     return found
 
 
-def key_in(data: bytes, where: str, password: str) -> "PrivateKeyTypes":
+def parse_private_key(data: bytes, where: str, password: str) -> "PrivateKeyTypes":
     """The one private key."""
-    library()
+    import_cryptography()
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    found = [(kind, block) for kind, block in blocks_of(data) if kind.endswith(b"PRIVATE KEY")]
+    found = [(kind, block) for kind, block in split_pem_blocks(data) if kind.endswith(b"PRIVATE KEY")]
     if len(found) != 1:
         raise BadCertificate(
             f"{where}: there are {len(found)} private keys; expected one in PKCS #8 (-----BEGIN PRIVATE KEY----- or "
@@ -143,9 +145,9 @@ def check_pair(chain: "list[x509.Certificate]", key: "PrivateKeyTypes", where: s
         )
 
 
-def check_calls(material: Material) -> None:
+def check_client_use(material: CertificateMaterial) -> None:
     """Whether a node may call others with what it shows them: without a list of uses a certificate is for all."""
-    x509 = library()
+    x509 = import_cryptography()
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     first = x509.load_pem_x509_certificates(material.chain)[0]
@@ -160,12 +162,12 @@ def check_calls(material: Material) -> None:
         )
 
 
-def blocks_of(data: bytes) -> list[tuple[bytes, bytes]]:
+def split_pem_blocks(data: bytes) -> list[tuple[bytes, bytes]]:
     """Kind and text of each PEM block; spaces may stand for the ends of lines, as in one line of a properties file."""
-    return [(found[1], straightened(found)) for found in BLOCK.finditer(data)]
+    return [(found[1], restore_line_ends(found)) for found in BLOCK.finditer(data)]
 
 
-def straightened(found: re.Match[bytes]) -> bytes:
+def restore_line_ends(found: re.Match[bytes]) -> bytes:
     body = found[2].replace(b"\\n", b"\n").strip()
     if b"\n" not in body and b":" not in body:
         body = b"\n".join(body.split())
@@ -197,7 +199,7 @@ def subject(certificate: "x509.Certificate") -> str:
 
 def hosts_of(certificate: "x509.Certificate") -> tuple[str, ...]:
     """Of its alternative names: clients look at no other ones."""
-    x509 = library()
+    x509 = import_cryptography()
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -205,10 +207,10 @@ def hosts_of(certificate: "x509.Certificate") -> tuple[str, ...]:
     return tuple(found.get_values_for_type(x509.DNSName))
 
 
-def covered(name: str, hosts: tuple[str, ...]) -> bool:
+def covers_host(name: str, hosts: tuple[str, ...]) -> bool:
     """Whether a certificate for these hosts is for one of this name, as RFC 6125 has it.
 
-    >>> covered("Broker-1.shop.example", ("*.shop.example",)), covered("a.b.shop.example", ("*.shop.example",))
+    >>> covers_host("Broker-1.shop.example", ("*.shop.example",)), covers_host("a.b.shop.example", ("*.shop.example",))
     (True, False)
     """
     asked = name.lower().rstrip(".")
@@ -216,7 +218,7 @@ def covered(name: str, hosts: tuple[str, ...]) -> bool:
     return any(host.lower() == asked or (behind and host.lower() == f"*.{behind}") for host in hosts)
 
 
-def library() -> ModuleType:
+def import_cryptography() -> ModuleType:
     """The module, or a sentence that says how it is had."""
     try:
         from cryptography import x509

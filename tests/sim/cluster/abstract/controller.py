@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import NOBODY, State
-from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
+from muster.coordinator.cluster.facts import NO_NODE_ID, PartitionState
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
 from muster.coordinator.errors import ErrorCode
 
 
@@ -18,7 +18,7 @@ class Image(NamedTuple):
     """What a node is told: everything, as of `sequence`."""
 
     sequence: int
-    state: State
+    state: PartitionState
     live: Mapping[int, int]
     leaving: frozenset[int] = frozenset()
 
@@ -46,7 +46,7 @@ class Controller:
         self.leaving: set[int] = set()
         self.sequence = 0
         first = replicas[0]
-        self.state = State(
+        self.state = PartitionState(
             leader=first,
             leader_epoch=0,
             isr=replicas,
@@ -86,7 +86,7 @@ class Controller:
         """CL-A6: the unit goes to the next one that is live and in sync, though its leader lives; or to that one."""
         state = self.state
         others = [node for node in state.isr if node != state.leader and self._may_lead(node)]
-        if state.leader == NOBODY or not others:
+        if state.leader == NO_NODE_ID or not others:
             return False
         later = [node for node in others if node > state.leader]
         self._write(to or (later or others)[0], state.isr, state.directories, elected=True)
@@ -97,7 +97,7 @@ class Controller:
         (self.leaving.add if begins else self.leaving.discard)(node)
         self.sequence += 1
 
-    def alter(self, node: int, node_epoch: int, asked: AlterIsr) -> IsrAnswer:
+    def alter(self, node: int, node_epoch: int, asked: IsrProposal) -> IsrAnswer:
         """CL-C8, in its order."""
         state = self.state
         at = self.live.get(node)
@@ -146,12 +146,12 @@ class Controller:
         elr = tuple(node for node in state.elr if not self._has_other_disk(node))
         leader = state.leader
         if leader not in isr:
-            leader = next((node for node in self.replicas if node in isr), NOBODY)
-        if leader == NOBODY:
-            leader = next((node for node in self.replicas if node in elr and self._may_lead(node)), NOBODY)
-            if leader != NOBODY:
+            leader = next((node for node in self.replicas if node in isr), NO_NODE_ID)
+        if leader == NO_NODE_ID:
+            leader = next((node for node in self.replicas if node in elr and self._may_lead(node)), NO_NODE_ID)
+            if leader != NO_NODE_ID:
                 isr = (leader,)
-        if leader == NOBODY:
+        if leader == NO_NODE_ID:
             isr = isr or state.isr  # CL-C4: of the last ones nobody goes, for each has what was committed.
         elected = leader != state.leader
         if elected or isr != state.isr or elr != state.elr:
@@ -167,7 +167,7 @@ class Controller:
                 if (node in state.elr or node in state.isr) and node not in isr and not self._has_other_disk(node)
             )
         epoch = state.leader_epoch + elected
-        self.state = State(
+        self.state = PartitionState(
             leader=leader,
             leader_epoch=epoch,
             isr=isr,

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from muster.coordinator.cluster.follower import Follower, Verdict
-from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
-from muster.coordinator.cluster.leader import Diverged, Leader, Refused
-from muster.coordinator.cluster.lease import NEVER, Peer, Promise
-from muster.coordinator.cluster.progress import Half, Reported
+from muster.coordinator.cluster.follower import Follower, FollowerStep
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.cluster.leader import FetchDivergence, FetchRefusal, Leader
+from muster.coordinator.cluster.lease import NEVER, Peer, SilencePromise
+from muster.coordinator.cluster.progress import FollowerProgress, UnitLog
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.abstract.controller import Rules
 from tests.sim.cluster.abstract.node import Machines
@@ -32,7 +32,7 @@ class HastyFollower(Follower):
 class GenerousLeader(Leader):
     """CL-L3: commits with fewer than min in sync."""
 
-    def _advance(self, log: Half, now_ms: int) -> bool:
+    def _advance(self, log: UnitLog, now_ms: int) -> bool:
         enough, self.in_sync.min_size = self.in_sync.min_size, 1
         moved = super()._advance(log, now_ms)
         self.in_sync.min_size = enough
@@ -42,13 +42,13 @@ class GenerousLeader(Leader):
 class ForgetfulLeader(Leader):
     """CL-L3: does not count with those whom it asked to let in, until it is answered; and waits for nobody else."""
 
-    def _advance(self, log: Half, now_ms: int) -> bool:
+    def _advance(self, log: UnitLog, now_ms: int) -> bool:
         largest, self.in_sync.largest = self.in_sync.largest, self.in_sync.committed
         moved = super()._advance(log, now_ms)
         self.in_sync.largest = largest
         return moved
 
-    def _is_awaited(self, log: Half, seen: Reported, now_ms: int) -> bool:
+    def _is_awaited(self, log: UnitLog, seen: FollowerProgress, now_ms: int) -> bool:
         return False
 
 
@@ -68,7 +68,7 @@ class WelcomingLeader(Leader):
 class ShrinkingLeader(Leader):
     """CL-L5: counts without those whom it asked to take out, before it is confirmed."""
 
-    def wants(self, now_ms: int) -> AlterIsr | None:
+    def wants(self, now_ms: int) -> IsrProposal | None:
         asked = super().wants(now_ms)
         if asked is not None:
             stay = self.in_sync
@@ -80,7 +80,7 @@ class ShrinkingLeader(Leader):
 class TrustingLeader(Leader):
     """CL-L5: takes the refusal of a later question for one of an earlier one that nobody answered."""
 
-    def altered(self, question: AlterIsr, answer: IsrAnswer, now_ms: int) -> bool:
+    def altered(self, question: IsrProposal, answer: IsrAnswer, now_ms: int) -> bool:
         if answer.code == ErrorCode.INELIGIBLE_REPLICA:
             self.in_sync.doubtful = frozenset()
         return super().altered(question, answer, now_ms)
@@ -89,14 +89,14 @@ class TrustingLeader(Leader):
 class BlindLeader(Leader):
     """CL-L4: takes the fetch of a former life for one of the present."""
 
-    def fetched(self, half: int, peer: Peer, node_epoch: int, *more: Any) -> Refused | Diverged | None:
+    def fetched(self, half: int, peer: Peer, node_epoch: int, *more: Any) -> FetchRefusal | FetchDivergence | None:
         return super().fetched(half, peer, peer.epoch, *more)
 
 
 class CredulousLeader(Leader):
     """CL-L4: counts the offset of a log that has parted from its own."""
 
-    def _parted(self, log: Half, seen: Reported, offset: int, *more: Any) -> Diverged | None:
+    def _parted(self, log: UnitLog, seen: FollowerProgress, offset: int, *more: Any) -> FetchDivergence | None:
         parted = super()._parted(log, seen, offset, *more)
         if parted is not None and offset <= log.end:
             seen.node_epoch = seen.peer.epoch
@@ -142,14 +142,14 @@ class UpToDatePeer(Peer):
         return number
 
 
-class ImpatientPromise(Promise):
+class ImpatientPromise(SilencePromise):
     """CL-G5: answers as soon as it leads."""
 
     def answers_from(self, session_ms: int) -> int:
         return NEVER
 
 
-class BornYesterdayPromise(Promise):
+class BornYesterdayPromise(SilencePromise):
     """CL-G5: does not count with what its former life may have promised."""
 
     def __init__(self, started_ms: int) -> None:
@@ -157,7 +157,7 @@ class BornYesterdayPromise(Promise):
         self._past.clear()
 
 
-class ShortPromise(Promise):
+class ShortPromise(SilencePromise):
     """CL-G5 for the last leader only: the node it last fetched from is the only one that it asks to let go."""
 
     def let_go(self, node: int) -> None:
@@ -191,7 +191,7 @@ class ForgettingLog(LogModel):
 class SuspiciousFollower(Follower):
     """CL-F5: cuts to its own high watermark."""
 
-    def _diverged(self, diverging: tuple[int, int], end_for_epoch: Any, epoch_at: Any) -> Verdict:
+    def _diverged(self, diverging: tuple[int, int], end_for_epoch: Any, epoch_at: Any) -> FollowerStep:
         return self._cut(self.high_watermark, epoch_at)
 
 

@@ -4,11 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.facts import NOBODY, State, TopicPartition
-from muster.coordinator.cluster.follower import Append, Ask, Begin, Cut, Follower, Stop, Told
-from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
-from muster.coordinator.cluster.leader import ALL, Diverged, Half, Leader, Refused
-from muster.coordinator.cluster.lease import Peer, Promise, Source, lease_of
+from muster.coordinator.cluster.facts import NO_NODE_ID, PartitionState, TopicPartition
+from muster.coordinator.cluster.follower import (
+    AppendRecords,
+    FetchOutcome,
+    FetchPosition,
+    Follower,
+    RestartLog,
+    StopReplica,
+    TruncateLog,
+)
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.cluster.leader import ALL, FetchDivergence, FetchRefusal, Leader, UnitLog
+from muster.coordinator.cluster.lease import FetchSource, Peer, SilencePromise, lease_of
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.abstract.controller import Image
 from tests.sim.cluster.logs import Entry, LogModel
@@ -29,12 +37,12 @@ class FetchAsked(NamedTuple):
     node_epoch: int
     session: tuple[int, int]
     anew: bool
-    ask: Ask
+    ask: FetchPosition
     start: int
 
 
 class FetchTold(NamedTuple):
-    told: Told
+    told: FetchOutcome
     entries: tuple[Entry, ...] = ()
 
 
@@ -44,7 +52,7 @@ class Machines:
 
     leader: type[Leader] = Leader
     follower: type[Follower] = Follower
-    promise: type[Promise] = Promise
+    promise: type[SilencePromise] = SilencePromise
     peer: type[Peer] = Peer
     log: type[LogModel] = LogModel
     lease_of: Callable[[int], int] = lease_of
@@ -78,7 +86,7 @@ class Node:
         self.alive = True
         self.frozen = False
         self.peers = {node: self.machines.peer(node) for node in self.replicas}
-        self.sources = {node: Source(node) for node in self.replicas}
+        self.sources = {node: FetchSource(node) for node in self.replicas}
         self.promise = self.machines.promise(self.now_ms)
         self.leader: Leader | None = None
         self.follower: Follower | None = None
@@ -91,7 +99,7 @@ class Node:
         self.under_way: FetchAsked | None = None
         self.known_sessions: dict[int, tuple[int, int]] = {}
         self.parked_fetches: list[tuple[FetchAsked, int, int, Any]] = []
-        self.asked: AlterIsr | None = None
+        self.asked: IsrProposal | None = None
 
     def die(self) -> None:
         self.alive = False
@@ -119,7 +127,7 @@ class Node:
         elif self.follower is None or self.follower.epoch < state.leader_epoch:
             self._turn(state)
 
-    def _turn(self, state: State) -> None:
+    def _turn(self, state: PartitionState) -> None:
         """Another leader epoch."""
         self.seen_epoch = state.leader_epoch
         if self.leader is not None:
@@ -135,7 +143,7 @@ class Node:
             self.promise.follow(None)
             self.log.become_leader(state.leader_epoch)
             self.log.flush()
-            half = Half(
+            half = UnitLog(
                 start=self.log.start, end=self.log.end, kept=self.log.kept_end, high_watermark=self.high_watermark
             )
             self.leader = self.machines.leader(
@@ -149,7 +157,7 @@ class Node:
                 now_ms=self.now_ms,
             )
             self.world.check.leads(self)
-        elif state.leader != NOBODY:
+        elif state.leader != NO_NODE_ID:
             self.promise.follow(self.sources[state.leader])
             self.follower = self.machines.follower(
                 UNIT,
@@ -204,7 +212,7 @@ class Node:
         if self.asked is not None:
             self.altered(self.asked, IsrAnswer(ErrorCode.REQUEST_TIMED_OUT))
 
-    def altered(self, question: AlterIsr, answer: IsrAnswer) -> None:
+    def altered(self, question: IsrProposal, answer: IsrAnswer) -> None:
         if self.asked is question:
             self.asked = None
         if self.leader is not None:
@@ -238,18 +246,18 @@ class Node:
         known = self.known_sessions.get(asked.node, (-1, -1))
         if asked.session < known or (asked.session > known and not asked.anew):
             if asked.session > known:
-                self._tell(asked, FetchTold(Told(NO_SESSION)))
+                self._tell(asked, FetchTold(FetchOutcome(NO_SESSION)))
             return
         self.known_sessions[asked.node] = asked.session
         peer = self.peers[asked.node]
         number = peer.asks(self.now_ms, anew=asked.anew)
         leader = self.leader
-        refused = self._judge(asked) if leader is not None else Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if isinstance(refused, Refused):
-            self._send(asked, number, FetchTold(Told(refused.code, -1, self.log.start)))
+        refused = self._judge(asked) if leader is not None else FetchRefusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if isinstance(refused, FetchRefusal):
+            self._send(asked, number, FetchTold(FetchOutcome(refused.code, -1, self.log.start)))
             return
-        if isinstance(refused, Diverged):
-            self._send(asked, number, FetchTold(Told(0, -1, self.log.start, (refused.epoch, refused.end))))
+        if isinstance(refused, FetchDivergence):
+            self._send(asked, number, FetchTold(FetchOutcome(0, -1, self.log.start, (refused.epoch, refused.end))))
             return
         assert leader is not None
         if leader.may_park(0, peer) and asked.ask.offset >= self.log.end:
@@ -257,7 +265,7 @@ class Node:
         else:
             self._give(asked, number)
 
-    def _judge(self, asked: FetchAsked) -> Refused | Diverged | None:
+    def _judge(self, asked: FetchAsked) -> FetchRefusal | FetchDivergence | None:
         assert self.leader is not None
         ask = asked.ask
         return self.leader.fetched(
@@ -279,12 +287,12 @@ class Node:
             if self.leader is not None and not self.leader.over:
                 self._give(asked, number)
             else:
-                self._send(asked, number, FetchTold(Told(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
+                self._send(asked, number, FetchTold(FetchOutcome(ErrorCode.NOT_LEADER_OR_FOLLOWER)))
 
     def _give(self, asked: FetchAsked, number: int) -> None:
         assert self.leader is not None
         entries = tuple(self.log.read(asked.ask.offset, MOST_RECORDS))
-        told = Told(0, self.leader.high_watermark, self.log.start, None, len(entries))
+        told = FetchOutcome(0, self.leader.high_watermark, self.log.start, None, len(entries))
         self._send(asked, number, FetchTold(told, entries))
 
     def _send(self, asked: FetchAsked, number: int, answer: FetchTold) -> None:
@@ -326,21 +334,21 @@ class Node:
             return
         self.sources[follower.leader].received_ms = self.now_ms
         verdict = follower.answered(asked.ask, answer.told, self.log.end_offset_for_epoch, self.log.epoch_at)
-        if isinstance(verdict, Append):
+        if isinstance(verdict, AppendRecords):
             if answer.entries:
                 self.log.append_as_follower(asked.ask.offset, answer.entries)
                 follower.appended(self.log.end, self.log.last_epoch)
             if answer.told.start <= self.log.end:
                 self.log.move_start(answer.told.start)
-        elif isinstance(verdict, Cut):
+        elif isinstance(verdict, TruncateLog):
             self.world.check.cuts(self, verdict.to)
             self.log.cut(verdict.to)
             follower.was_cut(self.log.end, self.log.last_epoch)
-        elif isinstance(verdict, Begin):
+        elif isinstance(verdict, RestartLog):
             self.world.check.begins(self, verdict.at)
             self.log.begin_at(verdict.at)
             follower.began(verdict.at)
-        elif isinstance(verdict, Stop):
+        elif isinstance(verdict, StopReplica):
             self.world.check.stopped(self, verdict.reason)
 
     def checkpoint(self) -> None:

@@ -6,7 +6,7 @@ from itertools import accumulate
 from random import Random
 from typing import Any
 
-from muster.coordinator.cluster.facts import NOBODY
+from muster.coordinator.cluster.facts import NO_NODE_ID
 from tests.sim.cluster.abstract.checkers import Check, Violation
 from tests.sim.cluster.abstract.controller import Controller, Registration, Rules
 from tests.sim.cluster.abstract.node import MIN_ISR, SESSION_MS, Machines, Node
@@ -322,7 +322,7 @@ class World:
 
     def _all_is_well(self) -> None:
         state = self.controller.state
-        if state.leader == NOBODY or state.isr != REPLICAS:
+        if state.leader == NO_NODE_ID or state.isr != REPLICAS:
             self.check.fail("14 liveness", f"the unit stays {state}")
         leader = self.nodes[state.leader].leader
         if leader is None or leader.high_watermark != self.nodes[state.leader].log.end:

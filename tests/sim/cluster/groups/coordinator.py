@@ -1,25 +1,27 @@
-"""What a simulated node has for groups: the real engine, and the real `Coordinating` with callbacks for its tasks."""
+"""What a simulated node has for groups: the real engine, and the real `ShardCoordination` with callbacks for its
+tasks.
+"""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition, unit_of
-from muster.coordinator.cluster.image import Changes
+from muster.coordinator.cluster.image import ImageChanges
 from muster.coordinator.core.effects import Reply
 from muster.coordinator.core.events import Planned, Request, TopicsChanged
-from muster.coordinator.core.plan import PlanRequest, planned
+from muster.coordinator.core.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.asking import those_let_go
-from muster.coordinator.replication.shards.coordinating import Coordinating
-from muster.coordinator.replication.shards.warming import Warming
-from muster.coordinator.replication.wire.words import EpochAsked, EpochEnd
+from muster.coordinator.replication.shards.asking import released_units
+from muster.coordinator.replication.shards.coordinating import ShardCoordination
+from muster.coordinator.replication.shards.warming import WarmShards
+from muster.coordinator.replication.wire.words import EpochEnd, EpochQuery
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led.engine import LedEngine
+from muster.coordinator.runtime.led.engine import LeasedEngine
 from muster.coordinator.runtime.led.warm import WarmJob
-from muster.coordinator.runtime.loading.loader import replay
+from muster.coordinator.runtime.loading.loader import replay_shard
 from muster.coordinator.runtime.loading.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
@@ -58,7 +60,7 @@ class GroupAsk(NamedTuple):
 class EpochsAsked(NamedTuple):
     """CL-G5a: whether the asked node has let go of these units."""
 
-    asked: tuple[EpochAsked, ...]
+    asked: tuple[EpochQuery, ...]
 
 
 class Answered(NamedTuple):
@@ -78,7 +80,7 @@ class SimSide:
 
     def __init__(self, node: "SimNode") -> None:
         self._node = node
-        self.learners: list[Callable[[Changes], None]] = []
+        self.learners: list[Callable[[ImageChanges], None]] = []
         self.movers: list[Callable[[TopicPartition], None]] = []
         self.settlers: list[Callable[[], None]] = []
 
@@ -90,7 +92,7 @@ class SimSide:
     def image(self) -> Any:
         return self._node.image
 
-    def on_learned(self, listener: Callable[[Changes], None]) -> None:
+    def on_learned(self, listener: Callable[[ImageChanges], None]) -> None:
         self.learners.append(listener)
 
     def on_moved(self, listener: Callable[[TopicPartition], None]) -> None:
@@ -139,7 +141,7 @@ class SimAsking:
         if not units:
             self._asked.discard(node)
             return
-        asked = EpochsAsked(tuple(EpochAsked(*place, epoch, epoch) for place, epoch in units))
+        asked = EpochsAsked(tuple(EpochQuery(*place, epoch, epoch) for place, epoch in units))
 
         def told(outcome: Any) -> None:
             times = 0
@@ -148,13 +150,13 @@ class SimAsking:
                 if times == 3 and self._node.settings.eviction:
                     self._coordinating.let_go(node, [place for place, _ in units])
             elif not isinstance(outcome, Exception):
-                self._coordinating.let_go(node, those_let_go(units, outcome))
+                self._coordinating.let_go(node, released_units(units, outcome))
             self._node.later(PAUSE_MS, lambda: self._ask(node, times))
 
         self._node.ask(f"n{node}", asked, told, by="let go", patience_ms=PATIENCE_MS)
 
 
-class SimCoordinating(Coordinating):
+class SimCoordinating(ShardCoordination):
     """The real one; what it does in tasks of a loop is done by the node's clock."""
 
     def __init__(self, node: "SimNode", side: SimSide) -> None:
@@ -192,7 +194,7 @@ class SimCoordinating(Coordinating):
             self._node.later(0, self._see)
 
 
-class ComparingEngine(LedEngine):
+class ComparingEngine(LeasedEngine):
     """CL-G8: what was kept ready is what a load would have given."""
 
     node: "SimNode"
@@ -202,7 +204,7 @@ class ComparingEngine(LedEngine):
             warm = job.warm is not None and job.core is job.warm.core
             self.node.world.census["shards kept ready" if warm else "shards not ready after all"] += 1
             cold = Shard(LIMITS, job.shard)
-            replay(self._log, job.shard, cold)
+            replay_shard(self._log, job.shard, cold)
             assert isinstance(job.core, Shard)
             if hard_shard(job.core) != hard_shard(cold):
                 self.node.world.violated(
@@ -233,7 +235,7 @@ class SimGroups:
         self._requests = 0
         self._turn_ms: int | None = None
         self._flushing = False
-        self.warming = Warming(self.log, SHARDS, self.engine.new_core, lambda: node.replicas.copies)
+        self.warming = WarmShards(self.log, SHARDS, self.engine.new_core, lambda: node.replicas.copies)
         self.coordinating.start(self.engine, self, node.now, self.warming)
         self.coordinating.look_on()
         self._keep_ready()
@@ -248,7 +250,7 @@ class SimGroups:
         for listener in self.side.settlers:
             listener()
 
-    def learned(self, changes: Changes) -> None:
+    def learned(self, changes: ImageChanges) -> None:
         for listener in self.side.learners:
             listener(changes)
 
@@ -329,7 +331,7 @@ class SimGroups:
         for work in released.work:
             assert isinstance(work.request, PlanRequest)
             request = work.request
-            answer = Planned(request.group_id, request.epoch, planned(request), "", request.snapshot)
+            answer = Planned(request.group_id, request.epoch, compute_plan(request), "", request.snapshot)
             self.engine.answer_work(work, answer)
 
     def _answer(self, request_id: int, reply: Reply) -> None:

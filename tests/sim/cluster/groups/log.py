@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from muster.coordinator.cluster.facts import LEDGER, TopicPartition, halves
+from muster.coordinator.cluster.facts import LEDGER, TopicPartition, halves_of
 from muster.coordinator.cluster.leader import ALL
 from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.cluster.replicas.replicas import Replicas
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.group_log import unit
+from muster.coordinator.replication.shards.group_log import shard_unit
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogFailed
 from tests.sim.cluster.disk import Disk, NoRoom, SimLog
 
@@ -20,7 +20,7 @@ class SimGroupLog:
     def __init__(
         self,
         disk: Callable[[], Disk],
-        replicas: Callable[[], Replicas],
+        replicas: Callable[[], NodeReplicas],
         written: Callable[[Sequence[TopicPartition]], None],
         broken: Callable[[TopicPartition, str], None],
     ) -> None:
@@ -34,21 +34,21 @@ class SimGroupLog:
         return []
 
     def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
-        place = unit(shard)
+        place = shard_unit(shard)
         leader = self._replicas().leaders.get(place)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.may_append(ALL)
         if leader is None or code is not ErrorCode.NONE:
             no_room = code is ErrorCode.NOT_ENOUGH_REPLICAS
             raise LogFailed(f"{place}: {code.meaning}", no_room=no_room)
         try:
-            for half in reversed(halves(place)):  # the ledger first
+            for half in reversed(halves_of(place)):  # the ledger first
                 if records := ledger if half.topic == LEDGER else groups:
                     self._append(half, leader.epoch, records)
         except LogBroken as error:
             self._broken(place, str(error))
             raise LogFailed(str(error)) from error
         finally:
-            self._written(halves(place))
+            self._written(halves_of(place))
 
     def _append(self, half: TopicPartition, epoch: int, records: Sequence[Entry]) -> None:
         """Explanations that find no room are lost; where groups find none, another copy is to lead."""
@@ -62,13 +62,15 @@ class SimGroupLog:
     def mark(self, shards: Sequence[int]) -> None:
         """A flush of these begins."""
         logs = self._disk().logs
-        self._marks = {half: logs[half].end for shard in shards for half in halves(unit(shard)) if half in logs}
+        self._marks = {
+            half: logs[half].end for shard in shards for half in halves_of(shard_unit(shard)) if half in logs
+        }
 
     def flush(self, shards: Sequence[int]) -> None:
         failed = []
         for shard in shards:
             try:
-                for half in halves(unit(shard)):
+                for half in halves_of(shard_unit(shard)):
                     if half in self._marks:
                         self._log(half).flush(self._marks[half])
             except LogBroken:
@@ -77,10 +79,10 @@ class SimGroupLog:
             raise LogFailed("the disk says EIO", failed)
 
     def read_groups(self, shard: int) -> Iterator[KeyValue]:
-        return self._read(unit(shard))
+        return self._read(shard_unit(shard))
 
     def read_ledger(self, shard: int) -> Iterator[KeyValue]:
-        return self._read(halves(unit(shard))[1])
+        return self._read(halves_of(shard_unit(shard))[1])
 
     def tail(self, topic: str, shard: int) -> "SimTail":
         return SimTail(self._log, TopicPartition(topic, shard))

@@ -8,7 +8,7 @@ from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.cluster.image import ClusterState
 from muster.coordinator.cluster.replicas.messages import FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.cluster.replicas.serving import Led
+from muster.coordinator.cluster.replicas.serving import LedPartition
 from muster.coordinator.errors import ErrorCode
 from tests.sim.cluster.disk import NoRoom, SimLog
 from tests.sim.cluster.groups.coordinator import EpochsAsked, GroupAsk
@@ -30,7 +30,7 @@ class Door:
         self._requests: dict[int, Callable[[Any], None]] = {}
         self._request = 0
 
-    def answer(self, answer: effects.Answer) -> None:
+    def answer(self, answer: effects.Respond) -> None:
         reply = self._requests.pop(answer.request, None)
         if reply is not None:
             reply(answer.body)
@@ -48,13 +48,13 @@ class Door:
                 self._node.settle()
             case Poll():
                 number = self._number(reply)
-                polled = events.Polled(
+                polled = events.ImagePolled(
                     number, request.node, request.node_epoch, request.image, request.offline, POLL_WAIT_MS
                 )
                 self._for_controller(number, polled, ClusterState(error=ErrorCode.NOT_CONTROLLER))
             case Ask(make):
                 number = self._number(reply)
-                self._for_controller(number, make(number), effects.IsrAltered(ErrorCode.NOT_CONTROLLER))
+                self._for_controller(number, make(number), effects.AlterPartitionResult(ErrorCode.NOT_CONTROLLER))
             case Produce():
                 self._produce(request, reply)
             case Consume():
@@ -73,7 +73,7 @@ class Door:
         self._requests[self._request] = reply
         return self._request
 
-    def _for_controller(self, number: int, event: events.Event, otherwise: Any) -> None:
+    def _for_controller(self, number: int, event: events.ControllerEvent, otherwise: Any) -> None:
         if not self._node.seat.tell(event):
             self._requests.pop(number)(otherwise)
 
@@ -105,7 +105,7 @@ class Door:
         self._node.rounds.flush_soon([request.place])
         self._node.settle()
 
-    def _led(self, request: Produce | Consume) -> Led | None:
+    def _led(self, request: Produce | Consume) -> LedPartition | None:
         led = self._node.replicas.led.get(request.place)
         return led if led is not None and led.topic_id == request.topic_id else None
 

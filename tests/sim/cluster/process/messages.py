@@ -38,13 +38,13 @@ class Poll(NamedTuple):
     node: int
     node_epoch: int
     image: Any
-    offline: tuple[events.Offline, ...]
+    offline: tuple[events.OfflineReplica, ...]
 
 
 class Ask(NamedTuple):
     """AlterPartition, or what operators ask of the controller: made into an event once it has a request id."""
 
-    make: Callable[[int], events.Event]
+    make: Callable[[int], events.ControllerEvent]
 
 
 class Probing(NamedTuple):

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from muster.coordinator.cluster.controller import effects, events
 from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import Changes, ClusterState, NodeStatus
-from muster.coordinator.cluster.in_sync import AlterIsr, IsrAnswer
+from muster.coordinator.cluster.image import ClusterNodeStatus, ClusterState, ImageChanges
+from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
 from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
 from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.errors import ErrorCode
@@ -139,7 +139,7 @@ class Rounds:
             return
         self._polling = True
         offline = tuple(
-            events.Offline(topic_id, place.partition, why)
+            events.OfflineReplica(topic_id, place.partition, why)
             for place, (topic_id, why) in sorted(self._node.replicas.offline.items())
         )
         poll = Poll(self._node.id, self._node.epoch, self._node.image.known, offline)
@@ -152,7 +152,7 @@ class Rounds:
                 wait_ms = RETRY_MS
             elif outcome.error == ErrorCode.STALE_BROKER_EPOCH:
                 if poll.node_epoch == self._node.epoch and any(
-                    each.id == self._node.id and each.status is NodeStatus.GONE for each in outcome.nodes
+                    each.id == self._node.id and each.status is ClusterNodeStatus.GONE for each in outcome.nodes
                 ):
                     self._node.epoch = NO_EPOCH
                     self._node.seat.register_anew()
@@ -167,7 +167,7 @@ class Rounds:
 
         self._node.ask(f"n{controller}", poll, polled, by="poll")
 
-    def _learn_in_steps(self, changes: Changes) -> None:
+    def _learn_in_steps(self, changes: ImageChanges) -> None:
         """All at once, or as a node does it where there are many: other things happen in between, but no poll."""
         units = self._node.replicas.begin(self._node.image, changes)
         if self._node.world.chance(0.8):
@@ -213,9 +213,9 @@ class Rounds:
 
             attempt()
         elif self._node.seat.machine is not None:
-            self._node.seat.tell(events.Broken(node))
+            self._node.seat.tell(events.ConnectionBroken(node))
 
-    def _alter(self, question: AlterIsr) -> None:
+    def _alter(self, question: IsrProposal) -> None:
         topic = self._node.image.topics.get(question.unit.topic)
         controller = self._node.seat.controller
         if topic is None or controller is None:
@@ -231,7 +231,7 @@ class Rounds:
         )
         node_epoch = self._node.epoch
 
-        def altered(outcome: effects.IsrAltered | Broken) -> None:
+        def altered(outcome: effects.AlterPartitionResult | Broken) -> None:
             answer = IsrAnswer(ErrorCode.REQUEST_TIMED_OUT)
             if not isinstance(outcome, Broken):
                 answer = answer_of(outcome)
@@ -239,11 +239,11 @@ class Rounds:
             self.settle()
             self._node.later(RETRY_MS, self.settle)
 
-        make = lambda number: events.AlterIsr(number, self._node.id, node_epoch, (item,))  # noqa: E731
+        make = lambda number: events.AlterPartitionRequested(number, self._node.id, node_epoch, (item,))  # noqa: E731
         self._node.ask(f"n{controller}", Ask(make), altered, by="alter")
 
 
-def answer_of(outcome: effects.IsrAltered) -> IsrAnswer:
+def answer_of(outcome: effects.AlterPartitionResult) -> IsrAnswer:
     if outcome.error != ErrorCode.NONE:
         return IsrAnswer(outcome.error)
     result = outcome.results[0]

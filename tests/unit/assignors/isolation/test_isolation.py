@@ -13,7 +13,7 @@ import pytest
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
 from muster.assignors.isolation.pool import Isolation, IsolationLimits
-from muster.assignors.isolation.process import Overran
+from muster.assignors.isolation.process import PluginOverran
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
 from tests.support import plugins
@@ -63,7 +63,7 @@ def test_the_author_of_a_plugin_sees_what_it_prints(capfd: pytest.CaptureFixture
 def test_a_process_is_kept_for_the_next_plan_and_replaced_once_it_failed(isolation: Isolation) -> None:
     first, second = (isolation.run(plugins.Remembers(), GROUP, LONG_MS).note for _ in range(2))
     assert first == second != str(os.getpid())
-    with pytest.raises(Overran):
+    with pytest.raises(PluginOverran):
         isolation.run(plugins.Hangs(), GROUP, SHORT_MS)
     with pytest.raises(AssignorError, match="exit code 3"):
         isolation.run(plugins.Exits(), GROUP, LONG_MS)
@@ -144,7 +144,7 @@ def test_ours_need_no_process(isolation: Isolation) -> None:
 def test_in_a_thread_a_deadline_is_the_end_of_patience() -> None:
     isolation = Isolation(IsolationLimits(mode="thread"))
     assert isolation.run(plugins.Remembers(), GROUP, LONG_MS).note == str(os.getpid())
-    with pytest.raises(Overran, match="not done after 300 ms"):
+    with pytest.raises(PluginOverran, match="not done after 300 ms"):
         isolation.run(plugins.Hangs(), GROUP, SHORT_MS)
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.assignors.api import Assignment, AssignorError, Member, Snapshot
-from muster.assignors.isolation.plans import OWNERS, ROWS, dump_plan, dump_snapshot, load_plan, load_snapshot
+from muster.assignors.isolation.plans import OWNERS, ROWS, pack_plan, pack_question, unpack_plan, unpack_question
 from muster.assignors.run import checked
 from tests.support.plugins import Deals
 
@@ -21,10 +21,10 @@ SHAPES = st.tuples(
 
 def there_and_back(snapshot: Snapshot, assignment: Assignment) -> tuple[str, Assignment]:
     """The form that it took, and what the caller gets."""
-    header, body, tabled = dump_snapshot(snapshot)
-    shown = load_snapshot(header, body)
-    said, plan = dump_plan(shown, checked("p", shown, assignment))
-    return said["form"], load_plan("p", tabled, said, plan)
+    header, body, tabled = pack_question(snapshot)
+    shown = unpack_question(header, body)
+    said, plan = pack_plan(shown, checked("p", shown, assignment))
+    return said["form"], unpack_plan("p", tabled, said, plan)
 
 
 @given(SHAPES)
@@ -63,4 +63,4 @@ def test_owners_that_nobody_may_send_are_refused(owners: list[int], why: str) ->
     snapshot = Snapshot({"t": 2, "u": 1}, [Member("x", ("t", "u")), Member("y", ("t",))])
     said: dict[str, Any] = {"form": OWNERS, "note": "", "unassigned": []}
     with pytest.raises(AssignorError, match=why):
-        load_plan("p", snapshot, said, np.array(owners, "<i4").tobytes())
+        unpack_plan("p", snapshot, said, np.array(owners, "<i4").tobytes())

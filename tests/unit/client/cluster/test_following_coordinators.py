@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.aio import Admin, Consumer
+from muster.coordinator.client.aio import AsyncAdmin, AsyncConsumer
 from muster.coordinator.client.calls import leaders as leading
 from muster.coordinator.client.consuming.log_calls import list_offsets
 from muster.coordinator.client.errors import GroupNotFound, Refused, UnknownTopic
 from muster.coordinator.client.membership import driver
-from muster.coordinator.client.membership.driver import member_settings
+from muster.coordinator.client.membership.driver import build_member_settings
 from muster.coordinator.client.types import TopicPartition
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.groups import NO_COORDINATOR
@@ -21,7 +21,7 @@ from tests.unit.client.cluster.test_following_leaders import batch, consumer, pl
 __all__ = ["quick"]
 
 
-def member(cluster: ScriptedCluster, **more: Any) -> Consumer:
+def member(cluster: ScriptedCluster, **more: Any) -> AsyncConsumer:
     given = {
         "group_id": "g",
         "group_protocol": "consumer",
@@ -31,8 +31,8 @@ def member(cluster: ScriptedCluster, **more: Any) -> Consumer:
     return consumer(cluster, **(given | more))
 
 
-def admin(cluster: ScriptedCluster, through: int = 1) -> Admin:
-    return Admin(bootstrap_servers=cluster.nodes[through].address, retry_backoff_ms=5, reconnect_backoff_ms=10)
+def admin(cluster: ScriptedCluster, through: int = 1) -> AsyncAdmin:
+    return AsyncAdmin(bootstrap_servers=cluster.nodes[through].address, retry_backoff_ms=5, reconnect_backoff_ms=10)
 
 
 def beats(cluster: ScriptedCluster, *nodes: int) -> int:
@@ -43,7 +43,7 @@ def beats(cluster: ScriptedCluster, *nodes: int) -> int:
 def test_a_member_follows_its_coordinator_without_joining_again(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """CL-K3, CL-K4: 16, a broken connection, 15 and silence; it goes on with its partitions, under its id and epoch."""
     if how == "silent":
-        monkeypatch.setattr(leading.Leaders, "heartbeat_ms", lambda *given: 60)
+        monkeypatch.setattr(leading.PartitionLeaders, "heartbeat_ms", lambda *given: 60)
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)
@@ -101,8 +101,10 @@ def test_k4_who_finds_no_coordinator_for_a_session_stops_and_joins_again_under_i
 
 def test_a_stream_that_breaks_has_the_coordinator_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """CL-K3: heartbeats are a minute apart here; a member that waited for the next one would long have no session."""
-    told = member_settings
-    monkeypatch.setattr(driver, "member_settings", lambda config: replace(told(config), heartbeat_interval_ms=60_000))
+    told = build_member_settings
+    monkeypatch.setattr(
+        driver, "build_member_settings", lambda config: replace(told(config), heartbeat_interval_ms=60_000)
+    )
 
     async def story(cluster: ScriptedCluster) -> None:
         cluster.topic("t", 2)

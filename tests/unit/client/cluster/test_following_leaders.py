@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.aio import Consumer, Producer
+from muster.coordinator.client.aio import AsyncConsumer, AsyncProducer
 from muster.coordinator.client.calls import leaders as leading
 from muster.coordinator.client.errors import LogTruncated
 from muster.coordinator.client.types import RecordMetadata
@@ -44,17 +44,17 @@ def batch(*values: bytes) -> bytes:
     return encode_batch([(1, None, value, ()) for value in values])
 
 
-def consumer(cluster: ScriptedCluster, *, through: int = 1, **more: Any) -> Consumer:
+def consumer(cluster: ScriptedCluster, *, through: int = 1, **more: Any) -> AsyncConsumer:
     given = {"auto_offset_reset": "earliest", "retry_backoff_ms": 5, "reconnect_backoff_ms": 10}
-    return Consumer(bootstrap_servers=cluster.nodes[through].address, **(given | more))
+    return AsyncConsumer(bootstrap_servers=cluster.nodes[through].address, **(given | more))
 
 
-def producer(cluster: ScriptedCluster, *, through: int = 1, **more: Any) -> Producer:
+def producer(cluster: ScriptedCluster, *, through: int = 1, **more: Any) -> AsyncProducer:
     given = {"linger_ms": 0, "retry_backoff_ms": 5, "reconnect_backoff_ms": 10}
-    return Producer(bootstrap_servers=cluster.nodes[through].address, **(given | more))
+    return AsyncProducer(bootstrap_servers=cluster.nodes[through].address, **(given | more))
 
 
-async def read(reader: Consumer, count: int) -> list[bytes]:
+async def read(reader: AsyncConsumer, count: int) -> list[bytes]:
     found: list[bytes] = []
     while len(found) < count:
         message = await reader.poll(5)
@@ -63,7 +63,7 @@ async def read(reader: Consumer, count: int) -> list[bytes]:
     return found
 
 
-async def send(writer: Producer, topic: str, value: bytes, partition: int = 0) -> RecordMetadata:
+async def send(writer: AsyncProducer, topic: str, value: bytes, partition: int = 0) -> RecordMetadata:
     return await (await writer.send(topic, value, partition=partition))
 
 

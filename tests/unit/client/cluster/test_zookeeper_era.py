@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.membership.zookeeper.leaders import Leaders, LedApart
-from muster.coordinator.zookeeper.paths import BrokerRegistration
+from muster.coordinator.client.membership.zookeeper.leaders import TopicLeaderSearch, TopicsLedApart
+from muster.coordinator.zookeeper.paths import BrokerZnode
 
 ENDPOINTS = ("GRPC://n{0}:9290", "PLAINTEXT://n{0}:9092")
 CLUSTERED = (*ENDPOINTS, "REPLICATION://n{0}:9291")
@@ -27,7 +27,7 @@ class Registry:
     async def get(self, path: str) -> Any:
         number = path.rpartition("/")[2]
         endpoints = tuple(each.format(number) for each in self._endpoints)
-        return SimpleNamespace(data=BrokerRegistration(f"n{number}", 9092, endpoints, 5).to_json())
+        return SimpleNamespace(data=BrokerZnode(f"n{number}", 9092, endpoints, 5).to_json())
 
 
 def spoken_to(endpoints: tuple[str, ...], topics: dict[str, int]) -> list[str]:
@@ -41,7 +41,7 @@ def spoken_to(endpoints: tuple[str, ...], topics: dict[str, int]) -> list[str]:
         registry: Any = Registry(endpoints)
         view: Any = SimpleNamespace(brokers=(1, 2, 3), partitions=topics)
         mine: Any = SimpleNamespace(subscription=(), pattern="white_list")
-        await Leaders(registry, use, ()).look(view, mine, topics)
+        await TopicLeaderSearch(registry, use, ()).look(view, mine, topics)
 
     asyncio.run(story())
     return used
@@ -53,5 +53,5 @@ def test_topics_led_by_several_nodes_of_a_cluster_are_one_consumer_s() -> None:
 
 def test_topics_led_by_nodes_beside_each_other_are_not() -> None:
     assert spoken_to(ENDPOINTS, {"a": 2, "b": 2}) == ["n2:9290"]
-    with pytest.raises(LedApart, match="a by node 1, b by node 2"):
+    with pytest.raises(TopicsLedApart, match="a by node 1, b by node 2"):
         spoken_to(ENDPOINTS, {"a": 1, "b": 2})

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.edge.audit import Action
+from muster.coordinator.edge.audit import OperatorAction
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS
-from muster.coordinator.kafka.clustered.admin import AdminHandlers
+from muster.coordinator.kafka.clustered.admin import PartitionAdminHandlers
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import Dispatch
+from muster.coordinator.kafka.dispatch import Dispatcher
 from muster.coordinator.kafka.rights.catalog import NodeTopics
-from muster.coordinator.kafka.rights.guard import Guard
+from muster.coordinator.kafka.rights.guard import HandlerGuard
 from muster.coordinator.replication.admin.reassignments import Reassignment
 from muster.coordinator.security.acl.model import Operation, ResourceType
 from tests.support.cluster_image import ThreeNodes
@@ -51,7 +51,7 @@ class Noted:
 
 
 class Played:
-    def __init__(self, noted: Noted, asked: Asked, told: list[Action]) -> None:
+    def __init__(self, noted: Noted, asked: Asked, told: list[OperatorAction]) -> None:
         self.noted, self.ask, self.told = noted, asked, told
 
     async def elect(self, version: int, *places: TopicPartition, all_of_them: bool = False, **more: Any) -> Any:
@@ -70,9 +70,9 @@ class Played:
 
 def play(noted: Noted, story: Callable[[Played], Awaitable[None]], who: str = ROOT, *acls: Any) -> None:
     async def run() -> None:
-        told: list[Action] = []
-        guard = Guard(authorizer(acls), NodeTopics(dict, auto_create=False))
-        dispatch = Dispatch([AdminHandlers(noted, ThreeNodes().view)], None, told.append, guard, apis=OWN)
+        told: list[OperatorAction] = []
+        guard = HandlerGuard(authorizer(acls), NodeTopics(dict, auto_create=False))
+        dispatch = Dispatcher([PartitionAdminHandlers(noted, ThreeNodes().view)], None, told.append, guard, apis=OWN)
         await story(Played(noted, Asked(dispatch, who), told))
 
     asyncio.run(run())

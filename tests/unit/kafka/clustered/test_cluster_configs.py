@@ -7,9 +7,9 @@ import pytest
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.kafka.clustered.configs import RATES, ClusterConfigHandlers
-from muster.coordinator.kafka.groups.asking import Groups
+from muster.coordinator.kafka.groups.asking import GroupRequests
 from muster.coordinator.kafka.groups.configs import GroupConfigs
-from muster.coordinator.replication.admin.node_configs import changed
+from muster.coordinator.replication.admin.node_configs import apply_config_changes
 from muster.storage.errors import RequestTimedOut
 from tests.support.cluster_image import ThreeNodes
 from tests.support.kafka.door import NODE_ID, Door, made, play
@@ -39,7 +39,7 @@ class Kept:
         *,
         validate_only: bool = False,
     ) -> None:
-        after = changed(await self.node_configs(node), asked(self.given))
+        after = apply_config_changes(await self.node_configs(node), asked(self.given))
         if not validate_only:
             self.given = after
 
@@ -47,7 +47,7 @@ class Kept:
 def ask(story: Any) -> None:
     async def run(door: Door) -> None:
         kept, cluster = Kept(), ThreeNodes().view
-        groups = GroupConfigs(Groups(door.driver, 1), cluster)
+        groups = GroupConfigs(GroupRequests(door.driver, 1), cluster)
         handlers = ClusterConfigHandlers(door.requests, NODE_ID, groups, cluster, kept)
         door._everyone = (door._everyone[0], handlers)
         await story(door, kept)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka.clustered.making import MOST_UNDER_WAY, Making
+from muster.coordinator.kafka.clustered.making import MAX_CREATIONS, TopicCreations
 from muster.coordinator.kafka.dispatch import HangUp
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.topic_requests import NewTopic
-from muster.storage.errors import InvalidTopic, RequestTimedOut, StorageError, TopicAlreadyExists
+from muster.storage.errors import InvalidTopicName, RequestTimedOut, StorageError, TopicAlreadyExists
 from tests.support.cluster_image import ALL, ME, OTHERS, ThreeNodes, led, node, topic_id
 from tests.support.kafka.door import Door, made, play
 from tests.support.kafka.memory_node import until
@@ -166,7 +166,7 @@ def test_a_topic_that_is_made_by_asking_is_not_there_until_the_image_has_it() ->
         first = asyncio.create_task(metadata(door, 12, "new", "bad/name", "t"))
         await until(lambda: bool(creates.ends))
         assert creates.asked == [["new", "bad/name"]]
-        creates.ends[0].set_result([RequestTimedOut("no controller"), InvalidTopic("a slash")])
+        creates.ends[0].set_result([RequestTimedOut("no controller"), InvalidTopicName("a slash")])
         assert [topic.error_code for topic in (await first).topics] == [5, 17, 0]
         cluster.topics(new={})
         assert [topic.error_code for topic in (await metadata(door, 12, "new")).topics] == [5], "nobody leads it yet"
@@ -183,22 +183,22 @@ def test_a_topic_that_is_made_by_asking_is_not_there_until_the_image_has_it() ->
 def test_an_answer_waits_for_a_creation_only_so_long_and_nothing_is_begun_twice() -> None:
     async def story() -> None:
         creates = Creates()
-        making = Making(creates, patience_s=0.01)
+        making = TopicCreations(creates, patience_s=0.01)
         assert {name: why.code for name, why in (await making.make([NewTopic("a", 1)])).items()} == {"a": 5}
         again = await making.make([NewTopic("a", 1), NewTopic("b", 1)])
         assert [why.code for why in again.values()] == [5, 5]
         assert creates.asked == [["a"], ["b"]]
         creates.ends[0].set_result([TopicAlreadyExists("another node was first")])
         await until(lambda: len(making.under_way) == 1)
-        many = [NewTopic(f"n{number}", 1) for number in range(MOST_UNDER_WAY)]
-        assert len(await making.make(many)) == MOST_UNDER_WAY
-        assert len(creates.asked[-1]) == MOST_UNDER_WAY - 1, "what waits is bounded"
+        many = [NewTopic(f"n{number}", 1) for number in range(MAX_CREATIONS)]
+        assert len(await making.make(many)) == MAX_CREATIONS
+        assert len(creates.asked[-1]) == MAX_CREATIONS - 1, "what waits is bounded"
         failing = asyncio.create_task(making.make([NewTopic("b", 1)]))
         await asyncio.sleep(0)
         creates.ends[1].set_exception(OSError("a bug"))
         with pytest.raises(OSError):
             await failing
-        creates.ends[2].set_result([StorageError("no")] * (MOST_UNDER_WAY - 1))
+        creates.ends[2].set_result([StorageError("no")] * (MAX_CREATIONS - 1))
         await until(lambda: not making.under_way)
 
     asyncio.run(story())
@@ -209,7 +209,9 @@ def test_another_node_that_was_first_with_a_topic_is_no_refusal() -> None:
         async def create(wanted: Sequence[NewTopic]) -> list[Any]:
             return [TopicAlreadyExists("another node was first")]
 
-        assert {name: why.code for name, why in (await Making(create).make([NewTopic("a", 1)])).items()} == {"a": 5}
+        assert {name: why.code for name, why in (await TopicCreations(create).make([NewTopic("a", 1)])).items()} == {
+            "a": 5
+        }
 
     asyncio.run(story())
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic
-from muster.coordinator.replication.admin.planning import Beside, Planning
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.admin.planning import PlannedTopics, TopicPlanner
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic, TopicRequests
 from muster.storage.types import Topic as Made
 from tests.support.cluster_image import ThreeNodes, led, topic_id
 from tests.support.kafka.door import Door, made, play
 
-T = Topic("t", topic_id("t"), (Assignment((7, 8, 9)),) * 3)
+T = ClusterTopic("t", topic_id("t"), (ReplicaAssignment((7, 8, 9)),) * 3)
 
 
 class Placed(TopicRequests):
@@ -21,19 +21,19 @@ class Placed(TopicRequests):
     def __init__(self, cluster: ThreeNodes, door: Door) -> None:
         super().__init__(door.broker, lambda: None)
         self.cluster = cluster
-        self.planning = Planning(cluster.image, door.broker.settings, 2)
+        self.planning = TopicPlanner(cluster.image, door.broker.settings, 2)
         self.asked: list[NewTopic | MorePartitions] = []
 
     def check_new(self, wanted: NewTopic) -> None:
-        self.planning.new_topic(wanted, Beside())
+        self.planning.new_topic(wanted, PlannedTopics())
 
     def check_growth(self, wanted: MorePartitions) -> None:
-        self.planning.growth(T, wanted, Beside())
+        self.planning.growth(T, wanted, PlannedTopics())
 
     async def create(self, wanted: Sequence[NewTopic]) -> list[Any]:
         self.asked += wanted
         for each in wanted:
-            replicas = enumerate(self.planning.new_topic(each, Beside()))
+            replicas = enumerate(self.planning.new_topic(each, PlannedTopics()))
             self.cluster.topics(**{each.name: {number: led(ids[0], replicas=ids) for number, ids in replicas}})
         return [Made(each.name, topic_id(each.name), each.partitions, {}) for each in wanted]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.edge.limits import most
+from muster.coordinator.edge.limits import max_entries
 from muster.coordinator.kafka.acls.handlers import AclHandlers
 from muster.coordinator.kafka.codec import codec
 from muster.coordinator.kafka.codec.codec import struct
@@ -21,9 +21,9 @@ from muster.coordinator.security.acl.model import (
     Permission,
     ResourceType,
 )
-from muster.coordinator.security.facts import AclKey, Change
+from muster.coordinator.security.facts import AclKey, SecurityRecord
 from muster.coordinator.server.security import acls as lists_of_node
-from muster.coordinator.server.security.acls import Acls
+from muster.coordinator.server.security.acls import NodeAcls
 from muster.coordinator.server.security.store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.kafka.asked import Asked
@@ -48,7 +48,7 @@ def play(story: Story) -> None:
             store.load()
             store.on_change(lambda: lists.replace(store.state.acls))
             stores.append(store)
-            return AclHandlers(Acls(store))
+            return AclHandlers(NodeAcls(store))
 
         node = MemoryNode({"orders": 1}, lists)
         node.acls = acls
@@ -273,7 +273,7 @@ def test_who_may_not_is_refused_many_entries_in_a_thread(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("path", ["CreateAclsRequest.creations", "AlterClientQuotasRequest.entries"])
 def test_no_more_than_kafka_takes_are_set_at_once(path: str) -> None:
-    assert most(path) == 10_000
+    assert max_entries(path) == 10_000
 
 
 def test_without_an_authorizer_there_are_no_lists() -> None:
@@ -303,7 +303,7 @@ def test_whoever_may_not_alter_the_cluster_is_refused_in_every_row() -> None:
         acl = Acl(
             ResourceType.CLUSTER, PatternType.LITERAL, CLUSTER_NAME, ALICE, "*", Operation.ALTER, Permission.ALLOW
         )
-        await store.write([Change(AclKey(acl), acl)])
+        await store.write([SecurityRecord(AclKey(acl), acl)])
         assert [each.error_code for each in (await alice("CreateAcls", 3, creations=[row()])).results] == [0]
         assert len(await described(alice)) == 2  # ALTER stands for DESCRIBE
 

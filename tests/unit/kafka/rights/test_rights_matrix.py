@@ -7,7 +7,7 @@ import pytest
 
 from muster.coordinator.kafka.rights.table import JUDGES
 from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation
-from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, Lacking, Right
+from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, RequiredRight, WithoutRight
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import MemoryNode
 from tests.support.kafka.rights import (
@@ -86,7 +86,7 @@ async def matrix(api: str, place: int) -> None:
                 may = how in (ALLOWED, PREFIXED)
                 about = f"{api} version {version}, {tried.operation.name}: {how}: {answer}"
                 refused = REFUSALS[tried.resource_type] in set(codes(answer))
-                if tried.lacking is Lacking.LEFT_OUT and tried.of != CONFIGS:
+                if tried.lacking is WithoutRight.LEFT_OUT and tried.of != CONFIGS:
                     if tells_names(api, version):
                         assert (names[tried.resource_type] in set(words(answer))) == may, about
                 elif not_asked(api, version, tried):
@@ -104,7 +104,7 @@ def tells_names(api: str, version: int) -> bool:
     return api != "ListConfigResources" or version > 0
 
 
-def not_asked(api: str, version: int, tried: Right) -> bool:
+def not_asked(api: str, version: int, tried: RequiredRight) -> bool:
     """Where an old version has no place for what is tried."""
     if api == "FindCoordinator" and version == 0:
         return tried.resource_type is TRANSACTIONAL_ID
@@ -129,7 +129,7 @@ def test_what_stands_in_for_a_right_is_as_good() -> None:
                         await settle(Asked(node.dispatch, ROOT), ["other"], ["g"])
                         topic = f"new-{api.lower()}-{give}".lower()
                         answer = await alice(api, SERVED[api].last, request(api, [topic], ["g"]))
-                        if right.lacking is Lacking.LEFT_OUT:
+                        if right.lacking is WithoutRight.LEFT_OUT:
                             assert ("g" in set(words(answer))) == give, (api, answer)
                         else:
                             assert (REFUSALS[right.resource_type] in set(codes(answer))) == (not give), (api, answer)

@@ -10,8 +10,8 @@ from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall
 from muster.coordinator.kafka.groups.commits import CommitReader
 from muster.coordinator.kafka.rights.catalog import NodeTopics
-from muster.coordinator.kafka.rights.guard import Guard
-from muster.coordinator.kafka.rights.judging import May
+from muster.coordinator.kafka.rights.guard import HandlerGuard
+from muster.coordinator.kafka.rights.judging import AccessCheck
 from muster.coordinator.security.acl.authorizer import AclAuthorizer
 from muster.coordinator.security.acl.model import Operation, PatternType, Permission
 from muster.coordinator.security.acl.rights import API_RIGHTS
@@ -344,7 +344,7 @@ def test_where_all_is_allowed_the_very_same_handler_answers() -> None:
 
     async def story(node: MemoryNode, root: Asked, alice: Asked, lists: AclAuthorizer) -> None:
         sentinel, call = object(), one_call(alice)
-        guard = Guard(lists, NodeTopics(node.broker.topics, auto_create=True))
+        guard = HandlerGuard(lists, NodeTopics(node.broker.topics, auto_create=True))
         lists.replace([acl(Operation.ALL, kind, "*") for kind in (TOPIC, GROUP)] + [acl(Operation.ALL, CLUSTER)])
         seen: list[object] = []
 
@@ -380,7 +380,7 @@ def test_a_request_of_very_many_names_is_judged_as_one_of_few() -> None:
         )
         told: list[str] = []
         catalog = NodeTopics(node.broker.topics, auto_create=True)
-        may = May(lists, catalog, lambda *refusal: told.append(str(refusal[4])))
+        may = AccessCheck(lists, catalog, lambda *refusal: told.append(str(refusal[4])))
         right, call = API_RIGHTS["ListOffsets"][0], one_call(alice)
         allowed, refused = may.split(call, right, names, str, api="ListOffsets")
         assert allowed == [name for name in names if may.quietly(call, right, name)]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.dispatch import KafkaCall, Peer
-from muster.coordinator.kafka.rights.guard import Guard
+from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
+from muster.coordinator.kafka.rights.guard import HandlerGuard
 from muster.coordinator.security.acl.model import Acl, Operation
 from muster.coordinator.security.acl.rights import TRANSACTIONAL_ID
 from tests.support.kafka.asked import Asked
@@ -41,10 +41,10 @@ def asked(api: str, acls: list[Acl], **fields: Any) -> tuple[Any, list[str]]:
         )
 
     async def story() -> Any:
-        judged, _ = Guard(authorizer(acls), Topics()).guarded(api, 3, handler, None)
+        judged, _ = HandlerGuard(authorizer(acls), Topics()).guarded(api, 3, handler, None)
         assert judged is not None
         eof: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        call = KafkaCall(3, "tests", Peer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
+        call = KafkaCall(3, "tests", ClientPeer("10.0.0.1", eof, identity=Asked.identity(ALICE)))
         return await judged(struct(f"{api}Request")(transactional_id="app", group_id="g", **fields), call)
 
     return asyncio.run(story()), seen

@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.replication.admin.adopting import Plan, decide
+from muster.coordinator.replication.admin.adopting import AdoptionPlan, plan_adoption
 from muster.coordinator.zookeeper.errors import ForeignTopics
 
 A, B = b"a" * 16, b"b" * 16
@@ -11,18 +11,18 @@ A, B = b"a" * 16, b"b" * 16
 @pytest.mark.parametrize(
     ("own", "there", "adopts", "plan"),
     [
-        ({}, {"a": A}, None, Plan(())),
-        ({"a": A, "b": B}, {}, None, Plan(["a", "b"], begins=True)),
-        ({"a": A, "b": B}, {}, "me", Plan(["a", "b"])),  # a crash right after it began
-        ({"a": A, "b": B}, {"a": A}, "me", Plan(["b"])),
-        ({"a": A}, {"a": A, "x": B}, None, Plan([])),  # a crash before the log knew
-        ({"a": A}, {"a": A}, "me", Plan([])),
+        ({}, {"a": A}, None, AdoptionPlan(())),
+        ({"a": A, "b": B}, {}, None, AdoptionPlan(["a", "b"], begins=True)),
+        ({"a": A, "b": B}, {}, "me", AdoptionPlan(["a", "b"])),  # a crash right after it began
+        ({"a": A, "b": B}, {"a": A}, "me", AdoptionPlan(["b"])),
+        ({"a": A}, {"a": A, "x": B}, None, AdoptionPlan([])),  # a crash before the log knew
+        ({"a": A}, {"a": A}, "me", AdoptionPlan([])),
     ],
 )
 def test_what_is_published(
-    own: dict[str, bytes], there: dict[str, bytes | None], adopts: str | None, plan: Plan
+    own: dict[str, bytes], there: dict[str, bytes | None], adopts: str | None, plan: AdoptionPlan
 ) -> None:
-    assert decide(own, there, adopts, "me") == plan
+    assert plan_adoption(own, there, adopts, "me") == plan
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_topics_that_the_cluster_does_not_know_are_refused_and_named(
     there: dict[str, bytes | None], adopts: str | None, named: str
 ) -> None:
     with pytest.raises(ForeignTopics, match=f"does not know: {named};"):
-        decide({"a": A, "b": B}, there, adopts, "me")
+        plan_adoption({"a": A, "b": B}, there, adopts, "me")

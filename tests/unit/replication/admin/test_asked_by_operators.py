@@ -7,24 +7,37 @@ from typing import cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
-from muster.coordinator.cluster.image import Changes, Image, NodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.cluster.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    ImageChanges,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import elections, reassignments
-from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin, later
-from muster.coordinator.replication.admin.showing import Showing
-from muster.coordinator.replication.admin.wording import why_not_elected, why_not_reassigned
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin, deadline_after
+from muster.coordinator.replication.admin.showing import ImageWaits
+from muster.coordinator.replication.admin.wording import explain_no_election, explain_no_reassignment
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.storage.broker.in_turns import AT_ONCE
 
 UNIT = TopicPartition("t", 0)
 THREE = (1, 2, 3)
 
 
-def image(view: PartitionView | None, *, gone: tuple[int, ...] = (), stopping: tuple[int, ...] = ()) -> Image:
-    known = Image()
+def image(view: PartitionView | None, *, gone: tuple[int, ...] = (), stopping: tuple[int, ...] = ()) -> ClusterImage:
+    known = ClusterImage()
     for node in THREE:
-        status = NodeStatus.GONE if node in gone else NodeStatus.SHUTTING_DOWN if node in stopping else NodeStatus.LIVE
+        status = (
+            ClusterNodeStatus.GONE
+            if node in gone
+            else ClusterNodeStatus.SHUTTING_DOWN
+            if node in stopping
+            else ClusterNodeStatus.LIVE
+        )
         known.nodes[node] = NodeView(node, 1, status)
     if view is not None:
         known.topics["t"] = TopicView(bytes(16), "t", {}, {0: view})
@@ -48,10 +61,10 @@ def led_by(leader: int, isr: tuple[int, ...] = THREE) -> PartitionView:
     ],
 )
 def test_whether_the_preferred_leader_can_be_elected(
-    known: Image, drained: tuple[int, ...], code: ErrorCode | None
+    known: ClusterImage, drained: tuple[int, ...], code: ErrorCode | None
 ) -> None:
-    assert elections.preferred(known, UNIT, drained) is code
-    came = elections.came(known, UNIT, drained, unclean=False)
+    assert elections.preferred_refusal(known, UNIT, drained) is code
+    came = elections.election_outcome(known, UNIT, drained, unclean=False)
     assert came is (ErrorCode.NONE if code is ErrorCode.ELECTION_NOT_NEEDED else code)
 
 
@@ -60,19 +73,19 @@ def test_whether_the_preferred_leader_can_be_elected(
     [
         (image(None), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (image(led_by(2)), ErrorCode.ELECTION_NOT_NEEDED),
-        (image(led_by(NOBODY)), None),
-        (image(led_by(NOBODY), gone=THREE), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        (image(led_by(NO_NODE_ID)), None),
+        (image(led_by(NO_NODE_ID), gone=THREE), ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE),
     ],
 )
-def test_whether_somebody_can_be_elected_whatever_it_costs(known: Image, code: ErrorCode | None) -> None:
-    assert elections.unclean(known, UNIT) is code
+def test_whether_somebody_can_be_elected_whatever_it_costs(known: ClusterImage, code: ErrorCode | None) -> None:
+    assert elections.unclean_refusal(known, UNIT) is code
 
 
 def test_an_unclean_election_is_done_when_somebody_leads() -> None:
-    assert elections.came(image(led_by(NOBODY)), UNIT, (), unclean=True) is None
-    assert elections.came(image(led_by(3)), UNIT, (), unclean=True) is ErrorCode.NONE
-    gone = image(led_by(NOBODY), gone=THREE)
-    assert elections.came(gone, UNIT, (), unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    assert elections.election_outcome(image(led_by(NO_NODE_ID)), UNIT, (), unclean=True) is None
+    assert elections.election_outcome(image(led_by(3)), UNIT, (), unclean=True) is ErrorCode.NONE
+    gone = image(led_by(NO_NODE_ID), gone=THREE)
+    assert elections.election_outcome(gone, UNIT, (), unclean=True) is ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 def moving(replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tuple[int, ...] = ()) -> PartitionView:
@@ -95,43 +108,47 @@ def moving(replicas: tuple[int, ...], adding: tuple[int, ...] = (), removing: tu
 def test_what_speaks_against_a_reassignment(
     view: PartitionView | None, target: tuple[int, ...] | None, code: ErrorCode | None
 ) -> None:
-    assert reassignments.refused(image(view), view, target) is code
+    assert reassignments.reassignment_refusal(image(view), view, target) is code
 
 
 def test_a_reassignment_is_done_when_it_is_written_who_comes_and_goes() -> None:
     before = moving((1, 2))
-    wish = reassignments.wanted(before, (2, 3))
-    assert reassignments.came(image(before), before, wish) is None
-    assert reassignments.came(image(None, gone=(3,)), before, wish) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
-    assert reassignments.came(image(None), moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
-    assert reassignments.came(image(None), moving((2, 3)), wish) is ErrorCode.NONE
-    assert reassignments.came(image(None), None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    wish = reassignments.wanted_replicas(before, (2, 3))
+    assert reassignments.reassignment_outcome(image(before), before, wish) is None
+    assert (
+        reassignments.reassignment_outcome(image(None, gone=(3,)), before, wish) is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
+    assert reassignments.reassignment_outcome(image(None), moving((2, 3, 1), (3,), (1,)), wish) is ErrorCode.NONE
+    assert reassignments.reassignment_outcome(image(None), moving((2, 3)), wish) is ErrorCode.NONE
+    assert reassignments.reassignment_outcome(image(None), None, wish) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_cancelled_one_goes_back_and_one_that_was_over_before_does_not() -> None:
     before = moving((2, 3, 1), (3,), (1,))
-    wish = reassignments.wanted(before, None)
-    assert reassignments.came(image(None), before, wish) is None
-    assert reassignments.came(image(None), moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
-    assert reassignments.came(image(None), moving((2, 1)), wish) is ErrorCode.NONE
-    assert reassignments.came(image(None), moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    wish = reassignments.wanted_replicas(before, None)
+    assert reassignments.reassignment_outcome(image(None), before, wish) is None
+    assert reassignments.reassignment_outcome(image(None), moving((2, 1, 3), removing=(3,)), wish) is ErrorCode.NONE
+    assert reassignments.reassignment_outcome(image(None), moving((2, 1)), wish) is ErrorCode.NONE
+    assert (
+        reassignments.reassignment_outcome(image(None), moving((2, 3)), wish) is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    )
 
 
 def test_what_was_refused_is_told_with_who_it_is_about() -> None:
     not_available, not_needed = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, ErrorCode.ELECTION_NOT_NEEDED
 
-    def preferred(known: Image, code: ErrorCode = not_available) -> str:
-        return why_not_elected(known, UNIT, code, unclean=False)
+    def preferred(known: ClusterImage, code: ErrorCode = not_available) -> str:
+        return explain_no_election(known, UNIT, code, unclean=False)
 
     assert preferred(image(led_by(2), gone=(1,))) == "t-0: its first replica, node 1, is gone"
     assert preferred(image(led_by(2, (2, 3)))) == "t-0: its first replica, node 1, is not in sync"
     assert "cannot use its log" in preferred(image(led_by(2)))
     assert preferred(image(led_by(1)), not_needed) == "t-0: its first replica, node 1, leads it already"
-    assert why_not_elected(image(led_by(2)), UNIT, not_needed, unclean=True).startswith("t-0: node 2 leads it; ")
-    none = why_not_elected(image(led_by(NOBODY)), UNIT, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, unclean=True)
+    assert explain_no_election(image(led_by(2)), UNIT, not_needed, unclean=True).startswith("t-0: node 2 leads it; ")
+    none = explain_no_election(image(led_by(NO_NODE_ID)), UNIT, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, unclean=True)
     assert none == "t-0: of its replicas 1,2,3 none is up; bring one of these nodes back"
     known = image(led_by(2), gone=(3,))
-    assert why_not_reassigned(known, UNIT, (1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT) == (
+    assert explain_no_reassignment(known, UNIT, (1, 9), ErrorCode.INVALID_REPLICA_ASSIGNMENT) == (
         "t-0 to 1,9: expected nodes that are up, each once; up are 1,2"
     )
     late = ErrorCode.REQUEST_TIMED_OUT
@@ -144,7 +161,7 @@ def test_what_was_refused_is_told_with_who_it_is_about() -> None:
 def test_many_partitions_of_one_request_are_looked_at_in_turns_with_others() -> None:
     async def story() -> None:
         known = image(moving((1, 2)))
-        admin = ClusterAdmin(cast(Session, None), Showing(known, lambda listener: None))
+        admin = ClusterAdmin(cast(ZooKeeperSession, None), ImageWaits(known, lambda listener: None))
         turns = 0
 
         async def others() -> None:
@@ -167,9 +184,9 @@ def test_what_has_come_is_not_asked_again_with_each_change() -> None:
 
     async def story() -> None:
         known = image(moving((1, 2)))
-        listeners: list[Callable[[Changes], None]] = []
+        listeners: list[Callable[[ImageChanges], None]] = []
         asked: list[int] = []
-        admin = ClusterAdmin(cast(Session, None), Showing(known, listeners.append))
+        admin = ClusterAdmin(cast(ZooKeeperSession, None), ImageWaits(known, listeners.append))
         units = {TopicPartition("t", number): None for number in range(4)}
         done: set[int] = set()
 
@@ -177,12 +194,12 @@ def test_what_has_come_is_not_asked_again_with_each_change() -> None:
             asked.append(unit.partition)
             return ErrorCode.NONE if unit.partition in done else None
 
-        waiting = asyncio.create_task(admin._ask("", (), units, came, later(60_000)))
+        waiting = asyncio.create_task(admin._ask("", (), units, came, deadline_after(60_000)))
         for done_now in ({0, 2}, {1}, {3}):
             await asyncio.sleep(0)
             done |= done_now
             for listener in listeners:
-                listener(Changes())
+                listener(ImageChanges())
         assert await waiting == dict.fromkeys(units, ErrorCode.NONE)
         assert asked == [0, 0, 1, 1, 2, 3, 3]
 

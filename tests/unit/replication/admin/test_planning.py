@@ -5,9 +5,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.cluster.facts import Assignment, Topic
-from muster.coordinator.cluster.image import Image, NodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.replication.admin.planning import Beside, Planning, size_of
+from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.admin.planning import PlannedTopics, TopicPlanner, configs_size
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig, InvalidPartitions, StorageError
@@ -15,8 +15,8 @@ from muster.storage.errors import InvalidConfig, InvalidPartitions, StorageError
 THREE = {node: NodeView(node, 10 + node) for node in (1, 2, 3)}
 
 
-def image(nodes: Mapping[int, NodeView] = THREE, **topics: list[tuple[int, ...]]) -> Image:
-    known = Image(nodes=dict(nodes))
+def image(nodes: Mapping[int, NodeView] = THREE, **topics: list[tuple[int, ...]]) -> ClusterImage:
+    known = ClusterImage(nodes=dict(nodes))
     for number, (name, replicas) in enumerate(topics.items()):
         views = {each: PartitionView(ids[0], 0, 0, ids, (), ids) for each, ids in enumerate(replicas)}
         known.topics[name] = TopicView(bytes([number]) * 16, name, {}, views)
@@ -24,20 +24,20 @@ def image(nodes: Mapping[int, NodeView] = THREE, **topics: list[tuple[int, ...]]
     return known
 
 
-def planning(known: Image, factor: int = 3, **settings: str) -> Planning:
-    return Planning(
+def planning(known: ClusterImage, factor: int = 3, **settings: str) -> TopicPlanner:
+    return TopicPlanner(
         known, LogSettings.from_properties({key.replace("_", "."): it for key, it in settings.items()}), factor
     )
 
 
-def code_of(known: Image, wanted: NewTopic | MorePartitions, topic: Topic | None = None) -> int:
+def code_of(known: ClusterImage, wanted: NewTopic | MorePartitions, topic: ClusterTopic | None = None) -> int:
     plan = planning(known)
 
     def planned() -> object:
         if isinstance(wanted, NewTopic):
-            return plan.new_topic(wanted, Beside.of(known))
+            return plan.new_topic(wanted, PlannedTopics.of(known))
         assert topic is not None
-        return plan.growth(topic, wanted, Beside())
+        return plan.growth(topic, wanted, PlannedTopics())
 
     with pytest.raises(StorageError) as refused:
         planned()
@@ -46,20 +46,20 @@ def code_of(known: Image, wanted: NewTopic | MorePartitions, topic: Topic | None
 
 def test_partitions_are_placed_by_the_factor_asked_for_or_the_default() -> None:
     plan = planning(image())
-    assert plan.new_topic(NewTopic("t", 4), Beside()) == ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
-    assert plan.new_topic(NewTopic("t", 2, {}, 1), Beside()) == ((1,), (2,))
+    assert plan.new_topic(NewTopic("t", 4), PlannedTopics()) == ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
+    assert plan.new_topic(NewTopic("t", 2, {}, 1), PlannedTopics()) == ((1,), (2,))
 
 
 def test_where_they_begin_is_drawn() -> None:
     drawn = iter([1, 2])
-    plan = Planning(image(), LogSettings(), 3, lambda below: next(drawn))
-    assert plan.new_topic(NewTopic("t", 1), Beside()) == ((2, 3, 1),)
+    plan = TopicPlanner(image(), LogSettings(), 3, lambda below: next(drawn))
+    assert plan.new_topic(NewTopic("t", 1), PlannedTopics()) == ((2, 3, 1),)
 
 
 def test_two_underscores_are_nobody_s() -> None:
     """Monitors and connectors call their topics so."""
-    planning = Planning(image(), LogSettings(), 3, lambda below: 0)
-    assert planning.new_topic(NewTopic("__canary", 1, {}, 1), Beside()) == ((1,),)
+    planning = TopicPlanner(image(), LogSettings(), 3, lambda below: 0)
+    assert planning.new_topic(NewTopic("__canary", 1, {}, 1), PlannedTopics()) == ((1,),)
 
 
 @pytest.mark.parametrize(
@@ -93,18 +93,18 @@ def test_the_clusters_own_settings_are_taken() -> None:
         "leader.replication.throttled.replicas": "0:1",
         "follower.replication.throttled.replicas": "*",
     }
-    assert planning(image()).new_topic(NewTopic("t", 1, configs), Beside())
+    assert planning(image()).new_topic(NewTopic("t", 1, configs), PlannedTopics())
 
 
 def test_nodes_that_are_gone_get_nothing_and_those_that_stop_only_what_nobody_else_takes() -> None:
-    nodes = {**THREE, 2: NodeView(2, 12, NodeStatus.GONE), 3: NodeView(3, 13, NodeStatus.SHUTTING_DOWN)}
-    assert planning(image(nodes), 1).new_topic(NewTopic("t", 2), Beside()) == ((1,), (1,))
+    nodes = {**THREE, 2: NodeView(2, 12, ClusterNodeStatus.GONE), 3: NodeView(3, 13, ClusterNodeStatus.SHUTTING_DOWN)}
+    assert planning(image(nodes), 1).new_topic(NewTopic("t", 2), PlannedTopics()) == ((1,), (1,))
     assert code_of(image(nodes), NewTopic("t", 1, {}, 2)) == 38
     assert code_of(image(nodes), NewTopic("t", -1, {}, -1, {0: (2,)})) == 39
 
 
 def test_of_two_alike_in_one_request_the_second_is_refused() -> None:
-    plan, beside = planning(image()), Beside()
+    plan, beside = planning(image()), PlannedTopics()
     plan.new_topic(NewTopic("a.b", 1), beside)
     with pytest.raises(StorageError, match="collides"):
         plan.new_topic(NewTopic("a_b", 1), beside)
@@ -115,21 +115,21 @@ OLD_ONES = image(old=[(1, 2), (1, 2)])
 
 def test_max_partitions_is_a_limit_of_each_node() -> None:
     """Replicas elsewhere do not count, those planned beside do."""
-    plan, beside = planning(OLD_ONES, max_partitions="3"), Beside.of(OLD_ONES)
+    plan, beside = planning(OLD_ONES, max_partitions="3"), PlannedTopics.of(OLD_ONES)
     plan.new_topic(NewTopic("one", -1, {}, -1, {0: (1, 3)}), beside)
     plan.new_topic(NewTopic("two", -1, {}, -1, {0: (3,), 1: (3,)}), beside)
     with pytest.raises(StorageError, match="node 1 to 4 partitions"):
         plan.new_topic(NewTopic("three", -1, {}, -1, {0: (1, 2)}), beside)
 
 
-OLD = Topic("old", bytes(16), (Assignment((2, 1)), Assignment((3, 2, 1), adding=(3,))))
+OLD = ClusterTopic("old", bytes(16), (ReplicaAssignment((2, 1)), ReplicaAssignment((3, 2, 1), adding=(3,))))
 
 
 def test_new_partitions_go_on_where_the_first_one_begins() -> None:
     """As many copies as the first has, those that only come left out."""
-    grown = planning(image()).growth(OLD, MorePartitions("old", 4), Beside())
+    grown = planning(image()).growth(OLD, MorePartitions("old", 4), PlannedTopics())
     assert grown == ((1, 3), (2, 3))
-    assert planning(image()).growth(OLD, MorePartitions("old", 3, [(3, 1)]), Beside()) == ((3, 1),)
+    assert planning(image()).growth(OLD, MorePartitions("old", 3, [(3, 1)]), PlannedTopics()) == ((3, 1),)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_what_speaks_against_growth(wanted: MorePartitions, code: int) -> None:
 
 
 def test_what_was_not_written_counts_no_more() -> None:
-    plan, beside = planning(image()), Beside()
+    plan, beside = planning(image()), PlannedTopics()
     grown = plan.growth(OLD, MorePartitions("old", 3), beside)
     beside.give_back("old", grown)
     assert plan.growth(OLD, MorePartitions("old", 3), beside) == grown
@@ -174,11 +174,11 @@ def test_settings_that_zookeeper_does_not_take_at_once_are_refused_by_name_with_
 ) -> None:
     """It would close the connection, and the node be out of touch for a moment."""
     plan = planning(image())
-    says = rf"'{LIST}' of topic 't' is {len(TOO_MUCH)} bytes long: .* {size_of({**more, LIST: TOO_MUCH})} bytes"
+    says = rf"'{LIST}' of topic 't' is {len(TOO_MUCH)} bytes long: .* {configs_size({**more, LIST: TOO_MUCH})} bytes"
     with pytest.raises(InvalidConfig, match=rf"{says}.* at most 1000000 at once"):
         plan.change("t", more, {LIST: TOO_MUCH})
     with pytest.raises(InvalidConfig, match=says):
-        plan.new_topic(NewTopic("t", 1, {**more, LIST: TOO_MUCH}), Beside())
+        plan.new_topic(NewTopic("t", 1, {**more, LIST: TOO_MUCH}), PlannedTopics())
     assert plan.change("t", {LIST: TOO_MUCH}, {LIST: None}) == {}
     assert plan.change("t", {}, {LIST: TOO_MUCH[:900_000].rpartition(",")[0]})
 
@@ -186,7 +186,7 @@ def test_settings_that_zookeeper_does_not_take_at_once_are_refused_by_name_with_
 def test_partitions_that_zookeeper_does_not_take_at_once_are_refused_with_what_is_there() -> None:
     plan = planning(image(), max_partitions="1000000")
     with pytest.raises(InvalidPartitions, match=r"45000 more partitions: .* ZooKeeper takes at most 1000000 at once"):
-        plan.new_topic(NewTopic("t", 45_000, {LIST: TOO_MUCH[:500_000].rpartition(",")[0]}), Beside())
-    there = Topic("t", bytes(16), (Assignment((1, 2, 3)),) * 45_000)
+        plan.new_topic(NewTopic("t", 45_000, {LIST: TOO_MUCH[:500_000].rpartition(",")[0]}), PlannedTopics())
+    there = ClusterTopic("t", bytes(16), (ReplicaAssignment((1, 2, 3)),) * 45_000)
     with pytest.raises(InvalidPartitions, match="45000 more partitions"):
-        plan.growth(there, MorePartitions("t", 90_000), Beside())
+        plan.growth(there, MorePartitions("t", 90_000), PlannedTopics())

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from muster.coordinator.replication.admin.producer_ids import NoProducerIdsYet, ProducerIdBlocks
-from muster.coordinator.zookeeper.cluster.admin import NoProducerIds
-from muster.coordinator.zookeeper.cluster.layout import ProducerIds
+from muster.coordinator.zookeeper.cluster.admin import ProducerIdsExhausted
+from muster.coordinator.zookeeper.cluster.layout import ProducerIdBlock
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from muster.storage.producers.ids import FENCES_FROM, MAX_EPOCH
 
@@ -23,12 +23,12 @@ class Ensemble:
         self.open.set()
         self.failures: list[Exception] = []
 
-    async def take(self) -> ProducerIds:
+    async def take(self) -> ProducerIdBlock:
         await self.open.wait()
         if self.failures:
             raise self.failures.pop()
         self.taken += 1
-        return ProducerIds(1, (self.taken - 1) * SIZE, self.taken * SIZE - 1)
+        return ProducerIdBlock(1, (self.taken - 1) * SIZE, self.taken * SIZE - 1)
 
     async def connected(self) -> None:
         await self.open.wait()
@@ -77,10 +77,10 @@ def test_a_producer_that_has_an_id_gets_its_next_epoch() -> None:
 def test_that_there_are_none_left_is_said_to_who_waits() -> None:
     async def story(ensemble: Ensemble, blocks: ProducerIdBlocks) -> None:
         await asyncio.sleep(0)
-        ensemble.failures.append(NoProducerIds("all taken"))
+        ensemble.failures.append(ProducerIdsExhausted("all taken"))
         for _ in range(2 * SIZE):
             await blocks.next()
-        with pytest.raises(NoProducerIds):
+        with pytest.raises(ProducerIdsExhausted):
             await blocks.next()
 
     play(story)

@@ -5,33 +5,33 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.cluster.image import Changes, Image
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges
 from muster.coordinator.replication.admin import showing
-from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.showing import ImageWaits
 
 SOON_S = 30.0
 
 
-def waiting(shown: Callable[[], bool], by: Showing, patience_s: float = SOON_S) -> "asyncio.Task[bool]":
+def waiting(shown: Callable[[], bool], by: ImageWaits, patience_s: float = SOON_S) -> "asyncio.Task[bool]":
     return asyncio.ensure_future(by.until(shown, asyncio.get_running_loop().time() + patience_s))
 
 
 def test_it_is_looked_at_with_each_change() -> None:
     async def story() -> None:
-        listeners: list[Callable[[Changes], None]] = []
-        shows, true = Showing(Image(), listeners.append), set[str]()
+        listeners: list[Callable[[ImageChanges], None]] = []
+        shows, true = ImageWaits(ClusterImage(), listeners.append), set[str]()
         (learned,) = listeners
         assert await shows.until(lambda: True, 0)
         first, second = waiting(lambda: "a" in true, shows), waiting(lambda: "b" in true, shows)
         late = waiting(lambda: "c" in true, shows, 0)
         await asyncio.sleep(0)
         true.add("a")
-        learned(Changes())
+        learned(ImageChanges())
         assert await first
         assert not await late
         assert not second.done()
         true.add("b")
-        learned(Changes())
+        learned(ImageChanges())
         assert await second
         assert shows._waiting == {}
 
@@ -40,8 +40,8 @@ def test_it_is_looked_at_with_each_change() -> None:
 
 def test_a_mistake_of_one_who_waits_is_his_alone() -> None:
     async def story() -> None:
-        listeners: list[Callable[[Changes], None]] = []
-        shows, true = Showing(Image(), listeners.append), set[str]()
+        listeners: list[Callable[[ImageChanges], None]] = []
+        shows, true = ImageWaits(ClusterImage(), listeners.append), set[str]()
 
         def wrong() -> bool:
             if true:
@@ -51,7 +51,7 @@ def test_a_mistake_of_one_who_waits_is_his_alone() -> None:
         his, other = waiting(wrong, shows), waiting(lambda: bool(true), shows)
         await asyncio.sleep(0)
         true.add("a")
-        listeners[0](Changes())
+        listeners[0](ImageChanges())
         assert await other
         with pytest.raises(LookupError):
             await his
@@ -62,7 +62,7 @@ def test_a_mistake_of_one_who_waits_is_his_alone() -> None:
 def test_so_many_wait_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         monkeypatch.setattr(showing, "MOST_WAITING", 1)
-        shows = Showing(Image(), lambda listener: None)
+        shows = ImageWaits(ClusterImage(), lambda listener: None)
         first = waiting(lambda: False, shows)
         await asyncio.sleep(0)
         assert not await waiting(lambda: False, shows)

@@ -6,14 +6,14 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import Image, NodeView, PartitionView, TopicView
+from muster.coordinator.cluster.image import ClusterImage, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.replication.admin import cluster_admin
 from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
-from muster.coordinator.replication.admin.planning import Planning
-from muster.coordinator.replication.admin.showing import Showing
+from muster.coordinator.replication.admin.planning import TopicPlanner
+from muster.coordinator.replication.admin.showing import ImageWaits
 from muster.coordinator.replication.admin.topics import ClusterTopics
-from muster.coordinator.zookeeper.connect import Session
+from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import RequestTimedOut
@@ -39,11 +39,11 @@ class OutOfTouch:
         return call
 
 
-def showing() -> Showing:
-    image = Image()
+def showing() -> ImageWaits:
+    image = ClusterImage()
     image.nodes = {node: NodeView(node, 1) for node in (1, 2)}
     image.topics["t"] = TopicView(bytes(16), "t", {}, {0: PartitionView(2, 1, 1, (1, 2), (), (1, 2))})
-    return Showing(image, lambda listener: None)
+    return ImageWaits(image, lambda listener: None)
 
 
 def test_every_request_has_its_end_and_leaves_nothing_to_be_done_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,16 +51,16 @@ def test_every_request_has_its_end_and_leaves_nothing_to_be_done_later(monkeypat
 
     async def story() -> None:
         session = OutOfTouch()
-        admin = ClusterAdmin(cast(Session, session), showing())
+        admin = ClusterAdmin(cast(ZooKeeperSession, session), showing())
         assert await admin.elect([UNIT], timeout_ms=10) == {UNIT: LATE}
         assert await admin.reassign({UNIT: (2, 1)}, timeout_ms=10) == {UNIT: LATE}
         assert await admin.drain(1) is LATE
         for asked in (admin.node_configs(1), admin.set_node_configs(1, lambda given: {})):
             with pytest.raises(RequestTimedOut, match="ZooKeeper did not answer: it is out of reach"):
                 await asked
-        planning = Planning(Image(), LogSettings(), 1)
+        planning = TopicPlanner(ClusterImage(), LogSettings(), 1)
         planning._image.nodes[1] = NodeView(1, 1)
-        topics = ClusterTopics(cast(Session, session), showing(), planning, lambda: bytes(16), timeout_ms=10)
+        topics = ClusterTopics(cast(ZooKeeperSession, session), showing(), planning, lambda: bytes(16), timeout_ms=10)
         [made] = await topics.create([NewTopic("new", 1)])
         assert isinstance(made, RequestTimedOut)
         assert "ZooKeeper did not answer: it is out of reach" in str(made)

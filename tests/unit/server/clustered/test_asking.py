@@ -9,10 +9,10 @@ import grpc
 import pytest
 
 from muster.coordinator.core.events import DescribeSettings
-from muster.coordinator.edge.cluster import Cluster, NodeAt
+from muster.coordinator.edge.cluster import ClusterView, NodeAddress
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribeGroupSettingsResponse
-from muster.coordinator.server.clustered.asking import AsksElsewhere, Channels, settings_reply
+from muster.coordinator.server.clustered.asking import PeerChannels, PeerGroupClient, settings_reply
 
 ME, OTHER = 1, 2
 
@@ -23,13 +23,13 @@ class Known:
     me = ME
 
     def __init__(self, port: int) -> None:
-        self.at: list[NodeAt] = [NodeAt(OTHER, "127.0.0.1", port)]
+        self.at: list[NodeAddress] = [NodeAddress(OTHER, "127.0.0.1", port)]
 
-    def nodes(self, listener: str) -> list[NodeAt]:
+    def nodes(self, listener: str) -> list[NodeAddress]:
         return self.at
 
-    def coordinator(self, shard: int, listener: str) -> NodeAt | None:
-        return NodeAt(OTHER, "127.0.0.1", 1)
+    def coordinator(self, shard: int, listener: str) -> NodeAddress | None:
+        return NodeAddress(OTHER, "127.0.0.1", 1)
 
 
 class Door:
@@ -65,8 +65,8 @@ def test_who_asks_a_node_that_is_elsewhere_by_now_ends_nobody_s_question_to_wher
     async def story() -> None:
         async with asyncio.timeout(60), door() as there:
             known = Known(there.port)
-            channels = Channels(cast(Cluster, known))
-            elsewhere = AsksElsewhere(cast(Cluster, known), channels, None)
+            channels = PeerChannels(cast(ClusterView, known))
+            elsewhere = PeerGroupClient(cast(ClusterView, known), channels, None)
             first = asyncio.create_task(elsewhere.settings(0, DescribeSettings(1, "g")))
             await there.asked.wait()
             known.at = []  # its session is over, or it comes back at another port

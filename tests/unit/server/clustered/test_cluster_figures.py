@@ -5,12 +5,12 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import Changes, Moved
-from muster.coordinator.cluster.replicas.replicas import Replicas
-from muster.coordinator.metrics.cluster import ClusterFigures, Led
-from muster.coordinator.replication.elections.ledger import Counted
+from muster.coordinator.cluster.image import ImageChanges, PartitionChange
+from muster.coordinator.cluster.replicas.replicas import NodeReplicas
+from muster.coordinator.metrics.cluster import ClusterFigures, LedPartitionFigures
+from muster.coordinator.replication.elections.ledger import ElectionCounts
 from muster.coordinator.server.clustered import described
-from muster.coordinator.server.clustered.figures import Figures
+from muster.coordinator.server.clustered.figures import ClusterMetricsSource
 from tests.support.operated import Given, view
 
 ORDERS = TopicPartition("orders", 0)
@@ -26,9 +26,9 @@ class Node1:
         self.copies: dict[Any, Any] = {}
 
 
-def figures_of(given: Given, *, controller: bool) -> Figures:
-    counted = Counted(elections=5, unclean=1, took_ms=2_500, undone=13)
-    return Figures(given.image, cast(Replicas, Node1()), counted, lambda: controller, min_isr=2)
+def figures_of(given: Given, *, controller: bool) -> ClusterMetricsSource:
+    counted = ElectionCounts(elections=5, unclean=1, took_ms=2_500, undone=13)
+    return ClusterMetricsSource(given.image, cast(NodeReplicas, Node1()), counted, lambda: controller, min_isr=2)
 
 
 def test_a_leader_tells_of_what_it_leads_and_the_controller_of_what_nobody_does() -> None:
@@ -44,10 +44,10 @@ def test_a_leader_tells_of_what_it_leads_and_the_controller_of_what_nobody_does(
 
 def test_each_partition_is_told_of_by_its_leader() -> None:
     assert figures_of(Given(), controller=True).led("orders", range(4)) == [
-        Led(True, 3, 2),
+        LedPartitionFigures(True, 3, 2),
         None,
         None,
-        Led(True, 3, 2),
+        LedPartitionFigures(True, 3, 2),
     ]
 
 
@@ -57,7 +57,7 @@ def test_who_falls_out_of_sync_and_comes_back_is_counted_by_the_leader() -> None
     others = view(2, (2, 3))
     elected = whole._replace(leader_epoch=8)
     for before, after in ((whole, short), (short, whole), (short, elected), (None, short), (whole, others)):
-        figures.learned(Changes(partitions=[Moved(ORDERS, before, after)]))
+        figures.learned(ImageChanges(partitions=[PartitionChange(ORDERS, before, after)]))
     assert (figures.figures().isr_shrinks, figures.figures().isr_expands) == (1, 1)
 
 
@@ -65,12 +65,12 @@ def test_nothing_is_made_for_partitions_that_are_whole(monkeypatch: pytest.Monke
     """It is counted on the loop, with each look at the metrics after a change: of 10,000 partitions that took 40 ms."""
     given, looked = Given(), []
     given.hears({"orders": {number: view(1, (1, 2, 3)) for number in range(4, 1_000)}})
-    made = described.partition_of
+    made = described.describe_partition
 
-    def seen(topic: str, number: int, *more: Any) -> described.Partition:
+    def seen(topic: str, number: int, *more: Any) -> described.ImagePartition:
         looked.append(number)
         return made(topic, number, *more)
 
-    monkeypatch.setattr(described, "partition_of", seen)
+    monkeypatch.setattr(described, "describe_partition", seen)
     assert figures_of(given, controller=True).figures().under_replicated == 1
     assert looked == [0, 3]

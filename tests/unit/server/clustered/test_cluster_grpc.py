@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.errors import Draining, NotNow
+from muster.coordinator.errors import NodeShuttingDown, TemporarilyUnknown
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from muster.coordinator.runtime.ports import NotYet
+from muster.coordinator.runtime.ports import LogNotReady
 from muster.coordinator.server.clustered.groups import ClusterGroupCoordinator
 from muster.coordinator.server.clustered.metadata import ClusterBrokerService
-from muster.coordinator.server.service.watch import Watchers
+from muster.coordinator.server.service.watch import GroupWatchers
 from muster.storage.broker.requests import LogRequests
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from tests.fakes.memory_files import MemoryFiles
@@ -86,7 +86,7 @@ def test_many_partitions_are_told_of_by_a_thread(monkeypatch: pytest.MonkeyPatch
 def test_a_node_that_is_cut_off_sends_clients_to_another_one() -> None:
     cluster = ThreeNodes()
     cluster.cut_off = True
-    with pytest.raises(NotNow, match="ask another node"):
+    with pytest.raises(TemporarilyUnknown, match="ask another node"):
         told(cluster, pb.MetadataRequest(topics=["t"]))
 
 
@@ -127,7 +127,7 @@ class Ends:
     def span(self, topic: str, partition: int) -> tuple[int, int]:
         if not self.waits:
             self.untried = True
-            raise NotYet("its leader is asked", lambda: None)
+            raise LogNotReady("its leader is asked", lambda: None)
         return 3, 70
 
     async def known(self) -> None:
@@ -135,7 +135,7 @@ class Ends:
         self.untried = False
 
 
-def coordinator(cluster: ThreeNodes, watchers: Watchers, ends: Ends | None = None) -> ClusterGroupCoordinator:
+def coordinator(cluster: ThreeNodes, watchers: GroupWatchers, ends: Ends | None = None) -> ClusterGroupCoordinator:
     nothing = cast(Any, None)
     return ClusterGroupCoordinator(
         cluster.view,
@@ -166,7 +166,7 @@ def test_the_coordinator_of_a_group_is_the_leader_of_its_shard() -> None:
 
 
 async def found_by(cluster: ThreeNodes) -> group_pb.FindCoordinatorResponse:
-    return await coordinator(cluster, Watchers(1)).find_coordinator(group_pb.FindCoordinatorRequest(key="g"), CALL)
+    return await coordinator(cluster, GroupWatchers(1)).find_coordinator(group_pb.FindCoordinatorRequest(key="g"), CALL)
 
 
 def test_a_shard_without_a_leader_has_no_coordinator() -> None:
@@ -181,7 +181,7 @@ def test_a_shard_without_a_leader_has_no_coordinator() -> None:
 def test_the_end_of_a_log_that_is_led_elsewhere_is_waited_for_where_it_is_asked_for(with_log: bool) -> None:
     async def story() -> None:
         ends = Ends()
-        service = coordinator(ThreeNodes(SHARDS), Watchers(1), ends)
+        service = coordinator(ThreeNodes(SHARDS), GroupWatchers(1), ends)
         request = group_pb.OffsetFetchRequest(group_id="g", include_log_offsets=with_log)
         request.topics.add(name="t", partition_indexes=[0, 2])
         answer = await service.offset_fetch(request, CALL)
@@ -195,12 +195,12 @@ def test_the_end_of_a_log_that_is_led_elsewhere_is_waited_for_where_it_is_asked_
     asyncio.run(story())
 
 
-Watch = Callable[[Any, Watchers, ThreeNodes], Awaitable[None]]
+Watch = Callable[[Any, GroupWatchers, ThreeNodes], Awaitable[None]]
 
 
 def watched(story: Watch) -> None:
     async def run() -> None:
-        cluster, watchers = ThreeNodes(SHARDS), Watchers(1)
+        cluster, watchers = ThreeNodes(SHARDS), GroupWatchers(1)
         service = coordinator(cluster, watchers)
         service.look_s = 0.001
         watch = service.watch_group(group_pb.WatchGroupRequest(group_id="g"), CALL)
@@ -212,16 +212,16 @@ def watched(story: Watch) -> None:
 
 
 def test_whoever_watches_a_group_of_another_node_is_sent_there() -> None:
-    async def story(watch: Any, watchers: Watchers, cluster: ThreeNodes) -> None:
+    async def story(watch: Any, watchers: GroupWatchers, cluster: ThreeNodes) -> None:
         cluster.topics(__consumer_offsets={0: led(8)})
-        with pytest.raises(Draining, match="'g'; find the coordinator"):
+        with pytest.raises(NodeShuttingDown, match="'g'; find the coordinator"):
             await anext(watch)
 
     watched(story)
 
 
 def test_a_watch_ends_when_the_group_moves_and_hears_of_it_until_then() -> None:
-    async def story(watch: Any, watchers: Watchers, cluster: ThreeNodes) -> None:
+    async def story(watch: Any, watchers: GroupWatchers, cluster: ThreeNodes) -> None:
         assert (await anext(watch)).group_state == "Dead"
         reading = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0.01)  # many a look, which changes nothing
@@ -230,7 +230,7 @@ def test_a_watch_ends_when_the_group_moves_and_hears_of_it_until_then() -> None:
         reading = asyncio.ensure_future(anext(watch))
         await asyncio.sleep(0)
         cluster.topics(__consumer_offsets={0: led(8)})
-        with pytest.raises(Draining):
+        with pytest.raises(NodeShuttingDown):
             await reading
 
     watched(story)

@@ -6,15 +6,15 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.core.types import Limits
-from muster.coordinator.edge.cluster import Cluster
-from muster.coordinator.observe.changes import Changes
-from muster.coordinator.observe.history import History
+from muster.coordinator.edge.cluster import ClusterView
+from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observe.history import GroupHistory
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.doors.http import Inside
-from muster.coordinator.web.asks import Owner
+from muster.coordinator.server.doors.http import NodeAccess
+from muster.coordinator.web.asks import CoordinatingNode
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.cluster_image import ThreeNodes, led, node
 from tests.support.web import web_settings
@@ -22,15 +22,15 @@ from tests.support.web import web_settings
 SHARDS = 3
 
 
-def inside(cluster: Cluster | None, *status: ShardStatus) -> Inside:
+def inside(cluster: ClusterView | None, *status: ShardStatus) -> NodeAccess:
     told = status or (ShardStatus.ACTIVE,) * SHARDS
     engine = Engine(MemoryGroupLog(SHARDS), SHARDS, Limits())
     for slot, each in zip(engine._slots, told, strict=True):
         slot.status = each
-    whole = SimpleNamespace(engine=engine, history=History(10_000), changes=Changes("test"))
+    whole = SimpleNamespace(engine=engine, history=GroupHistory(10_000), changes=GroupChanges("test"))
     clock = SimpleNamespace(now_ms=lambda: 0)
     conditions = Conditions(lambda: 0)
-    return Inside(cast(Any, whole), web_settings(), {}, (), conditions, cast(Any, clock), cluster=cluster)
+    return NodeAccess(cast(Any, whole), web_settings(), {}, (), conditions, cast(Any, clock), cluster=cluster)
 
 
 def group_of(shard: int) -> str:
@@ -42,8 +42,8 @@ def test_a_group_is_owned_by_the_leader_of_its_shard_and_shown_where_that_serves
     cluster.nodes(node(8, listeners=["GRPC", "HTTP"]), node(9, listeners=["GRPC"]))
     here, elsewhere, unseen = (inside(cluster.view).owner(group_of(shard)) for shard in range(SHARDS))
     assert here is None
-    assert elsewhere == Owner(8, "node-8.example:50051", "node-8.example:9291")
-    assert unseen == Owner(9, "node-9.example:50051", "")
+    assert elsewhere == CoordinatingNode(8, "node-8.example:50051", "node-8.example:9291")
+    assert unseen == CoordinatingNode(9, "node-9.example:50051", "")
 
 
 def test_nobody_is_named_where_nobody_coordinates_or_there_is_no_cluster() -> None:

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.edge.cluster import FORWARDED
-from muster.coordinator.errors import NotNow
+from muster.coordinator.edge.cluster import FORWARDED_HEADER
+from muster.coordinator.errors import TemporarilyUnknown
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as pb
 from muster.coordinator.scaler.metadata import BadMetadata
 from muster.coordinator.server.clustered.scaler import ClusterScaler
@@ -30,7 +30,7 @@ class Here:
     """This node's groups, which cannot be told of."""
 
     async def look(self, trigger: Any) -> Any:
-        raise NotNow("asked here")
+        raise TemporarilyUnknown("asked here")
 
 
 def ref(group: str = "g") -> pb.ScaledObjectRef:
@@ -48,7 +48,7 @@ def test_what_another_node_coordinates_is_asked_there_once(leader: int, handed_o
     cluster.topics(__consumer_offsets={0: led(leader, epoch=9)})
     cluster.view.elsewhere = others
     scaler = ClusterScaler(cluster.view, 1, Here(), lambda: 0)
-    asking = call(**{FORWARDED: "1"}) if handed_on else call()
+    asking = call(**{FORWARDED_HEADER: "1"}) if handed_on else call()
 
     async def story() -> None:
         await scaler.is_active(ref(), asking)
@@ -59,7 +59,7 @@ def test_what_another_node_coordinates_is_asked_there_once(leader: int, handed_o
         asyncio.run(story())
         assert others.asked == [(8, "IsActive"), (8, "GetMetrics"), (8, "IsActive")]
     else:
-        with pytest.raises(NotNow, match="asked here"):
+        with pytest.raises(TemporarilyUnknown, match="asked here"):
             asyncio.run(story())
         assert others.asked == []
 

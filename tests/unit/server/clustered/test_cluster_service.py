@@ -8,18 +8,18 @@ from typing import Any, cast
 import pytest
 
 from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import Image
+from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import Election, Lost, Told
+from muster.coordinator.replication.elections.records import ElectionRecord, ElectionReport, LossRecord
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.server.clustered import cluster_service
-from muster.coordinator.server.clustered.described import Standing
-from muster.coordinator.server.dispatch import Call
+from muster.coordinator.server.clustered.described import ClusterStanding
+from muster.coordinator.server.dispatch import RpcCall
 from muster.storage.errors import LogDamaged
 from tests.support.operated import Given, view
 
 ORDERS = TopicPartition("orders", 0)
-CALL = cast(Call, None)
+CALL = cast(RpcCall, None)
 
 
 def ask(answer: Awaitable[Any]) -> Any:
@@ -139,14 +139,14 @@ def test_a_drain_is_answered_once_nothing_is_left_that_could_move() -> None:
 
 def test_elections_are_told_with_what_they_cost() -> None:
     given = Given()
-    election = Election.model_validate(
+    election = ElectionRecord.model_validate(
         {"unit": "orders-eu-3", "epoch": 8, "from": 1, "to": 2, "clean": "unclean", "cause": "node 1 died"}
         | {"isr": [2], "elr": [3], "decided_ms": 1_000, "took_ms": 40}
     )
-    lost = Lost.model_validate(
+    lost = LossRecord.model_validate(
         {"unit": "orders-eu-3", "epoch": 8, "lost": {"node": 1, "from": 5, "to": 9, "records": 4, "epochs": [6, 7]}}
     )
-    given.told = [Told(election, (lost,))]
+    given.told = [ElectionReport(election, (lost,))]
     [row] = ask(given.service.explain_elections(pb.ExplainElectionsRequest(topic="orders-eu"), CALL)).elections
     assert given.asked == [("explain", 50, "orders-eu")]
     assert (row.topic, row.partition, row.leader_epoch, row.from_node_id, row.to_node_id) == ("orders-eu", 3, 8, 1, 2)
@@ -169,7 +169,7 @@ def test_a_node_without_a_copy_of_the_ledger_says_who_has_one() -> None:
 def test_a_copy_of_the_ledger_that_cannot_be_read_is_said_to_be_that() -> None:
     given = Given()
 
-    async def damaged(limit: int, topic: str = "") -> list[Told]:
+    async def damaged(limit: int, topic: str = "") -> list[ElectionReport]:
         raise LogDamaged("00.log", 7, 9, 3, 4, "its checksum is wrong")
 
     given.explain = damaged  # type: ignore[method-assign]
@@ -197,15 +197,15 @@ def test_what_is_told_of_many_partitions_is_put_together_in_a_thread_as_it_was_w
 ) -> None:
     given, threads = Given(), []
     given.hears({"many": {number: view(1, (1, 2)) for number in range(500)}})
-    made = Standing.of
+    made = ClusterStanding.of
 
-    def seen(image: Image, *arguments: Any) -> Standing:
+    def seen(image: ClusterImage, *arguments: Any) -> ClusterStanding:
         threads.append(threading.current_thread() is threading.main_thread())
         if image.size > 500:
             given.hears({"later": {0: view(1, (1,))}})
         return made(image, *arguments)
 
-    monkeypatch.setattr(Standing, "of", seen)
+    monkeypatch.setattr(ClusterStanding, "of", seen)
     told = ask(given.service.describe_cluster(pb.DescribeClusterRequest(), CALL))
     assert told.partition_count == 504
     given.hears({"later": {1: view(1, (1,))}})

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import OFFSETS, Assignment, Topic
-from muster.coordinator.cluster.image import Changes, Image, TopicView
+from muster.coordinator.cluster.facts import OFFSETS, ClusterTopic, ReplicaAssignment
+from muster.coordinator.cluster.image import ClusterImage, ImageChanges, TopicView
 from muster.coordinator.runtime.group_log import PartitionCountConflict
 from muster.coordinator.server.clustered import shard_count
 from muster.coordinator.server.clustered.shard_count import ShardCount
@@ -27,7 +27,7 @@ class Session:
         if self.lost:
             self.lost -= 1
             raise ConnectionLost(path)
-        topic = Topic(OFFSETS, b"o" * 16, (Assignment((1,)),) * 10)
+        topic = ClusterTopic(OFFSETS, b"o" * 16, (ReplicaAssignment((1,)),) * 10)
         return SimpleNamespace(data=layout.topic_json(topic))
 
 
@@ -41,11 +41,13 @@ def test_what_zookeeper_does_not_say_at_once_is_asked_until_it_does(
     async def story() -> None:
         failures: list[BaseException] = []
         count = ShardCount(cast(Any, Session(lost=3)), setting, failures.append)
-        image = Image()
+        image = ClusterImage()
         if made_before:
             image.topics[OFFSETS] = TopicView(b"o" * 16, OFFSETS)
         told = [] if made_before else [OFFSETS]
-        count.watch(cast(Any, SimpleNamespace(image=image, on_learned=lambda listen: listen(Changes(configs=told)))))
+        count.watch(
+            cast(Any, SimpleNamespace(image=image, on_learned=lambda listen: listen(ImageChanges(configs=told))))
+        )
         async with asyncio.timeout(60):
             await count._tasks.ended()
         assert [type(each) for each in failures] == ([] if setting == 10 else [PartitionCountConflict])

@@ -8,21 +8,26 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.wire.reaching import Broken
-from muster.coordinator.replication.wire.words import SecurityChange, SecurityWritten
-from muster.coordinator.security.facts import Change, SecretKey
-from muster.coordinator.security.records import decode
+from muster.coordinator.replication.wire.reaching import LinkBroken
+from muster.coordinator.replication.wire.words import SecurityChange, SecurityUpdateResult
+from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.security.records import decode_security_record
 from muster.coordinator.server.clustered import shared_store
-from muster.coordinator.server.clustered.shared_store import BEGUN, SharedStore
-from muster.coordinator.server.security.store import NotInTime, Overtaken, Unavailable, code_of
+from muster.coordinator.server.clustered.shared_store import BEGUN, SharedSecurityStore
+from muster.coordinator.server.security.store import (
+    ConcurrentSecurityChange,
+    SecurityUnavailable,
+    SecurityWriteTimedOut,
+    error_code_for,
+)
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 
-MINE = [Change(SecretKey("a"), b"mine")]
-THEIRS = [Change(SecretKey("a"), b"theirs")]
-OTHER = [Change(SecretKey("b"), b"theirs")]
+MINE = [SecurityRecord(SecretKey("a"), b"mine")]
+THEIRS = [SecurityRecord(SecretKey("a"), b"theirs")]
+OTHER = [SecurityRecord(SecretKey("b"), b"theirs")]
 
-Answer = SecurityWritten | Exception | Callable[[], SecurityWritten]
+Answer = SecurityUpdateResult | Exception | Callable[[], SecurityUpdateResult]
 
 
 class Leader:
@@ -30,11 +35,11 @@ class Leader:
 
     def __init__(self, *answers: Answer) -> None:
         self.answers = list(answers)
-        self.written: list[list[Change]] = []
+        self.written: list[list[SecurityRecord]] = []
         self.reached: asyncio.Event | None = None
         self.why = ""
 
-    async def run(self, book: SharedStore) -> None:
+    async def run(self, book: SharedSecurityStore) -> None:
         book.begin()
         book.complete()
         await asyncio.Event().wait()
@@ -45,8 +50,8 @@ class Leader:
         if self.reached is not None:
             await self.reached.wait()
 
-    async def write(self, changes: Sequence[SecurityChange]) -> SecurityWritten:
-        self.written.append([decode(each.key, each.value) for each in changes])
+    async def write(self, changes: Sequence[SecurityChange]) -> SecurityUpdateResult:
+        self.written.append([decode_security_record(each.key, each.value) for each in changes])
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -55,17 +60,17 @@ class Leader:
     def close(self) -> None: ...
 
 
-def refused(code: ErrorCode) -> SecurityWritten:
-    return SecurityWritten(code, 1)
+def refused(code: ErrorCode) -> SecurityUpdateResult:
+    return SecurityUpdateResult(code, 1)
 
 
-DONE = SecurityWritten(ErrorCode.NONE, 1)
+DONE = SecurityUpdateResult(ErrorCode.NONE, 1)
 
 
-def play(tmp_path: Path, leader: Leader, story: Callable[[SharedStore], Awaitable[None]]) -> None:
+def play(tmp_path: Path, leader: Leader, story: Callable[[SharedSecurityStore], Awaitable[None]]) -> None:
     async def run() -> None:
         broker = Broker(tmp_path / "data")
-        store = SharedStore(broker)
+        store = SharedSecurityStore(broker)
         store.load()
         await store.know(leader, lambda why: None, there=True)  # type: ignore[arg-type]
         try:
@@ -83,7 +88,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_is_told_as_done_once_it_is_in_force_on_this_node(tmp_path: Path) -> None:
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         leader.reached = asyncio.Event()
         writing = asyncio.create_task(store.write(MINE))
         for _ in range(20):
@@ -98,22 +103,22 @@ def test_it_is_told_as_done_once_it_is_in_force_on_this_node(tmp_path: Path) -> 
 
 
 def test_what_came_in_between_and_is_about_others_is_no_hindrance(tmp_path: Path) -> None:
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         await store.write(MINE)
         assert leader.written == [MINE, MINE]
         assert store.state.secrets["b"] == b"theirs"
 
-    def between() -> SecurityWritten:
+    def between() -> SecurityUpdateResult:
         stores[0].take(OTHER)
         return refused(ErrorCode.INVALID_UPDATE_VERSION)
 
-    stores: list[SharedStore] = []
+    stores: list[SharedSecurityStore] = []
     leader = Leader(between, DONE)
     play(tmp_path, leader, lambda store: stores.append(store) or story(store))  # type: ignore[func-returns-value]
 
 
 def test_what_came_in_between_is_taken_in_before_it_is_written_again(tmp_path: Path) -> None:
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         leader.reached = asyncio.Event()
         writing = asyncio.create_task(store.write(MINE))
         for _ in range(20):
@@ -130,8 +135,8 @@ def test_what_came_in_between_is_taken_in_before_it_is_written_again(tmp_path: P
 def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
     seen: list[bytes | None] = []
 
-    async def story(store: SharedStore) -> None:
-        def between() -> SecurityWritten:
+    async def story(store: SharedSecurityStore) -> None:
+        def between() -> SecurityUpdateResult:
             store.take(THEIRS)
             return refused(ErrorCode.INVALID_UPDATE_VERSION)
 
@@ -145,18 +150,18 @@ def test_who_is_overtaken_decides_anew(tmp_path: Path) -> None:
         store.take(OTHER)
         leader.answers = [lambda: store.take(THEIRS) or refused(ErrorCode.INVALID_UPDATE_VERSION)]
         store.take(MINE)
-        with pytest.raises(Overtaken):
-            await store.write([Change(SecretKey("a"), None)])
+        with pytest.raises(ConcurrentSecurityChange):
+            await store.write([SecurityRecord(SecretKey("a"), None)])
 
     leader = Leader()
     play(tmp_path, leader, story)
 
 
 def test_an_answer_that_was_lost_is_no_second_write(tmp_path: Path) -> None:
-    async def story(store: SharedStore) -> None:
-        def lost() -> SecurityWritten:
+    async def story(store: SharedSecurityStore) -> None:
+        def lost() -> SecurityUpdateResult:
             store.take(MINE)
-            raise Broken("the connection broke")
+            raise LinkBroken("the connection broke")
 
         leader.answers = [lost]
         await store.write(MINE)
@@ -169,22 +174,22 @@ def test_an_answer_that_was_lost_is_no_second_write(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "kind", "code"),
     [
-        (refused(ErrorCode.LEADER_NOT_AVAILABLE), Unavailable, 15),
-        (refused(ErrorCode.NOT_ENOUGH_REPLICAS), Unavailable, 15),
-        (refused(ErrorCode.REQUEST_TIMED_OUT), NotInTime, 7),
-        (Broken("it broke"), NotInTime, 7),
+        (refused(ErrorCode.LEADER_NOT_AVAILABLE), SecurityUnavailable, 15),
+        (refused(ErrorCode.NOT_ENOUGH_REPLICAS), SecurityUnavailable, 15),
+        (refused(ErrorCode.REQUEST_TIMED_OUT), SecurityWriteTimedOut, 7),
+        (LinkBroken("it broke"), SecurityWriteTimedOut, 7),
     ],
 )
 def test_what_is_not_done_in_time_says_whether_it_may_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[Unavailable], code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[SecurityUnavailable], code: int
 ) -> None:
     monkeypatch.setattr(shared_store, "DEADLINE_S", 0.02)
 
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         leader.answers = [answer] * 100_000
-        with pytest.raises(Unavailable) as told:
+        with pytest.raises(SecurityUnavailable) as told:
             await store.write(MINE)
-        assert (type(told.value), code_of(told.value)) == (kind, code)
+        assert (type(told.value), error_code_for(told.value)) == (kind, code)
         assert ErrorCode(code).retriable
 
     leader = Leader()
@@ -192,10 +197,10 @@ def test_what_is_not_done_in_time_says_whether_it_may_be(
 
 
 def test_what_the_leader_cannot_take_is_no_matter_of_time(tmp_path: Path) -> None:
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         with pytest.raises(StorageError, match="INVALID_REQUEST") as told:
             await store.write(MINE)
-        assert code_of(told.value) is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert error_code_for(told.value) is ErrorCode.UNKNOWN_SERVER_ERROR
 
     play(tmp_path, Leader(refused(ErrorCode.INVALID_REQUEST)), story)
 
@@ -203,13 +208,13 @@ def test_what_the_leader_cannot_take_is_no_matter_of_time(tmp_path: Path) -> Non
 def test_the_first_change_that_is_somebody_s_says_that_there_was_one(tmp_path: Path) -> None:
     from tests.support.secured_sides import acl
 
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         from muster.coordinator.security.facts import AclKey
 
         await store.write(MINE)
-        await store.write([Change(AclKey(acl("a")), acl("a"))])
+        await store.write([SecurityRecord(AclKey(acl("a")), acl("a"))])
         assert [len(each) for each in leader.written] == [1, 2]
-        assert leader.written[1][1] == Change(SecretKey(BEGUN), b"1")
+        assert leader.written[1][1] == SecurityRecord(SecretKey(BEGUN), b"1")
 
     leader = Leader(DONE, DONE)
     play(tmp_path, leader, story)
@@ -223,10 +228,10 @@ def test_what_waited_and_cannot_be_taken_away_is_not_passed_over(
     def stays(directory: Path) -> None:
         raise OSError(errno.EROFS, "Read-only file system")
 
-    monkeypatch.setattr(shared_store, "pending", lambda directory: MINE)
-    monkeypatch.setattr(shared_store, "brought", stays)
+    monkeypatch.setattr(shared_store, "read_pending", lambda directory: MINE)
+    monkeypatch.setattr(shared_store, "remove_pending", stays)
 
-    async def story(store: SharedStore) -> None:
+    async def story(store: SharedSecurityStore) -> None:
         raise AssertionError("it is not begun")
 
     leader = Leader(DONE)

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.effects import Clean, Note
-from muster.coordinator.cluster.facts import NOBODY, TopicPartition
+from muster.coordinator.cluster.controller.effects import ElectionKind, ElectionNote
+from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
 from muster.coordinator.server.clustered import noting as noting_of
-from muster.coordinator.server.clustered.noting import MOST_HELD, Noting, tell_elections
+from muster.coordinator.server.clustered.noting import MAX_HELD, ElectionNotices, log_elections
 
 
-def note(number: int, *, after: int = 1, clean: Clean = Clean.ISR, took_ms: int = 5) -> Note:
-    return Note(TopicPartition("t", number), 4, 3, after, clean, "node 3 evicted", (1, 2), (), 90, took_ms)
+def note(number: int, *, after: int = 1, clean: ElectionKind = ElectionKind.ISR, took_ms: int = 5) -> ElectionNote:
+    return ElectionNote(TopicPartition("t", number), 4, 3, after, clean, "node 3 evicted", (1, 2), (), 90, took_ms)
 
 
 def test_one_election_is_told_with_all_there_is_to_it() -> None:
     with capture_logs() as lines:
-        tell_elections([note(7)])
+        log_elections([note(7)])
     assert lines == [
         {
             "event": "elected", "log_level": "info", "unit": "t-7", "epoch": 4, "isr": [1, 2], "took_ms": 5,
@@ -30,7 +30,9 @@ def test_one_election_is_told_with_all_there_is_to_it() -> None:
 def test_many_that_are_alike_are_one_line_and_what_is_not_has_its_own() -> None:
     alike = [note(number, took_ms=number) for number in range(100)]
     with capture_logs() as lines:
-        tell_elections([*alike, note(100, after=NOBODY, clean=Clean.OFFLINE), note(101, after=2), note(102, after=2)])
+        log_elections(
+            [*alike, note(100, after=NO_NODE_ID, clean=ElectionKind.OFFLINE), note(101, after=2), note(102, after=2)]
+        )
     assert [line["event"] for line in lines] == ["elected", "nobody leads", "elected"]
     many, alone, few = lines
     assert (many["count"], many["units"]) == (100, ["t-0", "t-1", "t-2", "t-3", "t-4", "..."])
@@ -41,8 +43,8 @@ def test_many_that_are_alike_are_one_line_and_what_is_not_has_its_own() -> None:
 
 def test_what_one_run_of_writes_elected_is_told_together_and_later() -> None:
     async def story() -> None:
-        told: asyncio.Queue[Sequence[Note]] = asyncio.Queue()
-        noting = Noting(told.put_nowait)
+        told: asyncio.Queue[Sequence[ElectionNote]] = asyncio.Queue()
+        noting = ElectionNotices(told.put_nowait)
         noting.heard([note(0), note(1)])
         noting.heard([note(2)])
         assert told.empty(), "nodes are told first"
@@ -56,24 +58,24 @@ def test_what_one_run_of_writes_elected_is_told_together_and_later() -> None:
 
 
 def test_very_many_do_not_wait_for_the_end_of_the_run() -> None:
-    told: list[Sequence[Note]] = []
+    told: list[Sequence[ElectionNote]] = []
 
     async def story() -> None:
-        noting = Noting(told.append)
-        noting.heard([note(number) for number in range(MOST_HELD - 1)])
+        noting = ElectionNotices(told.append)
+        noting.heard([note(number) for number in range(MAX_HELD - 1)])
         noting.heard([note(7), note(8)])
 
     asyncio.run(story())
-    assert [len(some) for some in told] == [MOST_HELD + 1]
+    assert [len(some) for some in told] == [MAX_HELD + 1]
 
 
 def test_a_run_of_writes_that_does_not_end_is_told_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Sequence[Note]] = []
+    told: list[Sequence[ElectionNote]] = []
     monkeypatch.setattr(noting_of, "SOON_S", 3_600.0)
     monkeypatch.setattr(noting_of, "LATE_S", 0.0)
 
     async def story() -> None:
-        noting = Noting(told.append)
+        noting = ElectionNotices(told.append)
         noting.heard([note(0)])
         noting._look()
 

@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from muster.coordinator.server.clustered.touch import Touch
-from muster.coordinator.zookeeper.connect import Session, SessionState
+from muster.coordinator.server.clustered.touch import ControllerContact
+from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
 
 
 class At:
@@ -16,7 +16,7 @@ class At:
         self.state = SessionState.CONNECTED
         self.now_ms = 1_000_000
         self.controller: Any = (2, ("two", 9394))
-        self.touch = Touch(cast(Session, self), lambda: self.now_ms, lambda: self.controller)
+        self.touch = ControllerContact(cast(ZooKeeperSession, self), lambda: self.now_ms, lambda: self.controller)
 
 
 def test_for_as_long_as_a_session_it_counts_as_in_touch_and_says_how_old_it_is() -> None:

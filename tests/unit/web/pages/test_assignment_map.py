@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 
 from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance
-from muster.coordinator.web.pages.map_view import MOST_CELLS, Holding, assignment_map
+from muster.coordinator.web.pages.map_view import MOST_CELLS, PartitionOwnership, assignment_map
 from muster.coordinator.web.pages.naming import MemberNames
 
 NOBODY = MemberNames([], {})
@@ -22,7 +22,11 @@ def cells(markup: str) -> list[tuple[str, str]]:
 
 
 def test_each_partition_is_a_cell_of_its_owner_in_the_colour_of_its_lag() -> None:
-    holdings = [Holding("t", 0, "a", 0), Holding("t", 1, "a", 5_000), Holding("t", 2, "b", None)]
+    holdings = [
+        PartitionOwnership("t", 0, "a", 0),
+        PartitionOwnership("t", 1, "a", 5_000),
+        PartitionOwnership("t", 2, "b", None),
+    ]
     shown = assignment_map(holdings, ["a", "b"], NOBODY, None)
     assert not shown.bundled
     assert shown.unowned is None
@@ -33,7 +37,7 @@ def test_each_partition_is_a_cell_of_its_owner_in_the_colour_of_its_lag() -> Non
 
 def test_moves_of_the_last_rebalance_are_marked_where_they_came_and_where_they_went() -> None:
     last = Rebalance(number=7, moves=[PartitionMove(topic="t", partition=1, source="a", target="b")])
-    holdings = [Holding("t", 0, "a", 0), Holding("t", 1, "b", 0)]
+    holdings = [PartitionOwnership("t", 0, "a", 0), PartitionOwnership("t", 1, "b", 0)]
     shown = assignment_map(holdings, ["a", "b"], NOBODY, last)
     gave, took = shown.rows
     assert gave.lost == "gave 1 to b"
@@ -43,7 +47,9 @@ def test_moves_of_the_last_rebalance_are_marked_where_they_came_and_where_they_w
 
 
 def test_a_partition_without_an_owner_stands_apart_and_loud() -> None:
-    shown = assignment_map([Holding("t", 0, "", 9), Holding("t", 1, "gone", 3)], ["a"], NOBODY, None)
+    shown = assignment_map(
+        [PartitionOwnership("t", 0, "", 9), PartitionOwnership("t", 1, "gone", 3)], ["a"], NOBODY, None
+    )
     assert shown.unowned is not None
     assert shown.unowned.count == 2
     assert {kind for kind, _ in cells(shown.unowned.topics[0].picture)} == {"cell unowned"}
@@ -51,7 +57,9 @@ def test_a_partition_without_an_owner_stands_apart_and_loud() -> None:
 
 
 def test_a_large_group_is_bundled_by_colour_with_the_longest_bar_for_who_has_most() -> None:
-    holdings = [Holding("t", number, f"m{number % 3}", 0 if number % 2 else 500) for number in range(MOST_CELLS + 3)]
+    holdings = [
+        PartitionOwnership("t", number, f"m{number % 3}", 0 if number % 2 else 500) for number in range(MOST_CELLS + 3)
+    ]
     shown = assignment_map(holdings, ["m0", "m1", "m2", "m3"], NOBODY, None)
     assert shown.bundled
     for row in shown.rows:
@@ -62,7 +70,9 @@ def test_a_large_group_is_bundled_by_colour_with_the_longest_bar_for_who_has_mos
 
 def test_ten_thousand_partitions_of_a_thousand_members_stay_small() -> None:
     members = [f"consumer-with-a-name-{number}-0a1b2c3d-0000-4000-8000-{number:012d}" for number in range(1_000)]
-    holdings = [Holding("t", number, members[number % 1_000], (number * 7919) % 200_000) for number in range(10_000)]
+    holdings = [
+        PartitionOwnership("t", number, members[number % 1_000], (number * 7919) % 200_000) for number in range(10_000)
+    ]
     names = MemberNames(members, {}, members)
     shown = assignment_map(holdings, members, names, None)
     assert sum(len(row.bundle) for row in shown.rows) < 180_000
@@ -71,12 +81,12 @@ def test_ten_thousand_partitions_of_a_thousand_members_stay_small() -> None:
 
 def test_a_name_full_of_html_is_text() -> None:
     evil = "</title><script>alert(1)</script>"
-    shown = assignment_map([Holding(evil, 0, "a", 1)], ["a"], NOBODY, None)
+    shown = assignment_map([PartitionOwnership(evil, 0, "a", 1)], ["a"], NOBODY, None)
     assert "<script" not in shown.rows[0].topics[0].picture
     assert cells(shown.rows[0].topics[0].picture) == [("cell l1", f"{evil} 0: lag 1")]
 
 
 def test_colours_by_rate_are_another_row_of_colours() -> None:
-    shown = assignment_map([Holding("t", 0, "a", 1, 55.0)], ["a"], NOBODY, None, by="rate")
+    shown = assignment_map([PartitionOwnership("t", 0, "a", 1, 55.0)], ["a"], NOBODY, None, by="rate")
     assert cells(shown.rows[0].topics[0].picture)[0][0] == "cell r3"
     assert shown.legend[0] == ("r0", "idle")

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 from google.protobuf.message import Message
 
-from muster.coordinator.bench.pages import LARGE, StandIn, app_of, fetched
+from muster.coordinator.bench.pages import LARGE, StandInNode, fetch_page, make_app
 from muster.coordinator.config import load_settings
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -15,8 +15,8 @@ from muster.coordinator.rpc.v1.ledger_pb2 import (
     REBALANCE_OUTCOME_SETTINGS_CHANGED,
     PlanScore,
 )
-from muster.coordinator.web.app import app_of as whole
-from muster.coordinator.web.asks import NOBODY, Caller, NodeHealth
+from muster.coordinator.web.app import make_app as whole
+from muster.coordinator.web.asks import NOBODY, HttpCaller, NodeHealth
 
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -43,7 +43,7 @@ class Nesting(HTMLParser):
 
 
 def shown(path: str, members: int = 4, partitions: int = 10) -> str:
-    body = asyncio.run(fetched(app_of(StandIn(members, partitions, 5)), path)).decode()
+    body = asyncio.run(fetch_page(make_app(StandInNode(members, partitions, 5)), path)).decode()
     nesting = Nesting()
     nesting.feed(body)
     assert nesting.open == []
@@ -60,21 +60,21 @@ def test_a_group_shows_its_map_its_last_moves_and_its_whole_ledger() -> None:
 
 
 def test_what_the_doctor_finds_is_on_the_page_with_what_to_do() -> None:
-    node = StandIn(4, 12, 1)
+    node = StandInNode(4, 12, 1)
     del node.large.members[1]
-    body = asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode()
+    body = asyncio.run(fetch_page(make_app(node), f"/groups/{LARGE}")).decode()
     assert "What stands out" in body
     assert "What to do" in body
     assert "muster doctor</code>; it takes too long" not in body
 
 
 def test_what_shadows_would_have_done_stands_beside_what_was_done() -> None:
-    node = StandIn(4, 12, 2)
-    assert "Shadows" not in asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode()
+    node = StandInNode(4, 12, 2)
+    assert "Shadows" not in asyncio.run(fetch_page(make_app(node), f"/groups/{LARGE}")).decode()
     node.explained.rebalances[0].shadows.extend(
         [PlanScore(assignor="range", moves=4, members=4), PlanScore(assignor="lag", failure="too slow", took_ms=1)]
     )
-    body = asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode()
+    body = asyncio.run(fetch_page(make_app(node), f"/groups/{LARGE}")).decode()
     assert f"the decision of rebalance {node.explained.rebalances[0].number}, made again" in body
     assert "too slow" in body
 
@@ -91,7 +91,7 @@ def test_large_groups_have_a_bar_for_each_member() -> None:
     assert "all 90 members" not in body
 
 
-class Operated(StandIn):
+class Operated(StandInNode):
     """Its large group was changed by operators after its last rebalance, more than once."""
 
     def __init__(self, entries: int, groups: int = 2) -> None:
@@ -114,7 +114,7 @@ class Operated(StandIn):
 @pytest.mark.parametrize("entries", [1, 30])
 @pytest.mark.parametrize("order", ["", "?sort=rebalance"])
 def test_the_last_rebalance_of_a_group_is_none_of_what_operators_did_beside(entries: int, order: str) -> None:
-    body = asyncio.run(fetched(app_of(Operated(entries)), f"/{order}")).decode()
+    body = asyncio.run(fetch_page(make_app(Operated(entries)), f"/{order}")).decode()
     assert f'href="/groups/{LARGE}/rebalances/3"' in body
     assert "consumer-0 stopped answering" in body
     assert "An operator changed" not in body
@@ -124,7 +124,7 @@ def test_what_moved_last_is_none_of_what_operators_did_beside() -> None:
     node = Operated(1)
     for entry in node.explained.rebalances:
         del entry.moves[:]
-    said = asyncio.run(fetched(app_of(node), f"/groups/{LARGE}")).decode().partition('class="said">')[2]
+    said = asyncio.run(fetch_page(make_app(node), f"/groups/{LARGE}")).decode().partition('class="said">')[2]
     assert said.startswith("consumer-0 stopped answering; nothing moved")
 
 
@@ -148,7 +148,7 @@ def test_a_rebalance_keeps_its_address() -> None:
     assert f'href="/groups/{LARGE}/rebalances/3"' in body
 
 
-class Loading(StandIn):
+class Loading(StandInNode):
     """Of which some shards are not loaded."""
 
     def health(self) -> NodeHealth:
@@ -159,7 +159,7 @@ class Loading(StandIn):
 def test_groups_that_are_not_loaded_are_said_to_be_missing(path: str) -> None:
     """A list without them says that there are none: it is believed."""
     said = "shards 3-5,9</a> are missing here"
-    assert said in asyncio.run(fetched(app_of(Loading(2, 4, 1)), path)).decode()
+    assert said in asyncio.run(fetch_page(make_app(Loading(2, 4, 1)), path)).decode()
     assert "missing here" not in shown(path)
 
 
@@ -179,17 +179,17 @@ def test_lists_have_a_line_for_each(path: str) -> None:
 def test_what_is_not_there_is_said_in_words(path: str, said: str) -> None:
     with pytest.raises(RuntimeError, match="answered 40"):
         shown(path)
-    body = asyncio.run(fetched(app_of(StandIn(2, 4, 1)), path, expected=(400, 404))).decode()
+    body = asyncio.run(fetch_page(make_app(StandInNode(2, 4, 1)), path, expected=(400, 404))).decode()
     assert said in body
     assert "<main" in body
 
 
 def test_a_node_that_only_shows_offers_no_act_and_refuses_one() -> None:
     settings = {"http.listeners": "127.0.0.1:9291", "http.actions": "false"}
-    app = whole(StandIn(2, 4, 1), load_settings(None, settings))
+    app = whole(StandInNode(2, 4, 1), load_settings(None, settings))
     assert 'id="actions"' in shown(f"/groups/{LARGE}")
-    assert 'id="actions"' not in asyncio.run(fetched(app, f"/groups/{LARGE}")).decode()
-    refused = asyncio.run(fetched(app, f"/groups/{LARGE}/act", expected=(403,))).decode()
+    assert 'id="actions"' not in asyncio.run(fetch_page(app, f"/groups/{LARGE}")).decode()
+    refused = asyncio.run(fetch_page(app, f"/groups/{LARGE}/act", expected=(403,))).decode()
     assert "this node only shows (http.actions=false)" in refused
 
 
@@ -211,15 +211,15 @@ class Seen(HTMLParser):
 
 def test_what_turns_writing_round_is_spelt_out_and_forms_keep_the_true_name() -> None:
     evil = "gpj\u202etxe\u0007"
-    node = StandIn(3, 6, 1)
+    node = StandInNode(3, 6, 1)
     node.large.members[0].member_id = evil
     for entry in node.explained.rebalances:
         entry.culprit = entry.moves[0].target = evil
         entry.detail = f"{evil}\x1b[2J left"
     seen = Seen()
-    app = app_of(node)
-    seen.feed(asyncio.run(fetched(app, f"/groups/{LARGE}/rebalances/2")).decode())
-    seen.feed(asyncio.run(fetched(app, f"/groups/{LARGE}")).decode())
+    app = make_app(node)
+    seen.feed(asyncio.run(fetch_page(app, f"/groups/{LARGE}/rebalances/2")).decode())
+    seen.feed(asyncio.run(fetch_page(app, f"/groups/{LARGE}")).decode())
     text = "".join(seen.text).replace("\n", "")
     assert text.isprintable()
     assert "gpj\\u202etxe\\x07" in text
@@ -227,17 +227,17 @@ def test_what_turns_writing_round_is_spelt_out_and_forms_keep_the_true_name() ->
 
 
 def test_what_is_no_act_is_refused_in_words() -> None:
-    body = asyncio.run(fetched(app_of(StandIn(2, 4, 1)), f"/groups/{LARGE}/act", expected=(400,))).decode()
+    body = asyncio.run(fetch_page(make_app(StandInNode(2, 4, 1)), f"/groups/{LARGE}/act", expected=(400,))).decode()
     assert "is no act; expected remove, reset, delete, set, unset" in body
 
 
-class OneOfThree(StandIn):
+class OneOfThree(StandInNode):
     """A node of a cluster of which one is gone; it leads two shards."""
 
     def leads(self) -> frozenset[int]:
         return frozenset({3, 7})
 
-    async def call(self, method: str, request: Message, by: Caller = NOBODY) -> Message:
+    async def call(self, method: str, request: Message, by: HttpCaller = NOBODY) -> Message:
         if method != "DescribeCluster":
             return await super().call(method, request, by)
         answer = cluster_pb.DescribeClusterResponse(
@@ -278,5 +278,5 @@ def test_a_node_on_its_own_leads_all_and_knows_of_no_others() -> None:
     assert "All nodes" not in body
 
 
-def shown_of(node: StandIn, path: str) -> str:
-    return asyncio.run(fetched(app_of(node), path)).decode()
+def shown_of(node: StandInNode, path: str) -> str:
+    return asyncio.run(fetch_page(make_app(node), path)).decode()

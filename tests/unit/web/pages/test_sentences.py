@@ -4,7 +4,7 @@ import pytest
 
 from muster.coordinator.rpc.v1 import ledger_pb2
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, PartitionMove, Rebalance
-from muster.coordinator.web.pages.naming import MemberNames, names_of
+from muster.coordinator.web.pages.naming import MemberNames, name_members
 from muster.coordinator.web.pages.sentences import CAUSES, cause_kind, sentence
 
 COMPLETED = ledger_pb2.REBALANCE_OUTCOME_COMPLETED
@@ -19,7 +19,7 @@ def moves(*pairs: tuple[str, str]) -> list[PartitionMove]:
 
 def told(cause: int, culprit: str, *pairs: tuple[str, str], outcome: int = COMPLETED) -> str:
     entry = Rebalance(cause=cause, culprit=culprit, moves=moves(*pairs), outcome=outcome)
-    return sentence(entry, names_of([entry]))
+    return sentence(entry, name_members([entry]))
 
 
 def test_who_fell_silent_and_where_its_partitions_went() -> None:
@@ -66,7 +66,7 @@ def test_a_canary_says_what_it_tries() -> None:
         moves=moves(("a", "b")),
         detail="a canary began: lag in place of uniform",
     )
-    assert sentence(entry, names_of([entry])) == (
+    assert sentence(entry, name_members([entry])) == (
         "A canary began: lag in place of uniform; 1 partition went to b, from a."
     )
 
@@ -74,7 +74,7 @@ def test_a_canary_says_what_it_tries() -> None:
 def test_what_was_held_calls_members_by_the_names_that_the_map_has() -> None:
     member = "shop-3-4abb223b-4475-48eb-8550-7cb2b7c8a01a"
     entry = Rebalance(outcome=ledger_pb2.REBALANCE_OUTCOME_HELD, culprit=member, detail=f"member {member} left")
-    assert sentence(entry, names_of([entry])) == "Member shop-3 left."
+    assert sentence(entry, name_members([entry])) == "Member shop-3 left."
 
 
 @pytest.mark.parametrize("cause", sorted(set(ledger_pb2.RebalanceCause.keys()) - {"REBALANCE_CAUSE_UNSPECIFIED"}))
@@ -98,8 +98,8 @@ def test_a_member_that_is_a_bare_uuid_goes_by_its_client_id() -> None:
     entry = Rebalance(
         culprit=uuid, culprit_client_id="fraud-a", members=[MemberPlan(member_id=uuid, client_id="fraud-a")]
     )
-    assert names_of([entry])[uuid] == "fraud-a"
-    assert names_of([], [uuid])[uuid] == "d3d15202"
+    assert name_members([entry])[uuid] == "fraud-a"
+    assert name_members([], [uuid])[uuid] == "d3d15202"
     two = MemberNames([], {uuid: "x", uuid[::-1]: "x"}, [uuid, uuid[::-1]])
     assert two[uuid] != two[uuid[::-1]]
 

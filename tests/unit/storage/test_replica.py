@@ -1,6 +1,6 @@
 """A log of a cluster: what its leader writes down first, what a follower takes, and what both show to whom.
 
-The numbers are those of the rules in docs/storage/log.md, "Logs of a cluster".
+The numbers are those of the rules in docs/storage/log.md, "Replicated logs".
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Where a log of a cluster is cut, begins anew, and begins: docs/storage/log.md, "Logs of a cluster"."""
+"""Where a log of a cluster is cut, begins anew, and begins: docs/storage/log.md, "Replicated logs"."""
 
 import contextlib
 import errno

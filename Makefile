@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PACKAGES := assignors storage coordinator muster pyspark_muster docs/tools
+PACKAGES := assignors cli client coordinator spark storage workshop muster pyspark_muster docs/tools
 PROTOS := $(wildcard proto/muster/*/rpc/v1/*.proto)
 SERVICES := $(wildcard proto/muster/*/rpc/v1/*_service.proto)
 SEEDS ?= 500

@@ -22,8 +22,8 @@ from dataclasses import dataclass, replace
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
 from muster.assignors.data.claims import raw_claims
-from muster.assignors.isolation.pool import DEADLINE_MS, run_in_thread, shared_isolation
-from muster.assignors.isolation.process import PluginEnded, PluginOverran, UnsendablePlugin
+from muster.assignors.plugin_pool import DEADLINE_MS, run_in_thread, shared_isolation
+from muster.assignors.process import PluginEnded, PluginOverran, UnsendablePlugin
 from muster.assignors.run import run
 from muster.assignors.shield import is_ours
 

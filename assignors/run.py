@@ -21,7 +21,7 @@ from muster.assignors.api import (
     TopicPartition,
 )
 from muster.assignors.data.claims import NOBODY, find_claimants
-from muster.assignors.data.user_data import claims_are_memories
+from muster.assignors.data.consumer_protocol import claims_are_memories
 from muster.assignors.shield import is_ours, shielded
 
 LIMIT_OPTION = "max.partitions.per.member"

@@ -2,7 +2,7 @@
 
 >>> from muster import Consumer
 >>> Consumer.__module__
-'muster.coordinator.client.consumer'
+'muster.client.sync.consumer'
 
 The clients are `Consumer`, `Producer`, `Admin` and `Worker`; `muster.aio` holds their asyncio twins, `muster.errors`
 what they raise. `muster.assignors` is for who writes an assignor, `muster.storage` for who reads a log,
@@ -13,10 +13,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.admin import Admin
-    from muster.coordinator.client.consumer import Consumer
-    from muster.coordinator.client.producer import Producer
-    from muster.coordinator.client.types import (
+    from muster.client.sync.admin import Admin
+    from muster.client.sync.consumer import Consumer
+    from muster.client.sync.producer import Producer
+    from muster.client.sync.worker import Worker
+    from muster.client.types import (
         FencingToken,
         Message,
         OffsetAndMetadata,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
-    from muster.coordinator.client.worker import Worker
 
 __all__ = [
     "Admin",
@@ -52,7 +52,7 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("muster.coordinator.client"), name)
+    return getattr(importlib.import_module("muster.client"), name)
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,6 @@
 
 import sys
 
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
 
 sys.exit(main())

@@ -2,16 +2,16 @@
 
 >>> from muster.aio import Consumer
 >>> Consumer.__module__
-'muster.coordinator.client.aio.consumer'
+'muster.client.aio.consumer'
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from muster.coordinator.client.aio import AsyncAdmin as Admin
-    from muster.coordinator.client.aio import AsyncConsumer as Consumer
-    from muster.coordinator.client.aio import AsyncProducer as Producer
-    from muster.coordinator.client.aio import AsyncWorker as Worker
+    from muster.client.aio import AsyncAdmin as Admin
+    from muster.client.aio import AsyncConsumer as Consumer
+    from muster.client.aio import AsyncProducer as Producer
+    from muster.client.aio import AsyncWorker as Worker
 
 __all__ = ["Admin", "Consumer", "Producer", "Worker"]
 
@@ -19,6 +19,6 @@ __all__ = ["Admin", "Consumer", "Producer", "Worker"]
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from muster.coordinator.client import aio
+    from muster.client import aio
 
     return getattr(aio, f"Async{name}")

@@ -1,6 +1,6 @@
-"""In a checkout its folders go by their own names too: `coordinator.core` is `muster.coordinator.core`.
+"""In a checkout, each folder is also importable by its own name: `coordinator.core` is `muster.coordinator.core`.
 
-One module by two names, not two modules: no class may exist twice. An installed Muster has none of these names.
+Both names refer to one module, so no class exists twice. An installed Muster has only the `muster.` names.
 """
 
 import importlib
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from types import CodeType, ModuleType
 
-ROOMS = ("assignors", "coordinator", "storage")
+ROOMS = ("assignors", "cli", "client", "coordinator", "spark", "storage", "workshop")
 
 
 class SameModule(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -5,7 +5,7 @@
 (True, 'REBALANCE_IN_PROGRESS')
 """
 
-from muster.coordinator.client.errors import (
+from muster.client.errors import (
     AuthenticationError,
     AuthorizationError,
     BufferFull,

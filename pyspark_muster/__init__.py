@@ -3,6 +3,6 @@
 If one of those fails to import, Spark forgets all of them, so this one asks for nothing but pyspark.
 """
 
-from muster.coordinator.spark.source import MusterDataSource as DefaultSource
+from muster.spark.source import MusterDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -10,8 +10,8 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from muster.storage.compression import MAX_DECOMPRESSED_BYTES
 from muster.storage.errors import InvalidConfig
-from muster.storage.records.compression import MAX_DECOMPRESSED_BYTES
 from muster.storage.topic_config import MAX_INT, MAX_LONG, Bytes, CleanupPolicy, Milliseconds, TopicSettings
 from muster.storage.wording import describe_allowed
 

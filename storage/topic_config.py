@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from muster.storage.records.compression import MAX_DECOMPRESSED_BYTES
+from muster.storage.compression import MAX_DECOMPRESSED_BYTES
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1

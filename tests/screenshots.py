@@ -21,8 +21,8 @@ from playwright.sync_api import sync_playwright
 from rich.console import Console
 from rich.text import Text
 
-from muster.coordinator.bench.pages import LARGE, StandInNode, make_app
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.client import Admin, Consumer, Producer
+from muster.workshop.bench.pages import LARGE, StandInNode, make_app
 from tests.support.chromium import ARGUMENTS, CHROMIUM, SETTINGS, Seeded, listening, wait_until
 from tests.support.node import running_node
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muster.assignors.api import Assignment, RebalanceProtocol, Snapshot
+from muster.assignors.builtin.improving import MoveThresholds
+from muster.assignors.builtin.weighted import Placement
 from muster.assignors.data.columns import SnapshotColumns
 from muster.assignors.options import LagStickyOptions, read_options
-from muster.assignors.solving.improving import MoveThresholds
-from muster.assignors.solving.weighted import Placement
 
 
 class LagStickyAssignor:

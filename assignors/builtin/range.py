@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from muster.assignors.api import Assignment, Plan, RebalanceProtocol, Snapshot
-from muster.assignors.solving.range_racks import assign_with_racks, rack_topics
+from muster.assignors.builtin.range_racks import assign_with_racks, rack_topics
 
 
 class RangeAssignor:
@@ -24,7 +24,7 @@ class RangeAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large and not snapshot.racks:
-            from muster.assignors.solving import fast
+            from muster.assignors.builtin import fast
 
             return Assignment(snapshot.columns.table(fast.range_owner(snapshot.columns)))
         members = snapshot.ordered_members()

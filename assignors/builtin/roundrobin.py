@@ -24,7 +24,7 @@ class RoundRobinAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large:
-            from muster.assignors.solving import fast
+            from muster.assignors.builtin import fast
 
             return Assignment(snapshot.columns.table(fast.roundrobin_owner(snapshot.columns)))
         members = snapshot.ordered_members()

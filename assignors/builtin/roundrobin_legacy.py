@@ -26,7 +26,7 @@ class RoundRobinLegacyAssignor:
 
     def assign(self, snapshot: Snapshot) -> Plan | Assignment:
         if snapshot.large and snapshot.columns.alike:
-            from muster.assignors.solving import fast
+            from muster.assignors.builtin import fast
 
             columns = snapshot.columns
             place = {member: number for number, member in enumerate(in_java_order(columns.members))}

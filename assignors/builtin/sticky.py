@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from muster.assignors.api import Assignment, Member, Plan, RebalanceProtocol, Snapshot
+from muster.assignors.builtin import fair
+from muster.assignors.builtin.range_racks import partition_racks
 from muster.assignors.builtin.roundrobin import deal_alike
 from muster.assignors.data.claims import NOBODY
-from muster.assignors.solving import fair
-from muster.assignors.solving.range_racks import partition_racks
 
 Share = dict[str, list[int]]
 
@@ -34,7 +34,7 @@ class StickyAssignor:
 def sticky_plan(snapshot: Snapshot) -> Plan | Assignment:
     """The plan that every sticky kind shares."""
     if snapshot.large and not snapshot.racks:
-        from muster.assignors.solving import fair_columns
+        from muster.assignors.builtin import fair_columns
 
         return Assignment(snapshot.columns.table(fair_columns.sticky_owner(snapshot.columns)))
     members = snapshot.ordered_members()

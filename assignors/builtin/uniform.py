@@ -28,9 +28,9 @@ class UniformAssignor:
             return sticky_plan(snapshot)
         import numpy as np
 
+        from muster.assignors.builtin.improving import MoveThresholds
+        from muster.assignors.builtin.weighted import Placement
         from muster.assignors.options import UniformOptions, read_options
-        from muster.assignors.solving.improving import MoveThresholds
-        from muster.assignors.solving.weighted import Placement
 
         options = read_options(self.name, UniformOptions, snapshot.options)
         if options.plain:

@@ -10,8 +10,8 @@ from pydantic import SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import AddressOrNone, CollectorText, ConnectText, HostNames
-from muster.coordinator.config.security.tls import LISTENER_NAME, is_listener_setting, listener_settings
 from muster.coordinator.config.settings import Settings, known_settings
+from muster.coordinator.config.tls import LISTENER_NAME, is_listener_setting, listener_settings
 from muster.coordinator.config.values import AssignorNames, FileText, PrincipalNames
 from muster.storage.references import BadReference, Resolved, resolve_references
 from muster.storage.wording import describe_allowed as in_words

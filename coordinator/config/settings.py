@@ -8,29 +8,29 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic.fields import FieldInfo
 
 from muster.coordinator.config.addresses import ListenerAddress
+from muster.coordinator.config.audit import AuditSettings
+from muster.coordinator.config.authentication import AuthenticationSettings
+from muster.coordinator.config.authorization import AuthorizationSettings
 from muster.coordinator.config.central_groups import CentralGroupSettings
+from muster.coordinator.config.cluster import ClusterSettings
 from muster.coordinator.config.consumer_groups import ConsumerGroupSettings
 from muster.coordinator.config.groups import GroupCoordinationSettings
 from muster.coordinator.config.grpc import GrpcSettings
 from muster.coordinator.config.http import HttpSettings
 from muster.coordinator.config.kafka import KafkaSettings
+from muster.coordinator.config.kafka_backend import KafkaBackendSettings, check_backend_settings, check_node_id
+from muster.coordinator.config.listener_security import check_authority, check_listeners
 from muster.coordinator.config.metrics import MetricsSettings
 from muster.coordinator.config.node import NodeSettings
-from muster.coordinator.config.nodes.cluster import ClusterSettings
-from muster.coordinator.config.nodes.engine import KafkaBackendSettings, check_backend_settings, check_node_id
-from muster.coordinator.config.nodes.proxy_logins import check_proxy_logins
-from muster.coordinator.config.nodes.zookeeper import ZooKeeperConnectionSettings
 from muster.coordinator.config.observe import ObservationSettings
 from muster.coordinator.config.offsets import OffsetsSettings
-from muster.coordinator.config.security.audit import AuditSettings
-from muster.coordinator.config.security.authentication import AuthenticationSettings
-from muster.coordinator.config.security.authorization import AuthorizationSettings
-from muster.coordinator.config.security.doors import check_authority, check_listeners
-from muster.coordinator.config.security.quotas import QuotaSettings
-from muster.coordinator.config.security.tls import LISTENER_NAME, REPLICATION, TlsSettings
+from muster.coordinator.config.proxy_logins import check_proxy_logins
+from muster.coordinator.config.quotas import QuotaSettings
+from muster.coordinator.config.tls import LISTENER_NAME, REPLICATION, TlsSettings
 from muster.coordinator.config.tracing import TracingSettings
 from muster.coordinator.config.values import assignor_words_by_name
 from muster.coordinator.config.waiting import WaitingSettings
+from muster.coordinator.config.zookeeper import ZooKeeperConnectionSettings
 from muster.storage.config import LogSettings
 from muster.storage.wording import shown_setting
 

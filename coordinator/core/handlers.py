@@ -5,28 +5,21 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.core.central import liveness, telling
-from muster.coordinator.core.central.events import (
-    AwaitOrders,
-    Deregister,
-    FetcherStarted,
-    FetcherStopped,
-    PingAnswered,
-    RegisterConsumer,
-    StreamClosed,
-)
 from muster.coordinator.core.classic import join
-from muster.coordinator.core.consumer.records import OF_ONE_MEMBER
-from muster.coordinator.core.control.assigning import check_cooperative_only
+from muster.coordinator.core.classic.assigning import check_cooperative_only
 from muster.coordinator.core.control.balance import door as balance
-from muster.coordinator.core.control.balance.events import BalanceGoesOn
-from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
-from muster.coordinator.core.control.fences import claims
-from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.holds import reloaded, standing, verbs
-from muster.coordinator.core.control.holds.values import HoldsEnded
-from muster.coordinator.core.control.trial import canary, gone, shadow
-from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
-from muster.coordinator.core.events import (
+from muster.coordinator.core.control.overrides import reloaded, standing, verbs
+from muster.coordinator.core.control.trials import canary, shadow
+from muster.coordinator.core.groups import gone
+from muster.coordinator.core.groups.group import group_id_given
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds import watching
+from muster.coordinator.core.kinds.conversions import convert_if_due
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.balance_events import BalanceGoesOn
+from muster.coordinator.core.model.consumer_records import OF_ONE_MEMBER
+from muster.coordinator.core.model.control_events import DescribeHolds, HoldGroup, ResumeGroup
+from muster.coordinator.core.model.core_events import (
     AlterSettings,
     ConsumerHeartbeat,
     DeleteGroup,
@@ -60,19 +53,35 @@ from muster.coordinator.core.events import (
     TurnedAway,
     Unload,
 )
-from muster.coordinator.core.groups import sweeps
-from muster.coordinator.core.groups.conversions import convert_if_due
-from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.observed import watching
-from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
-from muster.coordinator.core.records import OF_WHO_PLANS, LossMended
-from muster.coordinator.core.requests import describe, noted, offsets, push, settings, stall, takeovers
-from muster.coordinator.core.requests.streams import CutFound, HeldBack, TookOver
-from muster.coordinator.core.rights import RightsAnew
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.txn import commits
-from muster.coordinator.core.txn.events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
+from muster.coordinator.core.model.core_records import OF_WHO_PLANS, LossMended
+from muster.coordinator.core.model.events import (
+    AwaitOrders,
+    Deregister,
+    FetcherStarted,
+    FetcherStopped,
+    PingAnswered,
+    RegisterConsumer,
+    StreamClosed,
+)
+from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.observed_events import GroupObserved, GroupUnseen
+from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.core.model.streams import CutFound, HeldBack, TookOver
+from muster.coordinator.core.model.trial_events import DescribeCanary, EndCanary, LagMeasured, Shadowed, StartCanary
+from muster.coordinator.core.model.txn_events import TxnEnded, TxnOffsetCommit, TxnOffsetsWritten, TxnWriteOver
+from muster.coordinator.core.model.values import HoldsEnded
+from muster.coordinator.core.requests import (
+    audit_entries,
+    commits,
+    describe,
+    fence_claims,
+    offsets,
+    session_streams,
+    settings,
+    stall,
+    sweeps,
+    takeovers,
+)
 
 
 def on_join(event: JoinGroup, step: Step) -> None:
@@ -114,9 +123,9 @@ def on_delete(event: DeleteGroup, step: Step) -> None:
     if sweeps.delete_in_part(event, step):
         return
     group = step.state.groups.get(event.group_id)
-    farewell = noted.farewell_entry(event, step)
+    farewell = audit_entries.farewell_entry(event, step)
     KINDS[type(group)].delete(group, event, step)
-    noted.keep_farewell(event.group_id, farewell, step)
+    audit_entries.keep_farewell(event.group_id, farewell, step)
 
 
 def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
@@ -124,15 +133,15 @@ def hear(event: Heartbeat | ConsumerHeartbeat, step: Step) -> None:
 
 
 def on_listen(event: Listen, step: Step) -> None:
-    push.park_listener(event, hear, step)
+    session_streams.park_listener(event, hear, step)
 
 
 def on_hello(event: Hello, step: Step) -> None:
-    push.welcome_member(event, step)
+    session_streams.welcome_member(event, step)
 
 
 def on_session_heartbeat(event: SessionHeartbeat, step: Step) -> None:
-    push.session_heartbeat(event, hear, step)
+    session_streams.session_heartbeat(event, hear, step)
 
 
 def on_forget(event: Forget, step: Step) -> None:
@@ -140,7 +149,7 @@ def on_forget(event: Forget, step: Step) -> None:
     member_id = step.state.parked.pop(event.request_id, None)
     if member_id is None:
         return
-    push.forget_listener(event.group_id, member_id, event.request_id, step)
+    session_streams.forget_listener(event.group_id, member_id, event.request_id, step)
     group = step.state.groups.get(event.group_id)
     KINDS[type(group)].forget(group, member_id, event.request_id, step)
 
@@ -233,7 +242,7 @@ def on_unload(event: Unload, step: Step) -> None:
         KINDS[type(group)].unload(group, step)
     for key in list(step.state.deadlines):
         step.disarm(key)
-    push.release_listeners(step)
+    session_streams.release_listeners(step)
 
 
 HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
@@ -255,14 +264,14 @@ HANDLERS: dict[type[Any], Callable[[Any, Step], None]] = {
     DescribeSettings: settings.describe_settings,
     ListSettings: settings.list_settings,
     AlterSettings: settings.alter_settings,
-    ClaimFence: claims.claim_fence,
+    ClaimFence: fence_claims.claim_fence,
     HoldGroup: verbs.hold_group,
     ResumeGroup: verbs.resume_group,
     DescribeHolds: verbs.describe_holds,
     Listen: on_listen,
     Hello: on_hello,
     SessionHeartbeat: on_session_heartbeat,
-    StreamLost: push.stream_lost,
+    StreamLost: session_streams.stream_lost,
     HeldBack: stall.take_held_back,
     TookOver: takeovers.note_takeover,
     CutFound: takeovers.note_cut,

@@ -7,27 +7,27 @@ from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic import liveness
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.control.trial import canary
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.groups.kinds import FACTS
-from muster.coordinator.core.groups.sweeps import check_not_being_deleted
+from muster.coordinator.core.control.trials import canary
+from muster.coordinator.core.groups.state import ShardState, Step, apply_record
 from muster.coordinator.core.handlers import HANDLERS, hear
-from muster.coordinator.core.ledger import GroupLedger
-from muster.coordinator.core.records import Record
-from muster.coordinator.core.refusals import add_refusal
-from muster.coordinator.core.requests import offsets, push
-from muster.coordinator.core.requests.quiet import leaves_no_record
-from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.state import ShardState, Step, apply_record
-from muster.coordinator.core.types import Limits, TimerKey
+from muster.coordinator.core.kinds.kinds import FACTS
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.ledger import GroupLedger
+from muster.coordinator.core.model.refusals import add_refusal
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import Limits, TimerKey
+from muster.coordinator.core.quiet import leaves_no_record
+from muster.coordinator.core.requests import offsets, session_streams
+from muster.coordinator.core.requests.sweeps import check_not_being_deleted
 from muster.coordinator.errors import CoordinatorError
 
 
 class Shard:
     """One offsets partition. `index` is its number, for messages only.
 
-    >>> from muster.coordinator.core.events import Heartbeat
+    >>> from muster.coordinator.core.model.core_events import Heartbeat
     >>> shard = Shard(Limits(), 0)
     >>> effects = shard.step(Heartbeat(7, "g", "a", None, 1), now_ms=0)
     >>> effects.replies[0][1].code.name
@@ -99,7 +99,7 @@ class Shard:
         except CoordinatorError as refusal:
             assert not step.out.decided, "a request was refused after something had been decided"
             return add_refusal(event, refusal)
-        push.tell_listeners(hear, step)
+        session_streams.tell_listeners(hear, step)
         if self.state.canaries and canary.watch_canaries(step):
-            push.tell_listeners(hear, step)
+            session_streams.tell_listeners(hear, step)
         return step.out

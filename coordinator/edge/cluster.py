@@ -9,10 +9,10 @@ from muster.storage.topics.catalog import PRIVATE_TOPICS
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from muster.coordinator.cluster.image import PartitionView, TopicView
-    from muster.coordinator.core.effects import SettingsReply
-    from muster.coordinator.core.events import AlterSettings, DescribeSettings
+    from muster.coordinator.core.model.core_events import AlterSettings, DescribeSettings
+    from muster.coordinator.core.model.effects import SettingsReply
     from muster.coordinator.errors import ErrorCode
+    from muster.coordinator.replication.protocol.image import PartitionView, TopicView
 
 ForwardedAnswer = TypeVar("ForwardedAnswer")
 

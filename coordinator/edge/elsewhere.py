@@ -6,8 +6,8 @@ So it does for members that commit to both. What it decides, both doors and simu
 from collections.abc import Mapping
 from dataclasses import replace
 
-from muster.coordinator.core.effects import OffsetFetchReply
-from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.model.effects import OffsetFetchReply
+from muster.coordinator.core.model.types import StoredOffset
 
 NO_OFFSET = NO_EPOCH = -1
 

@@ -6,7 +6,7 @@ A list is known by its field's name, whatever the request; its entries are added
 
 from typing import Final
 
-from muster.storage.service.shape import MAX_ENTRIES as MOST_OF_THE_LOG
+from muster.storage.shape import MAX_ENTRIES as MOST_OF_THE_LOG
 
 MAX_NAME_CHARS: Final = 4_096
 """Longest id or name. In UTF-8, with a uuid appended, it still fits the 32,767 bytes of a stored string."""

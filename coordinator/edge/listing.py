@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from muster.coordinator.core.effects import ListedGroup, ListReply
+from muster.coordinator.core.model.effects import ListedGroup, ListReply
 from muster.coordinator.errors import ErrorCode
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from muster.coordinator.allocator import release_free_memory
+from muster.coordinator.edge.allocator import release_free_memory
 from muster.coordinator.edge.limits import LARGE_BYTES
 
 PAUSE_S = 1.0

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import islice
 from typing import TypeAlias, TypeVar
 
-from muster.coordinator.core.effects import OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
 from muster.coordinator.edge.catalog import PartitionCounts, partition_exists
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE

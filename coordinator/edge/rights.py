@@ -2,7 +2,7 @@
 
 from typing import Final, Protocol
 
-from muster.coordinator.core.rights import Rights
+from muster.coordinator.core.model.rights import Rights
 from muster.coordinator.security.identity import Identity
 
 

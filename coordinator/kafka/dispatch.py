@@ -24,13 +24,13 @@ from muster.coordinator.edge.software import format_software, is_software_word
 from muster.coordinator.kafka.apis import API_VERSIONS, APIS, Api
 from muster.coordinator.kafka.codec.codec import decoder_of, encoder_of, is_flexible, message_of, struct
 from muster.coordinator.kafka.codec.decoding import Decoder
-from muster.coordinator.kafka.codec.emitting import Buffer, fields_in_version
+from muster.coordinator.kafka.codec.emitter import Buffer, fields_in_version
 from muster.coordinator.kafka.codec.encoding import Encoder
 from muster.coordinator.kafka.sasl import SaslHandlers
 from muster.coordinator.security.identity import ANONYMOUS, UNAUTHENTICATED, Identity
 
 if TYPE_CHECKING:
-    from muster.coordinator.metrics.instruments import Instruments, RequestMeter
+    from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
 
 Handler: TypeAlias = Callable[[Any, "KafkaCall"], Awaitable[Any]]
 Immediate: TypeAlias = Callable[[Any, "KafkaCall"], Any]

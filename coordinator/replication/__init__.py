@@ -1,4 +1,4 @@
 """What nodes of a cluster say to each other: the door, the link to another node's, and their fetch sessions.
 
-The rules are `coordinator.cluster`'s. Imported in cluster mode only.
+The rules are `coordinator.replication.protocol`'s. Imported in cluster mode only.
 """

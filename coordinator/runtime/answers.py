@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.control.trial.scoring import ShadowRequest
-from muster.coordinator.core.effects import GroupChanged, MeasureLoad, OffsetCommitReply, Reply, ResolveRegex
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit
-from muster.coordinator.core.plan import PlanRequest
-from muster.coordinator.core.types import RequestId
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat, Event, JoinGroup, OffsetCommit
+from muster.coordinator.core.model.effects import GroupChanged, MeasureLoad, OffsetCommitReply, Reply, ResolveRegex
+from muster.coordinator.core.model.plan import PlanRequest
+from muster.coordinator.core.model.scoring import ShadowRequest
+from muster.coordinator.core.model.types import RequestId
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.metrics import FENCING, Metrics
 from muster.coordinator.runtime.refusals import refusal_of, refusal_while_loading

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from muster.coordinator.core.events import Event, TimerFired
-from muster.coordinator.core.types import TimerKey
+from muster.coordinator.core.model.core_events import Event, TimerFired
+from muster.coordinator.core.model.types import TimerKey
 from muster.coordinator.runtime.slot import ShardSlot
 from muster.coordinator.runtime.timers import TimerQueue
 

@@ -6,8 +6,8 @@ However long it takes, it is one append: what one event brought is in the log as
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from muster.coordinator.core.records import OffsetsStored, Record
-from muster.coordinator.runtime.codec import encode
+from muster.coordinator.core.model.core_records import OffsetsStored, Record
+from muster.coordinator.runtime.codec_init import encode
 from muster.coordinator.runtime.ports import Entry
 
 

@@ -16,9 +16,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from muster.coordinator.core.control.trial.events import Shadowed
-from muster.coordinator.core.effects import Reply
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     Event,
     Forget,
     LoadMeasured,
@@ -28,18 +26,20 @@ from muster.coordinator.core.events import (
     TopicsChanged,
     Unload,
 )
-from muster.coordinator.core.records import Record
-from muster.coordinator.core.rights import Rights
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.trial_events import Shadowed
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.answers import LoadMeasurementWork, ReleasedAnswers, ShardWork, loading_excuse
 from muster.coordinator.runtime.deadlines import deadline_shift_ms
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loading.loader import LoadReport
-from muster.coordinator.runtime.loading.loads import LoadJob
-from muster.coordinator.runtime.loading.orphans import recreated_topics
+from muster.coordinator.runtime.loader import LoadReport
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.metrics import Metrics
+from muster.coordinator.runtime.orphans import recreated_topics
 from muster.coordinator.runtime.ports import GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus

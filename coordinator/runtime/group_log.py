@@ -4,7 +4,7 @@ import errno
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC, LEDGER_TOPIC
+from muster.coordinator.runtime.loader import GROUPS_TOPIC, LEDGER_TOPIC
 from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError

@@ -3,7 +3,7 @@
 from muster.assignors.registry import BUILT_IN, known
 from muster.coordinator.config import Settings
 from muster.coordinator.config.values import assignor_words_by_name
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.types import Limits
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from muster.coordinator.core.classic.static import takeover_sentence
-from muster.coordinator.core.effects import JoinReply, OffsetCommitReply, Reply
-from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, OffsetCommit
-from muster.coordinator.core.records import RebalanceDecided, Record
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.classic.static_members import takeover_sentence
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat, JoinGroup, OffsetCommit
+from muster.coordinator.core.model.core_records import RebalanceDecided, Record
+from muster.coordinator.core.model.effects import JoinReply, OffsetCommitReply, Reply
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 
 FENCING = frozenset(

@@ -2,10 +2,10 @@
 
 from typing import TypeGuard
 
-from muster.coordinator.core import effects, events
-from muster.coordinator.core.effects import Reply
-from muster.coordinator.core.events import Event, Request
-from muster.coordinator.core.refusals import REPLY_TYPES
+from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model.core_events import Event, Request
+from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.refusals import REPLY_TYPES
 from muster.coordinator.errors import ErrorCode
 
 
@@ -22,6 +22,6 @@ def refusal_while_loading(kind: type[Event]) -> Reply:
 
     A heartbeat is answered as if all were well: a failover must not send members into a rejoin.
     """
-    if kind is events.Heartbeat:
+    if kind is core_events.Heartbeat:
         return effects.HeartbeatReply()
     return refusal_of(kind, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol, TypeAlias
 
-from muster.coordinator.core.effects import Effects, GroupChanged, Reply
-from muster.coordinator.core.events import Event, Request
-from muster.coordinator.core.records import Record
-from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.types import RequestId, TimerKey
-from muster.coordinator.core.value import frozen_value
+from muster.coordinator.core.model.core_events import Event, Request
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import RequestId, TimerKey
+from muster.coordinator.core.model.value import frozen_value
 from muster.coordinator.runtime.drafts import AppendDraft
-from muster.coordinator.runtime.loading.loader import LoadReport
+from muster.coordinator.runtime.loader import LoadReport
 
 FIRST_PAUSE_MS = 100
 LONGEST_PAUSE_MS = 10_000

@@ -9,13 +9,13 @@ taken them, so nobody hears of them before.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import Record
-from muster.coordinator.core.types import RequestId, TimerKey
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.types import RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.codec import encode
-from muster.coordinator.runtime.codec.own import room_probe_record
+from muster.coordinator.runtime.codec_init import encode
+from muster.coordinator.runtime.own import room_probe_record
 from muster.coordinator.runtime.ports import Entry
 from muster.coordinator.runtime.slot import Notices, Replies, ShardCore
 from muster.coordinator.runtime.timers import RetryPauses

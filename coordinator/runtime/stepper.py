@@ -8,18 +8,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event, Loaded, StoodStill, TimerFired, TopicsChanged, TurnedAway, Unload
-from muster.coordinator.core.records import Record
-from muster.coordinator.core.refusals import refusal_reply
+from muster.coordinator.core.model.core_events import (
+    Event,
+    Loaded,
+    StoodStill,
+    TimerFired,
+    TopicsChanged,
+    TurnedAway,
+    Unload,
+)
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.refusals import refusal_reply
 from muster.coordinator.runtime.answers import Answers
-from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec_init import encode
 from muster.coordinator.runtime.deadlines import Deadlines
 from muster.coordinator.runtime.drafts import AppendDraft, count_entries
 from muster.coordinator.runtime.flushing import FlushQueue
-from muster.coordinator.runtime.loading.loads import ShardLoads
-from muster.coordinator.runtime.loading.orphans import describe_dropped_orphans
+from muster.coordinator.runtime.loads import ShardLoads
 from muster.coordinator.runtime.metrics import Metrics
+from muster.coordinator.runtime.orphans import describe_dropped_orphans
 from muster.coordinator.runtime.ports import Entry, GroupLog, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.slot import ShardCore, ShardSlot, ShardStatus, not_served_sentence

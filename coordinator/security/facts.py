@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.security.acl.model import Acl
+from muster.coordinator.security.model import Acl
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.facts import (
     AclKey,
     ApiToken,
@@ -26,6 +25,7 @@ from muster.coordinator.security.facts import (
     User,
     UserKey,
 )
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 
 VERSION: Final = 1
 MOST_BYTES: Final = 64 << 10

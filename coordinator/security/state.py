@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeVar, cast
 
-from muster.coordinator.security.acl.model import Acl
 from muster.coordinator.security.facts import (
     AclKey,
     ApiToken,
@@ -23,6 +22,7 @@ from muster.coordinator.security.facts import (
 from muster.coordinator.security.facts import (
     SecurityValue as AnyValue,
 )
+from muster.coordinator.security.model import Acl
 
 StoredKey = TypeVar("StoredKey")
 StoredValue = TypeVar("StoredValue")

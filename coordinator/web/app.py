@@ -12,15 +12,17 @@ from starlette.types import ASGIApp
 
 from muster.coordinator.config import Settings
 from muster.coordinator.edge.gate import Authenticator
-from muster.coordinator.web import api, events, metrics_route, probes
-from muster.coordinator.web.api.tokens import SessionTokens
-from muster.coordinator.web.asks import HttpRefusal, NodePort
-from muster.coordinator.web.counting import CountingApp, MeterOfEndpoint, mark_routes
+from muster.coordinator.web import event_streams
+from muster.coordinator.web.api import api_init
 from muster.coordinator.web.elsewhere import redirect_group_routes
-from muster.coordinator.web.entry import HttpAuthenticator
-from muster.coordinator.web.guard import RequestGuard
+from muster.coordinator.web.http import metrics_route, probes
+from muster.coordinator.web.http.counting import CountingApp, MeterOfEndpoint, mark_routes
+from muster.coordinator.web.http.entry import HttpAuthenticator
+from muster.coordinator.web.http.guard import RequestGuard
+from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
+from muster.coordinator.web.http.refusals import response_of
+from muster.coordinator.web.http.tokens import SessionTokens
 from muster.coordinator.web.pages import routes as pages
-from muster.coordinator.web.refusals import response_of
 
 
 def make_app(
@@ -38,8 +40,8 @@ def make_app(
                 (
                     *probes.probe_routes(asks),
                     *metrics_route.metrics_routes(asks),
-                    *api.api_routes(asks, tokens, actions=settings.http_actions),
-                    *events.event_routes(asks, settings.http_max_event_streams),
+                    *api_init.api_routes(asks, tokens, actions=settings.http_actions),
+                    *event_streams.event_routes(asks, settings.http_max_event_streams),
                     *pages.page_routes(asks, tokens, actions=settings.http_actions, entry=entry),
                 ),
                 asks,

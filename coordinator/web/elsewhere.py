@@ -11,10 +11,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from muster.coordinator.web.addresses import name_of
-from muster.coordinator.web.api.table import PREFIX
-from muster.coordinator.web.asks import CoordinatingNode, NodePort
-from muster.coordinator.web.refusals import json_response, refusal_document
+from muster.coordinator.web.api.endpoint import PREFIX
+from muster.coordinator.web.http.addresses import name_of
+from muster.coordinator.web.http.node_port import CoordinatingNode, NodePort
+from muster.coordinator.web.http.refusals import json_response, refusal_document
 
 GROUP_PREFIXES: Final = ("/groups/", f"{PREFIX}/groups/")
 """What an address begins with that goes on with the name of a group."""

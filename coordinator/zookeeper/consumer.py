@@ -1,6 +1,6 @@
 """What a consumer of the ZooKeeper era does in ZooKeeper: registers, reads its group under watches, claims, releases.
 
-The rules are `muster.coordinator.member.zookeeper.machine`'s; here they are performed. Every method may
+The rules are `muster.client.members.zookeeper_machine`'s; here they are performed. Every method may
 raise ConnectionLost and SessionExpired.
 """
 
@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from muster.coordinator.member.types import TopicPartition
-from muster.coordinator.member.zookeeper.types import STATIC, ClaimedShare, ConsumerGroupView, GroupRegistration
-from muster.coordinator.zookeeper import errors, paths
-from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.client.members.types import TopicPartition
+from muster.client.members.zookeeper_types import STATIC, ClaimedShare, ConsumerGroupView, GroupRegistration
+from muster.coordinator.zookeeper import errors, layout
 from muster.coordinator.zookeeper.owners import OwnershipClaims
+from muster.coordinator.zookeeper.session import WatchEvent, ZooKeeperSession
 
 log = logging.getLogger("muster.client")
 
@@ -40,7 +40,7 @@ class RegisteredConsumer:
         fired: Callable[[str], None],
         *,
         name: str | None = None,
-        offsets: tuple[str, ...] = paths.ZOOKEEPER_ALONE,
+        offsets: tuple[str, ...] = layout.ZOOKEEPER_ALONE,
     ) -> None:
         self.notifications = 0
         """Watches that went off so far: what this consumer cost the ensemble in messages nobody asked for."""
@@ -61,11 +61,11 @@ class RegisteredConsumer:
     async def prepare(self) -> None:
         """Make the directories that every consumer of that era makes if they are not there."""
         for path in (
-            paths.BROKER_IDS,
-            paths.BROKER_TOPICS,
-            paths.consumer_ids_path(self._group_id),
-            paths.owners_path(self._group_id),
-            paths.offsets_path(self._group_id),
+            layout.BROKER_IDS,
+            layout.BROKER_TOPICS,
+            layout.consumer_ids_path(self._group_id),
+            layout.owners_path(self._group_id),
+            layout.offsets_path(self._group_id),
         ):
             await self._session.ensure(path)
 
@@ -79,11 +79,11 @@ class RegisteredConsumer:
         self._registration = registration
         await self._unregister()
         at_ms = time.time_ns() // 1_000_000
-        made = paths.new_consumer_id(self._group_id, socket.gethostname(), at_ms, uuid4().hex)
+        made = layout.new_consumer_id(self._group_id, socket.gethostname(), at_ms, uuid4().hex)
         consumer_id = f"{self._group_id}_{self._name}" if self._name else made
         self._ids.append(consumer_id)
-        path = paths.consumer_path(self._group_id, consumer_id)
-        body = paths.ConsumerZnode(registration.subscription, registered_pattern(registration), at_ms, self._offsets)
+        path = layout.consumer_path(self._group_id, consumer_id)
+        body = layout.ConsumerZnode(registration.subscription, registered_pattern(registration), at_ms, self._offsets)
         self._sessions.add(self._session.id)
         clock = asyncio.get_running_loop()
         patience_s, told = self._session.session_timeout_ms / 1000 * 2, False
@@ -122,10 +122,10 @@ class RegisteredConsumer:
         The lists are watched before what is in them is read, so that nothing changes unnoticed.
         """
         if afresh:
-            await self._session.sync(paths.group_path(self._group_id))
+            await self._session.sync(layout.group_path(self._group_id))
         ids, brokers = await asyncio.gather(
-            self._session.children(paths.consumer_ids_path(self._group_id), self._members_changed),
-            self._session.children(paths.BROKER_IDS, self._brokers_changed),
+            self._session.children(layout.consumer_ids_path(self._group_id), self._members_changed),
+            self._session.children(layout.BROKER_IDS, self._brokers_changed),
         )
         found = await gather_bounded(ids or (), self._member)
         members = {consumer_id: registration for consumer_id, registration in found if registration is not None}
@@ -134,7 +134,7 @@ class RegisteredConsumer:
         return ConsumerGroupView(
             members,
             {topic: count for topic, count in counts if count},
-            tuple(sorted(int(each) for each in brokers or () if paths.is_decimal(each))),
+            tuple(sorted(int(each) for each in brokers or () if layout.is_decimal(each))),
         )
 
     async def claim(self, consumer_id: str, share: ClaimedShare) -> tuple[dict[TopicPartition, str], int]:
@@ -149,7 +149,7 @@ class RegisteredConsumer:
     async def _unregister(self) -> None:
         """Those of an earlier session are none of this one's business."""
         for consumer_id in list(self._ids):
-            path = paths.consumer_path(self._group_id, consumer_id)
+            path = layout.consumer_path(self._group_id, consumer_id)
             node = await self._session.get(path)
             if node is not None and node.owner == self._session.id:
                 await self._session.delete(path)
@@ -157,11 +157,11 @@ class RegisteredConsumer:
 
     async def _member(self, consumer_id: str) -> tuple[str, GroupRegistration | None]:
         """None when it went between the list and this."""
-        path = paths.consumer_path(self._group_id, consumer_id)
+        path = layout.consumer_path(self._group_id, consumer_id)
         node = await self._session.get(path)
         if node is None:
             return consumer_id, None
-        body = paths.read_consumer(path, node.data)
+        body = layout.read_consumer(path, node.data)
         return consumer_id, GroupRegistration(dict(body.subscription), body.pattern)
 
     async def _topics(self, registrations: Iterable[GroupRegistration]) -> list[str]:
@@ -170,13 +170,13 @@ class RegisteredConsumer:
         if all(each.pattern == STATIC for each in registrations):
             return sorted(named)
         watch = self._topics_changed if self._registration.pattern != STATIC else None
-        return sorted(named | set(await self._session.children(paths.BROKER_TOPICS, watch) or ()))
+        return sorted(named | set(await self._session.children(layout.BROKER_TOPICS, watch) or ()))
 
     async def _count(self, topic: str) -> tuple[str, int]:
         """How many partitions a topic has, 0: there is none. Watched when this consumer may read it."""
         mine = self._registration.pattern != STATIC or topic in self._registration.subscription
         watch = self._partitions_changed if mine else None
-        path = paths.topic_path(topic)
+        path = layout.topic_path(topic)
         try:
             node = await self._session.get(path, watch)
         except ValueError:
@@ -185,7 +185,7 @@ class RegisteredConsumer:
             node = await self._session.get(path)
         if node is None:
             return topic, 0
-        assignment = paths.read_topic(path, node.data)
+        assignment = layout.read_topic(path, node.data)
         if (leader := next((replicas[0] for replicas in assignment.values() if replicas), None)) is not None:
             self.leaders[topic] = leader
         return topic, len(assignment)
@@ -212,8 +212,8 @@ class RegisteredConsumer:
         self._fired(what)
 
 
-def registered_pattern(registration: GroupRegistration) -> paths.Pattern:
-    known: Mapping[str, paths.Pattern] = {each: each for each in paths.PATTERNS}
+def registered_pattern(registration: GroupRegistration) -> layout.Pattern:
+    known: Mapping[str, layout.Pattern] = {each: each for each in layout.PATTERNS}
     return known[registration.pattern]
 
 

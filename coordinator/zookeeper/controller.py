@@ -11,12 +11,12 @@ from typing import Any
 
 import structlog
 
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import WatchEvent, Znode, ZooKeeperSession
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.election import ElectedTerm, ElectionCandidate
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
-from muster.coordinator.zookeeper.paths import PartitionStateZnode, read_partition_state
+from muster.coordinator.zookeeper.layout import PartitionStateZnode, read_partition_state
+from muster.coordinator.zookeeper.session import WatchEvent, Znode, ZooKeeperSession
 from muster.coordinator.zookeeper.topics import TopicsWatch
 
 OFFLINE = -1
@@ -69,9 +69,9 @@ class PartitionController:
         self._made: dict[str, int] = {}
         self.election = ElectionCandidate(
             session,
-            paths.CONTROLLER,
-            lambda: paths.controller_json(broker_id, now_ms()),
-            epoch_path=paths.CONTROLLER_EPOCH,
+            layout.CONTROLLER,
+            lambda: layout.controller_json(broker_id, now_ms()),
+            epoch_path=layout.CONTROLLER_EPOCH,
             on_elected=self._elected,
             on_resigned=self._resigned,
         )
@@ -132,27 +132,27 @@ class PartitionController:
             self._states.update((tp, fresh[tp]) for tp in some)
 
     async def _alive(self) -> frozenset[int]:
-        names = await self._session.children(paths.BROKER_IDS, self._fired) or ()
+        names = await self._session.children(layout.BROKER_IDS, self._fired) or ()
         return frozenset(int(name) for name in names if name.isdigit())
 
     async def _stored(self, tp: TopicPartition) -> tuple[TopicPartition, Znode | None]:
-        return tp, await self._session.get(paths.partition_state_path(*tp))
+        return tp, await self._session.get(layout.partition_state_path(*tp))
 
     async def _write(
         self, states: Mapping[TopicPartition, PartitionStateZnode], new: set[TopicPartition], reign: ElectedTerm
     ) -> None:
         """Write all of them, or, when another controller has been elected, none. Raises BadVersion then."""
         for name, number in sorted(new & states.keys()):
-            for folder in (paths.topic_partitions_path(name), paths.partition_path(name, number)):
+            for folder in (layout.topic_partitions_path(name), layout.partition_path(name, number)):
                 # Its parents are not made: a topic that was deleted meanwhile must not come back as an empty shell.
                 with suppress(NodeExists):
                     await self._session.create(folder, parents=False)
 
         def build(together: Any) -> None:
-            together.check(paths.CONTROLLER_EPOCH, reign.version)
+            together.check(layout.CONTROLLER_EPOCH, reign.version)
             for (name, number), state in states.items():
                 put = together.create if (name, number) in new else together.set_data
-                put(paths.partition_state_path(name, number), state.to_json())
+                put(layout.partition_state_path(name, number), state.to_json())
 
         await self._session.commit(build)
 
@@ -162,7 +162,7 @@ class PartitionController:
 
 def parse_partition_state(tp: TopicPartition, znode: Znode) -> PartitionStateZnode | None:
     """What a state znode says; None for what cannot be read, and is written anew."""
-    path = paths.partition_state_path(*tp)
+    path = layout.partition_state_path(*tp)
     try:
         return read_partition_state(path, znode.data)
     except MalformedZnode as error:

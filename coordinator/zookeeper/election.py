@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, ZooKeeperSession
 from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
-from muster.coordinator.zookeeper.paths import read_epoch
+from muster.coordinator.zookeeper.layout import read_epoch
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, ZooKeeperSession
 
 RETRY_S = 0.5
 PROOFS_PER_SESSION = 6

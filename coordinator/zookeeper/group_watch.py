@@ -11,14 +11,14 @@ from typing import NamedTuple, TypeAlias
 
 import structlog
 
-from muster.coordinator.core.observed.events import GroupObserved, ObservedMember, TopicPartition
-from muster.coordinator.member.zookeeper.assign import resolve_topics
-from muster.coordinator.member.zookeeper.types import GroupRegistration
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.client.members.assign import resolve_topics
+from muster.client.members.zookeeper_types import GroupRegistration
+from muster.coordinator.core.model.observed_events import GroupObserved, ObservedMember, TopicPartition
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
-from muster.coordinator.zookeeper.paths import ConsumerZnode, is_decimal, read_consumer, read_owner
+from muster.coordinator.zookeeper.layout import ConsumerZnode, is_decimal, read_consumer, read_owner
+from muster.coordinator.zookeeper.session import WatchEvent, ZooKeeperSession
 
 log = structlog.get_logger("muster.zookeeper")
 
@@ -135,7 +135,7 @@ class GroupWatch:
 
     async def _read_members(self, known: RegisteredMembers) -> tuple[RegisteredMembers, int]:
         """The registrations, each read once, and the transaction that last changed who is there."""
-        folder = paths.consumer_ids_path(self._group_id)
+        folder = layout.consumer_ids_path(self._group_id)
         found = await self._listing(folder)
         names, changed_at = found if found is not None else ([], 0)
         fresh = await gather_bounded([name for name in names if name not in known], self._read_member)
@@ -143,7 +143,7 @@ class GroupWatch:
         return stayed | {name: body for name, body in fresh if body is not None}, changed_at
 
     async def _read_member(self, name: str) -> tuple[str, ConsumerZnode | None]:
-        path = paths.consumer_path(self._group_id, name)
+        path = layout.consumer_path(self._group_id, name)
         znode = await self._session.get(path)
         if znode is None:
             return name, None  # gone meanwhile: the watch on the list says so
@@ -155,7 +155,7 @@ class GroupWatch:
 
     async def _read_claims(self, known: OwnerClaims) -> tuple[OwnerClaims, dict[str, int]]:
         """Who owns what, and for each topic the transaction that last changed it."""
-        found = await self._listing(paths.owners_path(self._group_id))
+        found = await self._listing(layout.owners_path(self._group_id))
         topics = await gather_bounded(found[0] if found else [], self._read_topic)
         partitions = [(topic, int(name)) for topic, names, _ in topics for name in names if is_decimal(name)]
         suspect = [tp for tp in partitions if tp not in known or self._path(tp) in self._suspect]
@@ -166,7 +166,7 @@ class GroupWatch:
         return claims, {topic: changed_at for topic, _, changed_at in (*topics, *again)}
 
     async def _read_topic(self, topic: str) -> tuple[str, list[str], int]:
-        found = await self._listing(paths.topic_owners_path(self._group_id, topic))
+        found = await self._listing(layout.topic_owners_path(self._group_id, topic))
         return (topic, *found) if found is not None else (topic, [], 0)
 
     async def _read_claim(self, tp: TopicPartition) -> tuple[TopicPartition, OwnerClaim | None]:
@@ -193,7 +193,7 @@ class GroupWatch:
         return int((self._now_s() - self._went[self._path(tp)]) * 1000)
 
     def _path(self, tp: TopicPartition) -> str:
-        return paths.owner_path(self._group_id, *tp)
+        return layout.owner_path(self._group_id, *tp)
 
     def _remember_lost(self, before: Mapping[TopicPartition, OwnerClaim], claimed_at: Mapping[str, int]) -> None:
         for claim in self._claims.values():
@@ -208,7 +208,7 @@ class GroupWatch:
         """Whether a member that is gone went with its claims. It may have been seen without them a moment before."""
         lost = self._lost.pop(name, [])
         return bool(lost) and not claims_released_before_exit(
-            lost, ids_at, self._fired.get(paths.consumer_ids_path(self._group_id))
+            lost, ids_at, self._fired.get(layout.consumer_ids_path(self._group_id))
         )
 
     def _member(self, name: str, body: ConsumerZnode, around: ClusterSnapshot) -> ObservedMember:
@@ -237,7 +237,7 @@ class GroupWatch:
     def _note(self, fired: WatchEvent) -> None:
         if fired.kind == "session":
             self._breaks += 1
-        if fired.path == paths.consumer_ids_path(self._group_id):
+        if fired.path == layout.consumer_ids_path(self._group_id):
             self._member_changes += 1
         self._fired.setdefault(fired.path, next(self._places))
         self._changed()

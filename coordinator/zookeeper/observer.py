@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 import structlog
 
-from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen, TopicPartition
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, ZooKeeperSession
+from muster.coordinator.core.model.observed_events import GroupObserved, GroupUnseen, TopicPartition
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.group_watch import ClusterSnapshot, GroupWatch
 from muster.coordinator.zookeeper.offsets import GroupOffsets
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, ZooKeeperSession
 from muster.coordinator.zookeeper.topics import TopicsWatch
 
 MAX_GROUPS = 1_000
@@ -91,16 +91,16 @@ class GroupObserver:
         """Forget positions of a group without members. Raises GroupActive, ZooKeeperError."""
         await self._must_be_idle(group_id)
         for topic, partition in partitions:
-            await self._session.delete(paths.offset_path(group_id, topic, partition))
+            await self._session.delete(layout.offset_path(group_id, topic, partition))
 
     async def delete(self, group_id: str) -> None:
         """Delete all that ZooKeeper has of a group without members. Raises GroupActive, ZooKeeperError."""
         await self._must_be_idle(group_id)
-        await self._session.delete_all(paths.group_path(group_id))
+        await self._session.delete_all(layout.group_path(group_id))
         self._forget(group_id)
 
     async def _must_be_idle(self, group_id: str) -> None:
-        if members := await self._session.children(paths.consumer_ids_path(group_id)):
+        if members := await self._session.children(layout.consumer_ids_path(group_id)):
             raise GroupHasMembers(f"group {group_id!r} has {len(members)} members in ZooKeeper; stop them first")
 
     async def _run(self) -> None:
@@ -122,11 +122,11 @@ class GroupObserver:
             return
         self._stale_around = False
         try:
-            brokers = await self._session.children(paths.BROKER_IDS, self._around_fired) or ()
+            brokers = await self._session.children(layout.BROKER_IDS, self._around_fired) or ()
             around = ClusterSnapshot(
                 tuple(sorted(int(each) for each in brokers if each.isdigit())), await self._counts()
             )
-            groups = await self._consumers_own(await self._session.children(paths.CONSUMERS, self._around_fired) or [])
+            groups = await self._consumers_own(await self._session.children(layout.CONSUMERS, self._around_fired) or [])
         except ZooKeeperError:
             self._stale_around = True
             raise
@@ -138,8 +138,8 @@ class GroupObserver:
     async def _consumers_own(self, groups: list[str]) -> list[str]:
         """Without the central groups, which a coordinator shows there and speaks for itself."""
         for group_id in set(groups) - self._watches.keys() - self._central:
-            znode = await self._session.get(paths.group_path(group_id))
-            if znode is not None and znode.data == paths.CENTRAL_GROUP:
+            znode = await self._session.get(layout.group_path(group_id))
+            if znode is not None and znode.data == layout.CENTRAL_GROUP:
                 self._central.add(group_id)
         self._central &= set(groups)
         return [group_id for group_id in groups if group_id not in self._central]

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from muster.coordinator.member.types import TopicPartition
-from muster.coordinator.zookeeper import errors, paths
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.client.members.types import TopicPartition
+from muster.coordinator.zookeeper import errors, layout
 from muster.coordinator.zookeeper.consumer import gather_bounded
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 
 MAX_IN_TRANSACTION = 500
 WRITE_ATTEMPTS = 3
@@ -40,7 +40,7 @@ class GroupOffsets:
                 malformed(str(error))
                 return tp, None
 
-        topics = await self._session.children(paths.offsets_path(self._group_id)) or []
+        topics = await self._session.children(layout.offsets_path(self._group_id)) or []
         found = await gather_bounded(topics, self._numbers)
         partitions = [(topic, number) for topic, numbers in found for number in numbers]
         kept = await gather_bounded(sorted(partitions), fetch_one)
@@ -59,7 +59,7 @@ class GroupOffsets:
 
     async def _write_some(self, offsets: Mapping[TopicPartition, int], registered_as: str | None) -> None:
         """One transaction; again when a znode came or went since it was looked for."""
-        registration = paths.consumer_path(self._group_id, registered_as) if registered_as else None
+        registration = layout.consumer_path(self._group_id, registered_as) if registered_as else None
         for attempt in range(WRITE_ATTEMPTS):
             await gather_bounded([tp for tp in sorted(offsets) if tp not in self._there], self._look_for)
 
@@ -69,7 +69,7 @@ class GroupOffsets:
                 for tp, offset in offsets.items():
                     # Made with its content: a tool that finds an empty one would stumble.
                     put = transaction.set_data if tp in self._there else transaction.create
-                    put(paths.offset_path(self._group_id, *tp), paths.offset_text(offset))
+                    put(layout.offset_path(self._group_id, *tp), layout.offset_text(offset))
 
             try:
                 await self._session.commit(build)
@@ -86,17 +86,17 @@ class GroupOffsets:
                     raise
 
     async def _look_for(self, tp: TopicPartition) -> None:
-        path = paths.offset_path(self._group_id, *tp)
+        path = layout.offset_path(self._group_id, *tp)
         if await self._session.exists(path):
             self._there.add(tp)
         else:
-            await self._session.ensure(paths.topic_offsets_path(self._group_id, tp[0]))
+            await self._session.ensure(layout.topic_offsets_path(self._group_id, tp[0]))
 
     async def _fetch_one(self, tp: TopicPartition) -> tuple[TopicPartition, int | None]:
-        path = paths.offset_path(self._group_id, *tp)
+        path = layout.offset_path(self._group_id, *tp)
         node = await self._session.get(path)
-        return tp, None if node is None else paths.read_offset(path, node.data)
+        return tp, None if node is None else layout.read_offset(path, node.data)
 
     async def _numbers(self, topic: str) -> tuple[str, Iterable[int]]:
-        names = await self._session.children(paths.topic_offsets_path(self._group_id, topic)) or []
-        return topic, sorted(int(name) for name in names if paths.is_decimal(name))
+        names = await self._session.children(layout.topic_offsets_path(self._group_id, topic)) or []
+        return topic, sorted(int(name) for name in names if layout.is_decimal(name))

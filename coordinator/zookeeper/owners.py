@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Iterable
 
-from muster.coordinator.member.types import TopicPartition
-from muster.coordinator.member.zookeeper.types import ClaimedShare
-from muster.coordinator.zookeeper import errors, paths
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.client.members.types import TopicPartition
+from muster.client.members.zookeeper_types import ClaimedShare
+from muster.coordinator.zookeeper import errors, layout
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 
 MAX_CLAIMS_IN_FLIGHT = 500
 CLAIM_ATTEMPTS = 3
@@ -25,12 +25,12 @@ class OwnershipClaims:
     async def claim(self, consumer_id: str, share: ClaimedShare) -> tuple[dict[TopicPartition, str], int]:
         """Who holds what could not be claimed, and the transaction number of the newest claim that could."""
         for topic in sorted({topic for topic, _ in share} - self._topics):
-            await self._session.ensure(paths.topic_owners_path(self._group_id, topic))
+            await self._session.ensure(layout.topic_owners_path(self._group_id, topic))
             self._topics.add(topic)
         conflicts: dict[TopicPartition, str] = {}
         newest = 0
         for some in chunk_partitions(sorted(share)):
-            claims = [self._claim_one(tp, paths.owner_text(consumer_id, share[tp])) for tp in some]
+            claims = [self._claim_one(tp, layout.owner_text(consumer_id, share[tp])) for tp in some]
             for tp, (holder, number) in zip(some, await asyncio.gather(*claims), strict=True):
                 newest = max(newest, number)
                 if holder:
@@ -44,7 +44,7 @@ class OwnershipClaims:
 
     async def _claim_one(self, tp: TopicPartition, text: bytes) -> tuple[str, int]:
         """("", number) when it is this session's now, else (its holder, 0)."""
-        path = paths.owner_path(self._group_id, *tp)
+        path = layout.owner_path(self._group_id, *tp)
         for _ in range(CLAIM_ATTEMPTS):
             try:
                 _, stat = await self._session.perform(
@@ -54,7 +54,7 @@ class OwnershipClaims:
             except errors.NodeExists:
                 found = await self._held(path)
             except errors.NoNode:
-                await self._session.ensure(paths.topic_owners_path(self._group_id, tp[0]))
+                await self._session.ensure(layout.topic_owners_path(self._group_id, tp[0]))
                 continue
             if found is not None:
                 return found
@@ -70,7 +70,7 @@ class OwnershipClaims:
         return bytes(data).decode(errors="replace"), 0
 
     async def _release_one(self, tp: TopicPartition) -> None:
-        path = paths.owner_path(self._group_id, *tp)
+        path = layout.owner_path(self._group_id, *tp)
         node = await self._session.get(path)
         if node is not None and node.owner == self._session.id:
             await self._session.delete(path)

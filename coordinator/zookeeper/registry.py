@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, Znode, ZooKeeperSession
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.errors import NodeExists, NotEmpty, ZooKeeperError
-from muster.coordinator.zookeeper.paths import BrokerZnode, read_broker, read_cluster_id
+from muster.coordinator.zookeeper.layout import BrokerZnode, read_broker, read_cluster_id
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
 from muster.coordinator.zookeeper.topics import ReplicaAssignment, TopicsWatch
 
 RETRY_S = 1.0
@@ -40,16 +40,16 @@ async def settle_cluster_id(session: ZooKeeperSession, own: str | None, fresh: s
 
     Whoever writes first decides for all. Raises ClusterMismatch when `own` is another one.
     """
-    found = await session.get(paths.CLUSTER_ID)
+    found = await session.get(layout.CLUSTER_ID)
     if found is None:
         proposal = own or fresh
         try:
-            await session.create(paths.CLUSTER_ID, paths.cluster_id_json(proposal))
+            await session.create(layout.CLUSTER_ID, layout.cluster_id_json(proposal))
         except NodeExists:
             return await settle_cluster_id(session, own, fresh)
         log.info("named the cluster", cluster_id=proposal)
         return proposal
-    known = read_cluster_id(paths.CLUSTER_ID, found.data)
+    known = read_cluster_id(layout.CLUSTER_ID, found.data)
     if own is not None and own != known:
         raise ClusterMismatch(
             f"the data directory belongs to cluster {own}, ZooKeeper at {session.connect} to {known}; "
@@ -72,7 +72,7 @@ class ZooKeeperRegistry:
         self._broker_id = broker_id
         self._registration = registration
         self._topics = topics
-        self._path = paths.broker_path(broker_id)
+        self._path = layout.broker_path(broker_id)
         self._stale = asyncio.Event()
         self._published = TopicsWatch(session, self._stale.set)
         self._task: asyncio.Task[None] | None = None
@@ -94,7 +94,7 @@ class ZooKeeperRegistry:
 
         A place that this node's own earlier session still holds, since it ended without a word, is waited for.
         """
-        for root in paths.PERSISTENT_ROOTS:
+        for root in layout.PERSISTENT_ROOTS:
             await self._session.ensure(root)
         deadline_s = (self._session.session_timeout_ms + EXPIRY_SLACK_MS) / 1000
         try:
@@ -119,8 +119,8 @@ class ZooKeeperRegistry:
     async def _must_be_beside_nodes_alone(self) -> None:
         """Its topics, its own election of a controller, and what it unpublishes are not for a cluster's chroot."""
         cluster = []
-        for name in await self._session.children(paths.BROKER_IDS) or ():
-            path = paths.BROKER_IDS + "/" + name
+        for name in await self._session.children(layout.BROKER_IDS) or ():
+            path = layout.BROKER_IDS + "/" + name
             znode = await self._session.get(path)
             if znode is not None and is_cluster_registration(znode.data):
                 found = read_broker(path, znode.data)
@@ -131,10 +131,10 @@ class ZooKeeperRegistry:
                 "has no inter.broker.listeners. Set it to make this one a node of that cluster, or give it a chroot of "
                 "its own in zookeeper.connect"
             )
-        if await self._session.exists(paths.CLUSTER_NODE_MARK):
+        if await self._session.exists(layout.CLUSTER_NODE_MARK):
             raise ClusterNodesRegistered(
                 f"ZooKeeper at {self._session.connect} is a cluster's, of which no node is up now "
-                f"({paths.CLUSTER_NODE_MARK} is there); this one has no inter.broker.listeners. Set it to make "
+                f"({layout.CLUSTER_NODE_MARK} is there); this one has no inter.broker.listeners. Set it to make "
                 "this one a "
                 "node of that cluster, or give it a chroot of its own in zookeeper.connect"
             )
@@ -239,16 +239,16 @@ class ZooKeeperRegistry:
         for name, partitions in wanted.items():
             body = dict.fromkeys(range(partitions), (self._broker_id,))
             if name not in published:
-                await self._session.write(paths.topic_path(name), paths.topic_json(body))
+                await self._session.write(layout.topic_path(name), layout.topic_json(body))
             elif name in mine and published[name] != body:
-                await self._session.put(paths.topic_path(name), paths.topic_json(body))
+                await self._session.put(layout.topic_path(name), layout.topic_json(body))
         for name in mine - wanted.keys():
             await self._unpublish(name)
         self._warn_of_foreign(wanted.keys() & (published.keys() - mine))
 
     async def _unpublish(self, name: str) -> None:
         try:
-            await self._session.delete_all(paths.topic_path(name))
+            await self._session.delete_all(layout.topic_path(name))
         except NotEmpty:
             self._stale.set()  # the controller has just added to it: once more
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from muster.coordinator.java import find_java
+from muster.coordinator.java_runtime import find_java
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 from muster.coordinator.zookeeper.jars import server_class_path
 

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import structlog
 
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from muster.coordinator.zookeeper.session import WatchEvent, ZooKeeperSession
 
 ReplicaAssignment = dict[int, tuple[int, ...]]
 """Partition -> the ids of its replicas."""
@@ -28,7 +28,7 @@ class TopicsWatch:
 
     async def read(self) -> dict[str, ReplicaAssignment]:
         """All topics that can be read; the others are left out with a warning. Raises ZooKeeper's weather."""
-        names = await self._session.children(paths.BROKER_TOPICS, self._list_fired) or []
+        names = await self._session.children(layout.BROKER_TOPICS, self._list_fired) or []
         for name in self._known.keys() - set(names):
             del self._known[name]
             self.made.pop(name, None)
@@ -39,7 +39,7 @@ class TopicsWatch:
         return {name: assignment for name, assignment in self._known.items() if assignment is not None}
 
     async def _read_one(self, name: str) -> None:
-        path = paths.topic_path(name)
+        path = layout.topic_path(name)
         self._suspect.discard(name)
         try:
             znode = await self._session.get(path, self._topic_fired)
@@ -51,7 +51,7 @@ class TopicsWatch:
             return
         self.made[name] = znode.made
         try:
-            self._known[name] = paths.read_topic(path, znode.data)
+            self._known[name] = layout.read_topic(path, znode.data)
         except MalformedZnode as error:
             log.warning("a topic is left out", why=str(error))
             self._known[name] = None

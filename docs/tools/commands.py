@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import click
 
 from docs.tools.tables import code, table
-from muster.coordinator.cli.main import EPILOG, cli
+from muster.cli.main import EPILOG, cli
 
 
 def commands() -> dict[str, click.Command]:

@@ -9,8 +9,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from docs.tools import contracts
 from docs.tools.tables import code, table
-from muster.coordinator.core import types as core
-from muster.coordinator.core.types import (
+from muster.coordinator.core.model import types as core
+from muster.coordinator.core.model.types import (
     Cause,
     MemberPlan,
     Outcome,

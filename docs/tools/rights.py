@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from docs.tools.tables import code, table
-from muster.coordinator.security.acl.rights import (
+from muster.coordinator.security.rights import (
     ANY_TOPIC,
     API_RIGHTS,
     REFUSALS,
@@ -39,7 +39,7 @@ def rows_of(needed: RequiredRights) -> list[list[str]]:
 
 def words(right: RequiredRight) -> str:
     """
-    >>> from muster.coordinator.security.acl.rights import API_RIGHTS
+    >>> from muster.coordinator.security.rights import API_RIGHTS
     >>> words(API_RIGHTS["ListGroups"][0])
     'DESCRIBE on GROUP, or DESCRIBE on CLUSTER'
     """

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from muster.coordinator.client import config
+from muster.client import config
 from muster.coordinator.config import expected, known_settings
 from muster.coordinator.config.settings import Settings
 from muster.coordinator.errors import ErrorCode

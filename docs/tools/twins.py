@@ -11,7 +11,7 @@ import griffe
 
 from docs.tools.examples import fenced
 
-VALUES = ("coordinator.client.types", "coordinator.client.described")
+VALUES = ("client.types", "client.described")
 CLIENTS = ("consumer", "producer", "worker", "admin")
 WRAPPERS = ("waiting", "same", "iterating")
 
@@ -23,7 +23,7 @@ class Twins(griffe.Extension):
         if pkg.name != "muster":
             return
         for name in CLIENTS:
-            module = pkg[f"coordinator.client.{name}"]
+            module = pkg[f"client.sync.{name}"]
             for client in module.classes.values():
                 add_methods(client)
         for name in VALUES:

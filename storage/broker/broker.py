@@ -6,11 +6,11 @@ One thread changes topics and appends; `fetch`, `list_offset` and `flush` may be
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidConfig, OffsetOutsideLog, PolicyViolation, StorageError
+from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
+from muster.storage.logs.producers_state import OnRecord
 from muster.storage.logs.short_way import framings
-from muster.storage.producers.state import OnRecord
 from muster.storage.records.look import needs_thread
 from muster.storage.topics.catalog import CatalogEntry
 from muster.storage.topics.hosting import HostedTopics

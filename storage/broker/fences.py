@@ -11,8 +11,8 @@ from typing import NamedTuple
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.errors import InvalidProducerEpoch, UnknownTopicOrPartition
-from muster.storage.producers.control import encode_marker
-from muster.storage.producers.ids import MAX_EPOCH
+from muster.storage.logs.control import encode_marker
+from muster.storage.logs.ids import MAX_EPOCH
 from muster.storage.types import TopicPartition
 
 

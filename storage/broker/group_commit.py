@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import TopicSettings
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import StorageError
+from muster.storage.files import Buffer
 from muster.storage.logs.log import Log
 from muster.storage.records.look import needs_thread
 from muster.storage.types import Appended, TopicPartition

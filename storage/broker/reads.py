@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from muster.storage.broker.broker import Broker
-from muster.storage.disk.files import NotAtHand
 from muster.storage.errors import StorageError
+from muster.storage.files import NotAtHand
 from muster.storage.types import Fetched
 
 FetchPosition: TypeAlias = tuple[str, int, int, int]

@@ -15,9 +15,9 @@ from muster.storage.broker.in_turns import AT_ONCE, map_off_loop
 from muster.storage.broker.parking import FetchParking
 from muster.storage.broker.reads import TURN_BYTES, FetchLimits, FetchPosition, FetchRead, ReadBudget
 from muster.storage.broker.topic_requests import TopicRequests
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import InvalidRequiredAcks, RequestTimedOut, StorageError
-from muster.storage.segments.reading import LATEST
+from muster.storage.files import Buffer
+from muster.storage.logs.segment_list import LATEST
 from muster.storage.types import Appended, Fetched, TopicPartition
 
 Item = TypeVar("Item")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from muster.storage.errors import LogDamaged, OffsetOutsideLog
 from muster.storage.logs import fencing
-from muster.storage.segments.reading import MAX_TIMESTAMP, SegmentList
-from muster.storage.segments.txn_index import overlapping_aborted
+from muster.storage.logs.segment_list import MAX_TIMESTAMP, SegmentList
+from muster.storage.logs.txn_index import overlapping_aborted
 from muster.storage.types import AbortedTransaction, Fetched
 
 if TYPE_CHECKING:

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from muster.storage.config import TopicSettings
-from muster.storage.disk.files import Files, read_file
 from muster.storage.errors import LogDamaged, RecordsCut, StorageError
+from muster.storage.files import Files, read_file
+from muster.storage.logs.epochs import LeaderEpochs
+from muster.storage.logs.loading import load_producers
 from muster.storage.logs.log import Log
+from muster.storage.logs.open_files import OpenSegments
 from muster.storage.logs.reshape import rescan_segment
+from muster.storage.logs.segment import Segment
 from muster.storage.logs.state import LogRecovery, LogState
-from muster.storage.producers.loading import load_producers
+from muster.storage.logs.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
+from muster.storage.logs.swap import SWAP, finish_swaps
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD
 from muster.storage.records.scan import BatchFault, Order, walk_checked, walk_headers
-from muster.storage.segments.epochs import LeaderEpochs
-from muster.storage.segments.open_files import OpenSegments
-from muster.storage.segments.segment import Segment
-from muster.storage.segments.summaries import EPOCHS, SUMMARIES, Summary, load_epochs, load_summaries, save_summaries
-from muster.storage.segments.swap import SWAP, finish_swaps
 from muster.storage.types import TopicPartition
 
 METADATA = "partition.metadata"

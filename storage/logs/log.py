@@ -11,22 +11,22 @@ import threading
 from collections.abc import Callable, Sequence
 
 from muster.storage.config import TopicSettings
-from muster.storage.disk.files import Buffer, Files
 from muster.storage.errors import InvalidFetchSize, RecordListTooLarge, StorageError, UnknownTopicOrPartition
+from muster.storage.files import Buffer, Files
 from muster.storage.logs import fencing, fetching, reshape
 from muster.storage.logs.cuts import TruncationGuard
 from muster.storage.logs.nearness import MemoryTail
+from muster.storage.logs.open_files import OpenSegments
+from muster.storage.logs.producers_state import KnownBatch, OnRecord, TransactionMarker
+from muster.storage.logs.segment import Segment
+from muster.storage.logs.segment_list import EARLIEST, LATEST, SegmentList
 from muster.storage.logs.short_way import AppendFastPath
 from muster.storage.logs.stamp import Stamped, stamp_batches
 from muster.storage.logs.state import LogState
-from muster.storage.producers.state import KnownBatch, OnRecord, TransactionMarker
+from muster.storage.logs.txn_index import AbortedEntry
 from muster.storage.records.look import check_records, validates_records
 from muster.storage.records.scan import BatchHead
 from muster.storage.records.validation import check_timestamps, split_batches
-from muster.storage.segments.open_files import OpenSegments
-from muster.storage.segments.reading import EARLIEST, LATEST, SegmentList
-from muster.storage.segments.segment import Segment
-from muster.storage.segments.txn_index import AbortedEntry
 from muster.storage.troubles import StorageTroubles
 from muster.storage.types import Appended, Fetched, TopicPartition
 

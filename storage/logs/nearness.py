@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from muster.storage.logs.log import Log
-    from muster.storage.segments.segment import Segment
+    from muster.storage.logs.segment import Segment
 
 MEMORY_TAIL_BYTES = 4 << 20
 """So far from its end a log is read on the event loop; what a node has just written lies in the system's memory."""

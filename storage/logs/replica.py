@@ -5,12 +5,12 @@ Who leads, who follows and how far is committed is decided elsewhere; a log of a
 
 from collections.abc import Iterator
 
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
+from muster.storage.files import Buffer
 from muster.storage.logs import fetching, reshape
+from muster.storage.logs.answer import whole_batches
 from muster.storage.logs.log import Log
 from muster.storage.logs.stamp import keep_stamps
-from muster.storage.records.answer import whole_batches
 from muster.storage.records.scan import BatchHead
 from muster.storage.types import Appended, Fetched
 

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from muster.storage.disk.files import File, Files
 from muster.storage.errors import StorageError
+from muster.storage.files import File, Files
+from muster.storage.logs.epochs import LeaderEpochs
+from muster.storage.logs.loading import load_producers
+from muster.storage.logs.producers_state import ProducerState
+from muster.storage.logs.segment import Segment, segment_path
+from muster.storage.logs.segment_list import SegmentList
 from muster.storage.logs.stamp import Stamped
-from muster.storage.producers.loading import load_producers
-from muster.storage.producers.state import ProducerState
+from muster.storage.logs.summaries import save_epochs, save_summaries
 from muster.storage.records.scan import BatchFault, Order, walk_checked
-from muster.storage.segments.epochs import LeaderEpochs
-from muster.storage.segments.reading import SegmentList
-from muster.storage.segments.segment import Segment, segment_path
-from muster.storage.segments.summaries import save_epochs, save_summaries
 from muster.storage.wording import os_error_remedy
 
 if TYPE_CHECKING:

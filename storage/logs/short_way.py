@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from muster.storage.disk.files import Buffer
+from muster.storage.compression import CODECS
+from muster.storage.files import Buffer
 from muster.storage.logs import reshape
+from muster.storage.logs.segment_list import SegmentList
 from muster.storage.logs.stamp import OUTSIDE_CRC
 from muster.storage.records.batch import ATTRIBUTES_AT, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
-from muster.storage.records.compression import CODECS
 from muster.storage.records.framing import Framings
 from muster.storage.records.look import AT_ONCE_BYTES, AT_ONCE_RECORDS
-from muster.storage.segments.reading import SegmentList
 from muster.storage.types import Appended
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from muster.storage.disk.files import Buffer
-from muster.storage.producers.control import read_marker
-from muster.storage.producers.state import TransactionMarker
+from muster.storage.files import Buffer
+from muster.storage.logs.control import read_marker
+from muster.storage.logs.producers_state import TransactionMarker
 from muster.storage.records.batch import ATTRIBUTES_AT, CONTROL_BIT, HEADER, LOG_APPEND_TIME_BIT, MAGIC_AT, BatchView
 from muster.storage.records.scan import BatchHead, read_head
 from muster.storage.records.validation import Fields

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from muster.storage.errors import LogDamaged, RecordsCut
-from muster.storage.producers.state import ProducerState
-from muster.storage.segments.epochs import LeaderEpochs
-from muster.storage.segments.segment import Segment
-from muster.storage.segments.summaries import Summary
+from muster.storage.logs.epochs import LeaderEpochs
+from muster.storage.logs.producers_state import ProducerState
+from muster.storage.logs.segment import Segment
+from muster.storage.logs.summaries import Summary
 
 
 @dataclass(slots=True)

@@ -7,15 +7,15 @@ import logging
 from collections.abc import Sequence
 
 from muster.storage.errors import OffsetOutsideLog
+from muster.storage.logs.epochs import LeaderEpochs
 from muster.storage.logs.log import Log
 from muster.storage.logs.reshape import remove_newest_first, replace_epochs, restart_empty_at, truncate_active
 from muster.storage.logs.retention import BelowStart, LogFacts, RetentionPolicy, SegmentFacts
+from muster.storage.logs.segment import Segment
+from muster.storage.logs.segment_list import SegmentList
+from muster.storage.logs.summaries import save_summaries
+from muster.storage.logs.swap import retire_files
 from muster.storage.records.scan import BatchFault, walk_headers
-from muster.storage.segments.epochs import LeaderEpochs
-from muster.storage.segments.reading import SegmentList
-from muster.storage.segments.segment import Segment
-from muster.storage.segments.summaries import save_summaries
-from muster.storage.segments.swap import retire_files
 
 logger = logging.getLogger("muster.storage")
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from muster.storage.compression import codec_name, codec_number, compress, decompress
 from muster.storage.errors import CorruptMessage, InvalidRecord
 from muster.storage.records.body import NewRecord, decode_body, describe_place, encode_body
-from muster.storage.records.compression import codec_name, codec_number, compress, decompress
 from muster.storage.records.legacy import legacy_records
 from muster.storage.records.varint import natural_varints, varint
 from muster.storage.types import Record

@@ -10,8 +10,8 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage
+from muster.storage.files import Buffer
 from muster.storage.records.batch import BatchView
 from muster.storage.records.varint import read_unsigned
 

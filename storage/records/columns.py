@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from muster.storage.disk.files import Buffer
+from muster.storage.files import Buffer
 from muster.storage.records.bounds import Bytes, Numbers
 from muster.storage.types import Headers
 

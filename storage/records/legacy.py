@@ -7,8 +7,8 @@ absolute in magic 0 and relative in magic 1, where the wrapper's offset is that 
 import struct
 import zlib
 
+from muster.storage.compression import CODECS, decompress
 from muster.storage.errors import CorruptMessage
-from muster.storage.records.compression import CODECS, decompress
 from muster.storage.types import Record
 
 # offset, size; then crc, magic, attributes

@@ -8,11 +8,11 @@ to a limit; records are walked without making an object of any.
 import struct
 import time
 
+from muster.storage.compression import codec_name, decompress
 from muster.storage.config import TopicSettings
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage, InvalidRecord, InvalidTimestamp
+from muster.storage.files import Buffer
 from muster.storage.records.batch import CODEC_MASK, HEADER_SIZE, LENGTH_OVERHEAD, SMALLEST_RECORD, BatchView
-from muster.storage.records.compression import codec_name, decompress
 from muster.storage.records.headers import decode_headers
 from muster.storage.records.together import MOST_RECORDS, WalkedRecords, check_records_together
 from muster.storage.records.validation import Fields

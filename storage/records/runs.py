@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from muster.storage.disk.files import Buffer
+from muster.storage.compression import decompress
 from muster.storage.errors import CorruptMessage
+from muster.storage.files import Buffer
 from muster.storage.records.batch import HEADER_SIZE, SMALLEST_RECORD, BatchView
 from muster.storage.records.bounds import Body, Bytes, Numbers, group_neighbours, read_varints, record_bounds
 from muster.storage.records.columns import RecordColumns
-from muster.storage.records.compression import decompress
 from muster.storage.records.headers import decode_headers
 from muster.storage.types import Headers
 

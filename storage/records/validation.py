@@ -6,6 +6,7 @@ of what is wrong. What is in the records is for `muster.storage.records.look`.
 
 from crc32c import crc32c
 
+from muster.storage.compression import CODECS
 from muster.storage.config import TopicSettings
 from muster.storage.errors import (
     CorruptMessage,
@@ -28,7 +29,6 @@ from muster.storage.records.batch import (
     BatchView,
     check_prefix,
 )
-from muster.storage.records.compression import CODECS
 
 # What a client may set: codec, timestamp type, transactional.
 _CLIENT_BITS = CODEC_MASK | 0x08 | TRANSACTIONAL_BIT

@@ -16,11 +16,11 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.broker.topic_requests import DEFAULT, MorePartitions, NewTopic
 from muster.storage.config import LogSettings, TopicSettings
 from muster.storage.errors import InvalidRequest, StorageError
+from muster.storage.logs.segment_list import is_known_timestamp
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.segments.reading import is_known_timestamp
 from muster.storage.service.answers import Asked, error_code_of, fetch_result, find_epoch_mismatch, produce_response
 from muster.storage.service.fetch_frames import FetchResultFrame, fetch_response, multi_fetch_response
-from muster.storage.service.shape import MalformedRequest, check_entry_count, check_unique
+from muster.storage.shape import MalformedRequest, check_entry_count, check_unique
 from muster.storage.types import Topic
 from muster.storage.wording import shown_setting
 

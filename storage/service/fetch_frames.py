@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import CorruptMessage
+from muster.storage.files import Buffer
 from muster.storage.records.varint import read_unsigned
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 

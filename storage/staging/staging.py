@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.disk.files import File, Files, RealFiles, remove_tree
 from muster.storage.errors import InvalidRequest, OutOfOrderSequence, RecordListTooLarge, StorageError
+from muster.storage.files import File, Files, RealFiles, remove_tree
 from muster.storage.logs.replica import fetch_as_replica
 from muster.storage.records.batch import MAX_SEQUENCE, read_batches
 from muster.storage.records.validation import split_batches
-from muster.storage.staging.files import (
+from muster.storage.staging.staged_files import (
     STATE,
     Frame,
     SinkState,

@@ -5,9 +5,10 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Any
 
-from muster.storage.disk.files import File, Files, RealFiles
+from muster.storage.compression import CODECS
 from muster.storage.errors import CorruptMessage, StorageError
-from muster.storage.producers.control import ABORT, COMMIT
+from muster.storage.files import File, Files, RealFiles
+from muster.storage.logs.control import ABORT, COMMIT
 from muster.storage.records.batch import (
     CODEC_MASK,
     HEADER_SIZE,
@@ -21,7 +22,6 @@ from muster.storage.records.batch import (
     record_bytes,
     view_at,
 )
-from muster.storage.records.compression import CODECS
 from muster.storage.records.legacy import read_message, unwrap_message
 from muster.storage.records.varint import read_varint
 from muster.storage.types import Record

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
-from muster.storage.disk.files import File, Files, LockHeld, RealFiles
+from muster.storage.checkpoint import read_checkpoint, write_offsets
 from muster.storage.errors import DataDirectoryError
+from muster.storage.files import File, Files, LockHeld, RealFiles
 from muster.storage.logs.loader import list_segment_bases
+from muster.storage.logs.segment import segment_path
+from muster.storage.logs.summaries import load_summaries, save_summaries
+from muster.storage.logs.swap import CLEANED, commit_cleaned, finish_swap, retire_files
 from muster.storage.records.batch import lost_records
 from muster.storage.records.scan import Order
-from muster.storage.segments.segment import segment_path
-from muster.storage.segments.summaries import load_summaries, save_summaries
-from muster.storage.segments.swap import CLEANED, commit_cleaned, finish_swap, retire_files
 from muster.storage.tools.resume import find_gaps
 from muster.storage.topics.catalog import load_catalog
 from muster.storage.topics.data_dir import CLEAN_SHUTDOWN, LOCK, PRIVATE_POINTS, RECOVERY_POINTS, count_as_another

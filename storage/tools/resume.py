@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from muster.storage.disk.files import File
+from muster.storage.files import File
 from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC, MAGIC_AT
 from muster.storage.records.scan import BatchFault, BatchHead, Order, find_head_fault, walk_checked
 

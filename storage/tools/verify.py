@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from muster.storage.disk.checkpoint import read_checkpoint
-from muster.storage.disk.files import Files, RealFiles
+from muster.storage.checkpoint import read_checkpoint
 from muster.storage.errors import DataDirectoryError
+from muster.storage.files import Files, RealFiles
 from muster.storage.logs.loader import list_segment_bases
+from muster.storage.logs.segment import segment_path
 from muster.storage.records.scan import BatchFault, Order, walk_checked
-from muster.storage.segments.segment import segment_path
 from muster.storage.topics.catalog import load_catalog
 from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS
 

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from muster.storage.config import LogSettings, TopicSettings
-from muster.storage.disk.files import Files, remove_tree
 from muster.storage.errors import StorageError
+from muster.storage.files import Files, remove_tree
 from muster.storage.logs.loader import create_log, flush_recovered, open_log
 from muster.storage.logs.log import Log
-from muster.storage.segments.open_files import OpenSegments
+from muster.storage.logs.open_files import OpenSegments
 from muster.storage.topics.catalog import format_id
 from muster.storage.topics.plans import TopicPlan
 from muster.storage.topics.strays import clear_way, partition_directory

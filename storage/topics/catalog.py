@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from crc32c import crc32c
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from muster.storage.disk.files import Files, read_file, replace_file
 from muster.storage.errors import DataDirectoryError, InvalidTopicName
+from muster.storage.files import Files, read_file, replace_file
 from muster.storage.types import Topic
 
 CATALOG = "topics.json"

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from muster.storage.disk.files import Files, Lock, LockHeld, read_file, replace_file
 from muster.storage.errors import DataDirectoryError
+from muster.storage.files import Files, Lock, LockHeld, read_file, replace_file
 from muster.storage.topics.catalog import CATALOG, format_id
 
 logger = logging.getLogger("muster.storage")

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.storage.disk.checkpoint import read_trusted_offsets
+from muster.storage.checkpoint import read_trusted_offsets
 from muster.storage.errors import InvalidPartitions, StorageError, TopicAlreadyExists
 from muster.storage.logs import replica
 from muster.storage.logs.loader import create_log, open_log, read_topic_id

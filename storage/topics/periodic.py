@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from muster.storage.compaction.cleaner import compact_log, find_dirty_segments
+from muster.storage.checkpoint import read_checkpoint, write_offsets
 from muster.storage.config import LogSettings
-from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
-from muster.storage.disk.files import Files
 from muster.storage.errors import CorruptMessage, DataDirectoryError, StorageError
+from muster.storage.files import Files
+from muster.storage.logs.cleaner import compact_log, find_dirty_segments
 from muster.storage.logs.log import Log
+from muster.storage.logs.producers_state import OnRecord
 from muster.storage.logs.retention import RetentionPolicy, retention_policies
 from muster.storage.logs.upkeep import apply_retention, unlink_retired_files
-from muster.storage.producers.state import OnRecord
 from muster.storage.topics.data_dir import CLEANER_POINTS, HIGH_WATERMARKS, LOG_STARTS, PRIVATE_POINTS, RECOVERY_POINTS
 from muster.storage.types import TopicPartition
 

@@ -7,8 +7,8 @@ missing without a word (a denial among it), so that its point is written with ea
 
 from collections.abc import Iterable, Mapping
 
-from muster.storage.disk.checkpoint import write_offsets
-from muster.storage.disk.files import Files
+from muster.storage.checkpoint import write_offsets
+from muster.storage.files import Files
 from muster.storage.logs.log import Log
 from muster.storage.topics.data_dir import PRIVATE_POINTS
 from muster.storage.types import TopicPartition

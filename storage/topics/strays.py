@@ -8,9 +8,9 @@ import logging
 from collections.abc import Sequence
 from itertools import count
 
-from muster.storage.disk.files import Files, remove_tree
+from muster.storage.files import Files, remove_tree
 from muster.storage.logs.loader import list_segment_bases, read_topic_id
-from muster.storage.segments.segment import segment_path
+from muster.storage.logs.segment import segment_path
 from muster.storage.types import TopicPartition
 
 STRAY = "-stray"

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
+from muster.storage.checkpoint import read_trusted_offsets
 from muster.storage.config import LogSettings, TopicSettings
-from muster.storage.disk.checkpoint import read_trusted_offsets
-from muster.storage.disk.files import Files, RealFiles
 from muster.storage.errors import (
     DataDirectoryError,
     InvalidPartitions,
@@ -20,10 +19,11 @@ from muster.storage.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from muster.storage.files import Files, RealFiles
+from muster.storage.logs.ids import LocalProducerIds
 from muster.storage.logs.log import Log
+from muster.storage.logs.open_files import OpenSegments
 from muster.storage.logs.state import LogRecovery
-from muster.storage.producers.ids import LocalProducerIds
-from muster.storage.segments.open_files import OpenSegments
 from muster.storage.topics.all_logs import FEW_PARTITIONS, close_logs, make_logs, open_logs, remove_logs
 from muster.storage.topics.catalog import (
     PRIVATE_TOPICS,

@@ -7,14 +7,12 @@ import pytest
 
 pytest.importorskip("psutil", reason="the broker's process is found by it: pip install 'muster-groups[bench]'")
 
-from muster.coordinator.bench.kafka import place
-from muster.coordinator.bench.processes import BenchFailed, run_node
-from muster.coordinator.bench.report.tables import MarksMissing, write_tables
-from muster.coordinator.bench.wire import costs
-from muster.coordinator.bench.wire.beside import page, suite, work
-from muster.coordinator.bench.wire.records import kafka_address
-from muster.coordinator.cli import bench
-from muster.coordinator.cli.main import main
+from muster.cli import bench
+from muster.cli.main import main
+from muster.workshop.bench import beside_suite, costs, place, wire_page, work
+from muster.workshop.bench.processes import BenchFailed, run_node
+from muster.workshop.bench.records import kafka_address
+from muster.workshop.bench.tables import MarksMissing, write_tables
 
 
 @pytest.fixture
@@ -22,10 +20,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name, value in (
         (costs, "WARM_UP_S", 0.02),
         (costs, "ROUND_S", 0.3),
-        (suite, "WARM_UP_S", 0.0),
-        (suite, "WARM_ROUNDS", 1),
-        (suite, "ROUNDS", 1),
-        (suite, "DELAY_MS", 0),
+        (beside_suite, "WARM_UP_S", 0.0),
+        (beside_suite, "WARM_ROUNDS", 1),
+        (beside_suite, "ROUNDS", 1),
+        (beside_suite, "DELAY_MS", 0),
         (work, "CONNECTIONS", 2),
         (work, "MANY", 2),
         (work, "ASKED", 20),
@@ -38,8 +36,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("small")
 def test_each_work_is_done_by_both_and_told_with_both_figures(tmp_path: Path) -> None:
-    with run_node(str(tmp_path), suite.SETTINGS) as other:
-        rows = list(suite.measure_beside_kafka(kafka_address(other), ""))
+    with run_node(str(tmp_path), beside_suite.SETTINGS) as other:
+        rows = list(beside_suite.measure_beside_kafka(kafka_address(other), ""))
     assert [row.case.partition(": ")[2].partition(",")[0] for row in rows] == [
         *["heartbeats"] * 3,
         *["commits of ten"] * 2,
@@ -51,10 +49,10 @@ def test_each_work_is_done_by_both_and_told_with_both_figures(tmp_path: Path) ->
 @pytest.mark.integration
 @pytest.mark.usefixtures("small")
 def test_one_case_by_its_name(tmp_path: Path) -> None:
-    with run_node(str(tmp_path), suite.SETTINGS) as other:
-        rows = list(suite.measure_beside_kafka(kafka_address(other), "beside Kafka: one leaves, 2"))
+    with run_node(str(tmp_path), beside_suite.SETTINGS) as other:
+        rows = list(beside_suite.measure_beside_kafka(kafka_address(other), "beside Kafka: one leaves, 2"))
     assert len(rows) == 2
-    assert not list(suite.measure_beside_kafka("nowhere", "no such case"))
+    assert not list(beside_suite.measure_beside_kafka("nowhere", "no such case"))
 
 
 def test_a_folder_without_a_broker_is_told_with_what_was_expected(tmp_path: Path) -> None:
@@ -87,22 +85,22 @@ def told(what: str, value: float, peer: float, ratio: float, goal: float = 2.0) 
 def test_the_table_has_the_range_of_all_runs_and_says_what_was_missed() -> None:
     first = [told("one leaves, 10 members, wall", 4.0, 8.0, 2.0), told("heartbeats, 64 connections", 9.0, 9.0, 1.0)]
     second = [told("one leaves, 10 members, wall", 5.0, 9.0, 1.8), told("heartbeats, 64 connections", 9.0, 10.0, 1.11)]
-    found = page.read_cases([*first, json.dumps({"case": "commits"}), *second])
-    assert page.performance_tables(found).splitlines()[2:] == [
+    found = wire_page.read_cases([*first, json.dumps({"case": "commits"}), *second])
+    assert wire_page.performance_tables(found).splitlines()[2:] == [
         "| work | a node | Kafka | ratio | goal |",
         "|---|---:|---:|---:|---:|",
         "| one leaves, 10 members, wall | 4 to 5 ms | 8 to 9 | 1.8 to 2 | 2, in 1 of 2 runs |",
         "| heartbeats, 64 connections | 9 ms | 9 to 10 | 1 to 1.11 | 2, missed |",
     ]
-    assert "2 runs" in page.readme_tables(found)
-    assert "64" not in page.readme_tables(found)
+    assert "2 runs" in wire_page.readme_tables(found)
+    assert "64" not in wire_page.readme_tables(found)
     with pytest.raises(ValueError, match="no case 'beside Kafka'"):
-        page.read_cases([json.dumps({"case": "commits"})])
+        wire_page.read_cases([json.dumps({"case": "commits"})])
 
 
 def test_both_pages_have_a_place_for_the_table() -> None:
-    for path in page.PAGES:
-        assert f"<!-- begin {page.MARK} -->" in (Path(__file__).parents[2] / path).read_text()
+    for path in wire_page.PAGES:
+        assert f"<!-- begin {wire_page.MARK} -->" in (Path(__file__).parents[2] / path).read_text()
 
 
 def test_a_page_without_the_place_is_left_as_it_is(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench.cluster import suite, takeover
-from muster.coordinator.bench.cluster.failover import FailureKind, ServiceGap
-from muster.coordinator.bench.processes import BenchFailed
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
+from muster.workshop.bench import cluster_suite, takeover
+from muster.workshop.bench.failover import FailureKind, ServiceGap
+from muster.workshop.bench.processes import BenchFailed
 
 
 def test_a_warm_takeover_is_measured_beside_a_cold_one(tmp_path: Path) -> None:
@@ -35,15 +35,15 @@ def no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
             raise TimeoutError
         return dict.fromkeys(whats, ServiceGap(0.5, 0.6))
 
-    monkeypatch.setattr(suite, "run_three_nodes", nodes)
-    monkeypatch.setattr(suite, "measure_gaps", rounds)
+    monkeypatch.setattr(cluster_suite, "run_three_nodes", nodes)
+    monkeypatch.setattr(cluster_suite, "measure_gaps", rounds)
 
 
 @pytest.mark.usefixtures("no_nodes")
 def test_a_row_is_told_before_the_next_case_begins_and_a_failure_names_its_case() -> None:
-    rows = suite.run()
+    rows = cluster_suite.run()
     assert [next(rows).case, next(rows).case] == [
-        case for case, _, how, *_ in suite.FAILOVERS if how is FailureKind.KILLED
+        case for case, _, how, *_ in cluster_suite.FAILOVERS if how is FailureKind.KILLED
     ]
     with pytest.raises(BenchFailed, match=r"^P1 frozen: to the first heartbeat, .*produce: TimeoutError$"):
         next(rows)
@@ -56,9 +56,9 @@ def test_what_was_measured_before_the_brokers_failed_is_told(monkeypatch: pytest
         raise BenchFailed(f"no broker in {place!r}")
         yield
 
-    monkeypatch.setattr(suite, "run_three_brokers", brokers)
-    rows = suite.run("P1 killed", "/nowhere")
-    assert [(row.value, row.peer) for row in (next(rows), next(rows))] == [(0.5, suite.TOLD)] * 2
+    monkeypatch.setattr(cluster_suite, "run_three_brokers", brokers)
+    rows = cluster_suite.run("P1 killed", "/nowhere")
+    assert [(row.value, row.peer) for row in (next(rows), next(rows))] == [(0.5, cluster_suite.TOLD)] * 2
     with pytest.raises(BenchFailed, match=r"produce: three brokers of Kafka 4.1.1: no broker in '/nowhere'$"):
         next(rows)
 
@@ -85,7 +85,7 @@ def test_a_benchmark_that_is_told_to_end_says_so(
         signal.raise_signal(signal.SIGTERM)
         raise AssertionError("it went on")
 
-    monkeypatch.setattr(suite, "measure_gaps", rounds)
+    monkeypatch.setattr(cluster_suite, "measure_gaps", rounds)
     assert main(["bench", "cluster", "--json"]) == 130
     assert capsys.readouterr().err.startswith("error: interrupted before all was measured")
     assert signal.getsignal(signal.SIGTERM) is before

@@ -6,14 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench import abuse, crowd, handover, heartbeat, large_group, loading, pages, suite, warm
-from muster.coordinator.bench.observed import following, metrics, scrape
-from muster.coordinator.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, run_server
-from muster.coordinator.bench.rows import less_is_better
-from muster.coordinator.bench.stall import measure as stall
-from muster.coordinator.bench.stall import startup
-from muster.coordinator.cli import bench
-from muster.coordinator.cli.main import main
+from muster.cli import bench
+from muster.cli.main import main
+from muster.workshop.bench import (
+    abuse,
+    coordinator_suite,
+    crowd,
+    following,
+    handover,
+    heartbeat,
+    large_group,
+    loading,
+    metrics,
+    pages,
+    scrape,
+    startup,
+    warm,
+)
+from muster.workshop.bench import measure as stall
+from muster.workshop.bench.processes import CORES, LOAD_CORE, SERVER_CORE, BenchFailed, pinned, run_server
+from muster.workshop.bench.rows import less_is_better
 
 
 def test_twice_the_cost_of_the_peer_is_half_as_good() -> None:
@@ -71,7 +83,7 @@ def test_a_failed_benchmark_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys:
     def fail(name: str, home: str) -> None:
         raise BenchFailed("the peer is not there")
 
-    monkeypatch.setattr(suite, "CASES", {"c": fail})
+    monkeypatch.setattr(coordinator_suite, "CASES", {"c": fail})
     assert main(["bench", "coordinator"]) == 1
     assert capsys.readouterr().err.strip() == "error: the peer is not there"
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.bench.cluster.failover import FailureKind, ServiceGap
-from muster.coordinator.bench.engine import failover, passing, suite, taking, transacting
-from muster.coordinator.bench.engine.commits import encode_commit
-from muster.coordinator.bench.engine.inside import group_per_shard
-from muster.coordinator.bench.kafka.broker import KafkaBroker
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
 from muster.coordinator.runtime.router import partition_for
 from muster.storage.records.batch import decode_records, encode_turn
+from muster.workshop.bench import engine_failover, engine_suite, passing, taking, transacting
+from muster.workshop.bench.broker import KafkaBroker
+from muster.workshop.bench.commits import encode_commit
+from muster.workshop.bench.failover import FailureKind, ServiceGap
+from muster.workshop.bench.inside import group_per_shard
 
 
 def test_each_shard_has_a_group() -> None:
@@ -58,7 +58,7 @@ def test_rounds_of_transactions_alternate_and_go_on_with_positions(monkeypatch: 
 
 
 def test_a_case_that_there_is_not_starts_no_broker() -> None:
-    assert list(suite.run("no such case")) == []
+    assert list(engine_suite.run("no such case")) == []
 
 
 def test_a_folder_that_has_no_broker_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +70,7 @@ def test_without_brokers_of_its_own_kafka_has_the_figures_of_before(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     ours = {FailureKind.KILLED: ServiceGap(6.0, 6.0), FailureKind.STOPPED: ServiceGap(0.5, 2.0)}
-    monkeypatch.setattr(failover, "run_nodes_over", lambda broker, home: ours)
-    killed, stopped = failover.measure_failover(KafkaBroker(None, ""), str(tmp_path), "")  # type: ignore[arg-type]
+    monkeypatch.setattr(engine_failover, "run_nodes_over", lambda broker, home: ours)
+    killed, stopped = engine_failover.measure_failover(KafkaBroker(None, ""), str(tmp_path), "")  # type: ignore[arg-type]
     assert (killed.value, killed.peer_value, killed.ok) == (6.0, 10.3, True)
     assert (stopped.value, stopped.peer_value, stopped.ok, stopped.bench) == (2.0, 0.86, False, "engine")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.bench.growth import chart, course, page, suite
-from muster.coordinator.bench.growth.cells import GRPC, KAFKA, GrowthCell, all_cells, slice_of_group
-from muster.coordinator.bench.growth.course import PhaseCost
-from muster.coordinator.bench.processes import BenchFailed, Stopwatch
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
+from muster.workshop.bench import chart, course, growth_suite, page
+from muster.workshop.bench.cells import GRPC, KAFKA, GrowthCell, all_cells, slice_of_group
+from muster.workshop.bench.course import PhaseCost
+from muster.workshop.bench.processes import BenchFailed, Stopwatch
 
 SMALL, LARGE = GrowthCell(KAFKA, 1_000, 1, 1_000), GrowthCell(KAFKA, 10_000, 1, 1_000)
 
@@ -20,13 +20,13 @@ def phase(name: str, cpu_s: float = 1.0, resident_mb: float = 100.0, units: int 
 
 
 def told(cells: dict[GrowthCell, list[PhaseCost]]) -> list[dict[str, Any]]:
-    found: suite.Found = {}
+    found: growth_suite.Found = {}
     rows: list[dict[str, Any]] = []
     for cell, phases in cells.items():
         found[cell] = {}
         for each in phases:
             found[cell][each.name] = each
-            rows += suite.phase_rows(cell, each, found)
+            rows += growth_suite.phase_rows(cell, each, found)
     return rows
 
 
@@ -78,7 +78,7 @@ def test_the_grid_has_what_was_asked_for() -> None:
 
 def test_a_cell_that_this_machine_cannot_run_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (20_000, 20_000))
-    (row,) = suite.measure_cell(GrowthCell(KAFKA, 50_000, 1, 1_000), Stopwatch(), {})
+    (row,) = growth_suite.measure_cell(GrowthCell(KAFKA, 50_000, 1, 1_000), Stopwatch(), {})
     assert (row["ok"], row["case"]) == (True, "kafka, 50,000 members, 1 group, 1,000 partitions: left out")
     assert "20,000 open files" in row["peer"]
     assert not course.reason_impossible(GrowthCell(GRPC, 50_000, 1, 1_000))
@@ -101,9 +101,9 @@ def test_what_ends_a_cell_is_told_and_ends_no_other(
         raise failure
 
     monkeypatch.setattr(course, "run_cell", stopped)
-    rows = list(suite.measure_cell(SMALL, Stopwatch(), {}))
+    rows = list(growth_suite.measure_cell(SMALL, Stopwatch(), {}))
     assert [row["ok"] for row in rows] == [True, False]
-    assert says in page.cells_table(suite.cells_of(rows))
+    assert says in page.cells_table(growth_suite.cells_of(rows))
 
 
 def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:
@@ -111,7 +111,7 @@ def test_the_page_has_a_row_for_each_cell_and_the_worst_bend_first() -> None:
     small = [phase(name, 1.0, 100.0, 1_000 if name == "heartbeats" else 0) for name in course_of]
     large = [each._replace(cpu_s=30.0 if each.name == "join" else 20.0, resident_mb=100.0) for each in small]
     rows = json.loads(json.dumps(told({SMALL: small, LARGE: large})))
-    cells = page.cells_table(suite.cells_of(rows)).splitlines()
+    cells = page.cells_table(growth_suite.cells_of(rows)).splitlines()
     assert cells[2].startswith("| kafka | 1,000 | 1 | 1,000 | 1 / 1 s |")
     bends = page.bends_table(rows).splitlines()
     assert "heartbeats" in bends[2]
@@ -149,6 +149,6 @@ def test_the_whole_course_in_miniature(monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setattr(course, "BEATS", {KAFKA: 200, GRPC: 100})
     main(["bench", "growth", "--quick", "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    found = suite.cells_of(rows)
+    found = growth_suite.cells_of(rows)
     assert [about.get("why") for about in found.values()] == [None] * 8
     assert all(set(about) == set(course.PHASES) for about in found.values())

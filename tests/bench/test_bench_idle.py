@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.bench.members import make_share
-from muster.coordinator.bench.pushed import PushedMember
-from muster.coordinator.bench.sessions import idle
-from muster.coordinator.bench.sessions.idle import AnsweredMember
+from muster.workshop.bench import idle
+from muster.workshop.bench.idle import AnsweredMember
+from muster.workshop.bench.members import make_share
+from muster.workshop.bench.pushed import PushedMember
 
 AT_A_TIME = 2
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from muster.coordinator.bench.wire import line as lines
-from muster.coordinator.bench.wire.line import LoadConnection
+from muster.workshop.bench import line as lines
+from muster.workshop.bench.line import LoadConnection
 
 
 async def with_line(server: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> LoadConnection:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from muster.coordinator.bench.cluster import moving
-from muster.coordinator.bench.cluster.asking import TrioClient
+from muster.workshop.bench import moving
+from muster.workshop.bench.asking import TrioClient
 
 
 class Part(NamedTuple):

@@ -8,8 +8,8 @@ pytest.importorskip(
     "confluent_kafka", reason="the peer is librdkafka's mock cluster: pip install 'muster-groups[bench]'"
 )
 
-from muster.coordinator.bench.wire import costs, rebalances, records, suite, yardstick
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
+from muster.workshop.bench import costs, rebalances, records, wire_suite, yardstick
 
 pytestmark = pytest.mark.integration
 
@@ -31,9 +31,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small")
-@pytest.mark.parametrize("case", list(suite.CASES))
+@pytest.mark.parametrize("case", list(wire_suite.CASES))
 def test_every_case_is_measured(tmp_path: Path, case: str) -> None:
-    rows = list(suite.CASES[case](case, str(tmp_path)))
+    rows = list(wire_suite.CASES[case](case, str(tmp_path)))
     assert rows
     for row in rows:
         assert row.bench == "wire"

@@ -5,10 +5,10 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from muster.coordinator.observe.changes import GroupChanges
-from muster.coordinator.observe.history import GroupHistory
+from muster.coordinator.observability.history.group_changes import GroupChanges
+from muster.coordinator.observability.history.history import GroupHistory
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.web.asks import (
+from muster.coordinator.web.http.node_port import (
     NOBODY,
     CoordinatingNode,
     Exposition,
@@ -20,7 +20,7 @@ from muster.coordinator.web.asks import (
 
 
 class AskedNode:
-    """Implements `muster.coordinator.web.asks.NodePort`. What it was asked is in `asked`, oldest first."""
+    """Implements `muster.coordinator.web.http.node_port.NodePort`. What it was asked is in `asked`, oldest first."""
 
     def __init__(self) -> None:
         self.now_ms = 1_700_000_000_000

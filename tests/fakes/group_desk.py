@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.deal import PROTOCOL, PROTOCOL_TYPE
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import PROTOCOL, PROTOCOL_TYPE
 from tests.fakes.kafka_group import Group, Joined, State, Synced
 from tests.fakes.upstream_broker import SILENCE, UpstreamBroker
 

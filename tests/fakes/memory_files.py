@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from muster.storage.disk.files import Buffer, LockHeld, NotAtHand
+from muster.storage.files import Buffer, LockHeld, NotAtHand
 
 SECTOR = 512
 
@@ -127,7 +127,7 @@ class MemoryLock:
 
 
 class MemoryFiles:
-    """Implements `muster.storage.disk.files.Files`. `calls` counts the operations, `fault` may refuse them."""
+    """Implements `muster.storage.files.Files`. `calls` counts the operations, `fault` may refuse them."""
 
     def __init__(self) -> None:
         self.root = Folder()

@@ -5,8 +5,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from muster.coordinator.zookeeper.connect import SessionState, StateListener, Watch, Znode
 from muster.coordinator.zookeeper.errors import BadVersion, ConnectionLost, NodeExists, NoNode
+from muster.coordinator.zookeeper.session import SessionState, StateListener, Watch, Znode
 
 SESSION_S = 6.0
 PLACE, COUNTER = "/place", "/epoch"

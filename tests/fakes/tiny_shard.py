@@ -1,14 +1,6 @@
 """A core that fits on a page: enough behaviour to see what the engine does with effects, and a bug on demand."""
 
-from muster.coordinator.core.effects import (
-    Effects,
-    GroupChanged,
-    HeartbeatReply,
-    JoinReply,
-    OffsetCommitReply,
-    OffsetFetchReply,
-)
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     DeleteGroup,
     Event,
     Forget,
@@ -21,9 +13,17 @@ from muster.coordinator.core.events import (
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.records import OffsetsStored, OffsetStored, RebalanceDecided, Record
-from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.types import (
+from muster.coordinator.core.model.core_records import OffsetsStored, OffsetStored, RebalanceDecided, Record
+from muster.coordinator.core.model.effects import (
+    Effects,
+    GroupChanged,
+    HeartbeatReply,
+    JoinReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+)
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import (
     Cause,
     CommittedOffset,
     Limits,

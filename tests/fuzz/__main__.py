@@ -19,11 +19,11 @@ def main() -> None:
             f"(it has wheels for some versions of Python only; this is {sys.version.split()[0]}). "
             "'pytest tests/fuzz' runs the same targets without it."
         )
-    ours = ["muster.coordinator.kafka", "muster.coordinator.core", "muster.coordinator.replication", "storage"]
+    ours = ["muster.coordinator.kafka", "muster.coordinator.core", "muster.coordinator.replication.io", "storage"]
     with atheris.instrument_imports(include=ours):
         targets = importlib.import_module("tests.fuzz.targets").TARGETS
         targets = targets | importlib.import_module("tests.fuzz.between").TARGETS
-        emitting = importlib.import_module("muster.coordinator.kafka.codec.emitting")
+        emitting = importlib.import_module("muster.coordinator.kafka.codec.emitter")
     # The codec's own code is written at run time, past the import hook.
     compiled = emitting.Emitter.function
     emitting.Emitter.function = lambda self: atheris.instrument_func(compiled(self))

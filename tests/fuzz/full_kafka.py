@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import encode, is_flexible, struct
-from muster.coordinator.kafka.codec.emitting import fields_in_version
+from muster.coordinator.kafka.codec.emitter import fields_in_version
 from muster.coordinator.kafka.codec.encoding import encode_uvarint
-from muster.coordinator.kafka.schema import all_messages
-from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema
+from muster.coordinator.kafka.codec.notation import STRUCT, FieldSchema
+from muster.coordinator.kafka.codec.schema_init import all_messages
 
 ZEROS = {"string": "", "bytes": b"", "records": b"", "uuid": bytes(16), "bool": False}
 

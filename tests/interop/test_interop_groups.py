@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.interop.peers import java_command, java_story, kcat_command, node_command, node_story
 from tests.support.kafka.stage import NODE, Stage, Worker, generations, stage
 from tests.support.node import NodeProcess, running_node

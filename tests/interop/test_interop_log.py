@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Consumer
+from muster.client import Consumer
 from tests.interop.peers import java_story, node_story
 from tests.support.node import NodeProcess, running_node
 

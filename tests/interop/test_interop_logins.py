@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.interop.peers import java_story, kcat_command, node_story
 from tests.support.certificates import authority, secure, write

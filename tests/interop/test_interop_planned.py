@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.interop.peers import java_command, kcat_command, node_command, streams_command
 from tests.support.kafka.stage import NODE, Stage, Worker, stage
 from tests.support.node import NodeProcess, running_node

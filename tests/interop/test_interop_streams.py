@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.integration.engine.conftest import kafka_classpath, real_kafka
 from tests.interop.peers import streams_command
 from tests.support.engine.proxy_nodes import ProxyNodes, proxy_nodes

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from pathlib import Path
 
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.interop.test_interop_rights import jars
 from tests.support.logins import user

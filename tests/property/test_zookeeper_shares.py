@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.coordinator.member.zookeeper.assign import compute_share
-from muster.coordinator.member.zookeeper.types import ConsumerGroupView, GroupRegistration, ZookeeperStrategy
+from muster.client.members.assign import compute_share
+from muster.client.members.zookeeper_types import ConsumerGroupView, GroupRegistration, ZookeeperStrategy
 
 TOPICS = ("t", "u", "v")
 partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(0, 12))

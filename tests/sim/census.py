@@ -1,14 +1,22 @@
 """Counts the interesting things, so that a run can show that they really happened."""
 
+from muster.client.members import actions as act
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.consumer.records import CurrentStored, GroupEpochStored
-from muster.coordinator.core.effects import Effects, JoinReply
-from muster.coordinator.core.events import Event, JoinGroup, LeaveGroup, OffsetCommit, Planned, SyncGroup, TimerFired
-from muster.coordinator.core.records import DelayStored, GroupDeleted, GroupStored
+from muster.coordinator.core.model.consumer_records import CurrentStored, GroupEpochStored
+from muster.coordinator.core.model.core_events import (
+    Event,
+    JoinGroup,
+    LeaveGroup,
+    OffsetCommit,
+    Planned,
+    SyncGroup,
+    TimerFired,
+)
+from muster.coordinator.core.model.core_records import DelayStored, GroupDeleted, GroupStored
+from muster.coordinator.core.model.effects import Effects, JoinReply
+from muster.coordinator.core.model.types import GroupState
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import GroupState
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -3,19 +3,18 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from muster.coordinator.core.classic.remote import again
-from muster.coordinator.core.consumer import history
+from muster.coordinator.core.classic import again
+from muster.coordinator.core.consumer import downgrade, epoch_ledger
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.consumer.migration import downgrade
-from muster.coordinator.core.control.holds import members
-from muster.coordinator.core.control.holds.correction import CorrectedPlan, GroupSituation
-from muster.coordinator.core.control.holds.values import HoldsStored
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.records import Record
+from muster.coordinator.core.control.overrides import members
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.correction import CorrectedPlan, GroupSituation
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.plan import Plan
+from muster.coordinator.core.model.values import HoldsStored
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
 
 Overlook = Callable[[HoldsStored], HoldsStored]
 
@@ -86,17 +85,17 @@ class ForgottenShard(Shard):
     """Nobody who waits for a KIP-848 group to come to rest is told if a crash was in between."""
 
     def step(self, event: Event, now_ms: int) -> Effects:
-        honest = history.settle_when_stable
-        history.settle_when_stable = only_what_is_known
+        honest = epoch_ledger.settle_when_stable
+        epoch_ledger.settle_when_stable = only_what_is_known
         try:
             return super().step(event, now_ms)
         finally:
-            history.settle_when_stable = honest
+            epoch_ledger.settle_when_stable = honest
 
 
 def only_what_is_known(group: ConsumerGroup, step: Step) -> None:
     if group.at_rest and group.progress.handover is not None:
-        history.close_handover(group, step)
+        epoch_ledger.close_handover(group, step)
 
 
 class AbsentHeirs(Shard):

@@ -2,14 +2,14 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.control.trial import canary
-from muster.coordinator.core.control.trial.events import Shadowed, StartCanary
-from muster.coordinator.core.control.trial.records import CanaryState, CanaryStored
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import SettingsStored
+from muster.coordinator.core.control.trials import canary
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import SettingsStored
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.trial_events import Shadowed, StartCanary
+from muster.coordinator.core.model.trial_records import CanaryState, CanaryStored
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
 
 
 class CrowdedShard(Shard):

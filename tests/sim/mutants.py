@@ -5,11 +5,20 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from muster.coordinator.core.classic.remote import again, plans
+from muster.client.members.consumer_machine import ConsumerMemberMachine
+from muster.client.members.cooperative import CooperativeProtocol
+from muster.client.members.handover import AssignmentChange
+from muster.client.members.machine import ClassicMemberMachine
+from muster.client.members.report import HeartbeatReport
+from muster.client.members.subscription import Subscriber
+from muster.client.members.types import MemberSettings, TopicPartition
+from muster.coordinator.core.classic import again, plans
 from muster.coordinator.core.consumer import reconcile
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import ConsumerMember as MemberOfGroup
-from muster.coordinator.core.consumer.records import (
+from muster.coordinator.core.control.balance import memory
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import (
     CurrentStored,
     Epochs,
     GroupEpochStored,
@@ -17,11 +26,7 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TopicId,
 )
-from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.rules import BalanceRules
-from muster.coordinator.core.control.fences.records import FenceStored
-from muster.coordinator.core.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     AlterSettings,
     ConsumerHeartbeat,
     Event,
@@ -31,23 +36,24 @@ from muster.coordinator.core.events import (
     SessionHeartbeat,
     SyncGroup,
 )
-from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.records import GroupStored, OffsetsStored, RebalanceDecided, Record, SettingsStored
-from muster.coordinator.core.refusals import refusal_reply
+from muster.coordinator.core.model.core_records import (
+    GroupStored,
+    OffsetsStored,
+    RebalanceDecided,
+    Record,
+    SettingsStored,
+)
+from muster.coordinator.core.model.effects import Effects, HeartbeatReply, JoinReply, Reply, SyncReply
+from muster.coordinator.core.model.fences_records import FenceStored
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.refusals import refusal_reply
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.settings.rules import BalanceRules
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Limits
-from muster.coordinator.member.classic.cooperative import CooperativeProtocol
-from muster.coordinator.member.classic.handover import AssignmentChange
-from muster.coordinator.member.classic.machine import ClassicMemberMachine
-from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.consumer.machine import ConsumerMemberMachine
-from muster.coordinator.member.consumer.report import HeartbeatReport
-from muster.coordinator.member.types import MemberSettings, TopicPartition
 from muster.coordinator.runtime.answers import ReleasedAnswers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.runtime.refusals import is_request
 from muster.coordinator.runtime.starved import NO_ROOM

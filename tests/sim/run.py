@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from muster.client.members.consumer_machine import ConsumerMemberMachine
+from muster.client.members.machine import ClassicMemberMachine
 from muster.coordinator.core.consumer.group import ConsumerGroupState
+from muster.coordinator.core.model.types import GroupState, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import GroupState, Limits
-from muster.coordinator.member.classic.machine import ClassicMemberMachine
-from muster.coordinator.member.consumer.machine import ConsumerMemberMachine
 from muster.coordinator.runtime.engine import Engine
 from tests.sim.census import Census
 from tests.sim.checkers import ALL

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from muster.client.members import actions as act
+from muster.client.members.central_machine import CentralMemberMachine
 from muster.coordinator.core.central import liveness, positions
 from muster.coordinator.core.central.group import CentralMember as KnownMember
 from muster.coordinator.core.central.group import CentralState
-from muster.coordinator.member import actions as act
-from muster.coordinator.member.central.machine import CentralMemberMachine
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.sim import mutants

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 
-from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
-from muster.coordinator.member.zookeeper.states import ZookeeperState
-from muster.coordinator.member.zookeeper.types import ZookeeperSession
+from muster.client.members import zookeeper_events as zk
+from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
+from muster.client.members.zookeeper_states import ZookeeperState
+from muster.client.members.zookeeper_types import ZookeeperSession
 from tests.sim.era.run import run_era
 
 pytestmark = pytest.mark.sim

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from muster.assignors.api import Assignment, Assignor, Snapshot
-from muster.coordinator.core.effects import ClaimFenceReply, Effects, Reply
-from muster.coordinator.core.events import Event, Request
-from muster.coordinator.core.plan import Plan, PlanRequest
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.types import TopicPartition
+from muster.coordinator.core.model.core_events import Event, Request
+from muster.coordinator.core.model.effects import ClaimFenceReply, Effects, Reply
+from muster.coordinator.core.model.plan import Plan, PlanRequest
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import TopicPartition
 from muster.coordinator.runtime.ports import KeyValue
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.world import World

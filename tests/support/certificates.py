@@ -3,31 +3,31 @@
 from functools import cache
 from pathlib import Path
 
-from muster.coordinator.cli.certs import making
-from muster.coordinator.cli.certs.making import IssuedCertificate
+from muster.cli.security import certificate_authority
+from muster.cli.security.certificate_authority import IssuedCertificate
 
 HOSTS = ("localhost", "127.0.0.1")
 
 
 @cache
 def authority() -> IssuedCertificate:
-    return making.make_authority("Test CA")
+    return certificate_authority.make_authority("Test CA")
 
 
 @cache
 def stranger() -> IssuedCertificate:
     """Another authority, which nobody believes."""
-    return making.make_authority("Stranger CA")
+    return certificate_authority.make_authority("Stranger CA")
 
 
 def server(days: float = 30, ca: IssuedCertificate | None = None) -> IssuedCertificate:
     """A new certificate for a node."""
-    return making.issue_server_certificate(ca or authority(), HOSTS, days)
+    return certificate_authority.issue_server_certificate(ca or authority(), HOSTS, days)
 
 
 @cache
 def client(name: str = "alice") -> IssuedCertificate:
-    return making.issue_client_certificate(authority(), name, 30)
+    return certificate_authority.issue_client_certificate(authority(), name, 30)
 
 
 def write(directory: Path, name: str, data: bytes) -> str:

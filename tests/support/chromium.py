@@ -9,7 +9,7 @@ from typing import Any
 
 import uvicorn
 
-from muster.coordinator.client import Admin, Consumer
+from muster.client import Admin, Consumer
 from tests.support.node import NodeProcess
 
 CHROMIUM = Path("/usr/bin/chromium")

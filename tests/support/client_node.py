@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Producer
+from muster.client import Admin, Producer
 from tests.support.node import NodeProcess, running_node
 
 names = count()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.client import Consumer, Producer, RebalanceEvent, TopicPartition, Worker
+from muster.client import Consumer, Producer, RebalanceEvent, TopicPartition, Worker
 from tests.support.node import NodeProcess
 from tests.support.pace import Patience
 

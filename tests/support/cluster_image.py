@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, NodeEndpoint
-from muster.coordinator.cluster.image import (
+from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, NodeEndpoint
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
@@ -12,7 +12,7 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.replication.view import ClusterImageView
+from muster.coordinator.server.cluster_backend.view import ClusterImageView
 
 ME = 7
 OTHERS = (8, 9)

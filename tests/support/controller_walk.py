@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.facts import NO_NODE_ID, ClusterNode, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, ClusterNode, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView
 from tests.support.reigning import SMALL, Store, topic
 
 UNIT = TopicPartition("t", 0)

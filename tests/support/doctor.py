@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from muster.coordinator.doctor.facts import (
+from muster.coordinator.observability.doctor.facts import (
     DoctorFacts,
     ExaminedGroup,
     ExaminedMember,
@@ -11,8 +11,8 @@ from muster.coordinator.doctor.facts import (
     ExaminedPartition,
     ExaminedPosition,
 )
-from muster.coordinator.doctor.finding import DoctorFinding
-from muster.coordinator.doctor.table import examine_facts
+from muster.coordinator.observability.doctor.finding import DoctorFinding
+from muster.coordinator.observability.doctor.table import examine_facts
 from muster.coordinator.rpc.v1.ledger_pb2 import MemberPlan, Rebalance, RebalanceCause, RebalanceOutcome
 
 NOW = 10_000_000

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from confluent_kafka.admin import AdminClient
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.cluster_nodes import ClusterNodes
 
 LONG = {"session_ms": "12000"}

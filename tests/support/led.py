@@ -1,8 +1,8 @@
-"""A unit that node 1 leads, for tests of the machines of `coordinator.cluster`."""
+"""A unit that node 1 leads, for tests of the machines of `coordinator.replication.protocol`."""
 
-from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState, TopicPartition
-from muster.coordinator.cluster.leader import FetchDivergence, FetchRefusal, Leader, UnitLog
-from muster.coordinator.cluster.lease import Peer
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.leader import FetchDivergence, FetchRefusal, Leader, UnitLog
+from muster.coordinator.replication.protocol.lease import Peer
 
 UNIT = TopicPartition("orders", 3)
 SHARD = TopicPartition("__consumer_offsets", 7)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.replication.protocol.facts import TopicPartition
 from muster.storage.broker.reads import FetchLimits
-from muster.storage.disk.files import Buffer
 from muster.storage.errors import StorageError
+from muster.storage.files import Buffer
 from muster.storage.records.batch import decode_records
 from muster.storage.types import Appended
 from tests.support.led_side import ORDERS, LedSide, partition, topic

@@ -4,8 +4,13 @@ does what a `ClusterSide` does when it is told to. Followers fetch, flushes end 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
+from muster.coordinator.replication.io.logs import StoredLogs
+from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterState,
     ImageChanges,
@@ -13,12 +18,7 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.copies.committing import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.copies.logs import StoredLogs
-from muster.coordinator.replication.led_broker import ReplicatedBroker
-from muster.coordinator.replication.requests import ReplicatedRequests
+from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
 from muster.storage.logs.log import Log
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, open_broker

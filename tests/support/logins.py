@@ -2,10 +2,10 @@
 
 from itertools import count
 
+from muster.coordinator.security.api_tokens import format_token, hash_token
 from muster.coordinator.security.facts import ApiToken, SecurityRecord, TokenKey, UserKey
-from muster.coordinator.security.login.api_tokens import format_token, hash_token
-from muster.coordinator.security.login.users import make_user
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.security.users import make_user
+from muster.coordinator.server.security.security_store import SecurityStore
 
 
 def api_token(number: int, principal: str = "User:ci", until_ms: int = 0) -> tuple[str, SecurityRecord]:

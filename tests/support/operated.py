@@ -3,8 +3,10 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from muster.coordinator.cluster.facts import NodeEndpoint, TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.records import ElectionReport
+from muster.coordinator.replication.protocol.facts import NodeEndpoint, TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
@@ -12,9 +14,7 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import ElectionReport
-from muster.coordinator.server.clustered.cluster_service import ClusterService
+from muster.coordinator.server.cluster_backend.cluster_service import ClusterService
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 
 

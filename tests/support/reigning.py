@@ -6,11 +6,11 @@ Everything is written at once, unless a test holds writes back.
 from collections.abc import Mapping
 from typing import Any
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import (
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,
@@ -18,7 +18,7 @@ from muster.coordinator.cluster.facts import (
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterState, ImageVersion
+from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ClusterState, ImageVersion
 
 SMALL = ControllerSettings(offsets_replicas=99, auto_rebalance=False)
 """No internal topics, unless a test wants them."""

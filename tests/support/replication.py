@@ -5,20 +5,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.coordinator.cluster.controller.effects import AlterPartitionResult, ShutdownResult
-from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterState, ImageVersion
-from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchItem, FetchRequest
 from muster.coordinator.config import Address
-from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.edge.tls import ListenerTls
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.connections.listener import ListenerLimits
-from muster.coordinator.replication.wire.door import LIMITS, NodeListener
-from muster.coordinator.replication.wire.guard import PeerIdentity
-from muster.coordinator.replication.wire.link import LinkCaller, NodeLink
-from muster.coordinator.replication.wire.reaching import LinkError
-from muster.coordinator.replication.wire.words import (
+from muster.coordinator.replication.io.wire.door import LIMITS, NodeListener
+from muster.coordinator.replication.io.wire.guard import PeerIdentity
+from muster.coordinator.replication.io.wire.link import LinkCaller, NodeLink
+from muster.coordinator.replication.io.wire.reaching import LinkError
+from muster.coordinator.replication.io.wire.words import (
     ElectionEntry,
     EpochEnd,
     EpochQuery,
@@ -32,6 +27,11 @@ from muster.coordinator.replication.wire.words import (
     SecurityUpdate,
     SecurityUpdateResult,
 )
+from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, ShutdownResult
+from muster.coordinator.replication.protocol.controller.events import IsrItem, OfflineReplica
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterState, ImageVersion
+from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchItem, FetchRequest
 from tests.support.pace import pace
 
 CLUSTER = "c9vPX0gkTYG0pVvlwLZ_sQ"

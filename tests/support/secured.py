@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from muster.coordinator.client.calls.methods import METADATA
+from muster.client.calls.methods import METADATA
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 PASSWORD = "opens-the-key"

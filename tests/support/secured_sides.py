@@ -3,14 +3,14 @@
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.cluster.facts import SECURITY, ClusterTopic, ReplicaAssignment
-from muster.coordinator.replication.secured.leading import PLACE
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.server.clustered.shared_store import SharedSecurityStore
-from muster.coordinator.server.clustered.sharing import security_follower_of
+from muster.coordinator.replication.io.leading import PLACE
+from muster.coordinator.replication.protocol.facts import SECURITY, ClusterTopic, ReplicaAssignment
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.server.cluster_backend.shared_store import SharedSecurityStore
+from muster.coordinator.server.cluster_backend.sharing import security_follower_of
 from muster.coordinator.server.security.accounts import UserAccounts
 from muster.coordinator.server.security.acls import NodeAcls
-from muster.coordinator.server.security.store import CONFIGS
+from muster.coordinator.server.security.security_store import CONFIGS
 from tests.support.sides import SideNode, Sides
 
 ID = b"s" * 16

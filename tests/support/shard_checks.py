@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from muster.coordinator.core.classic.group import ClassicGroup
+from muster.coordinator.core.model.types import GroupState, Outcome
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import GroupState, Outcome
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
 

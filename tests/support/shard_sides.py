@@ -5,14 +5,20 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
-from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.core.types import Limits
-from muster.coordinator.replication.shards.coordinating import ShardCoordination
-from muster.coordinator.replication.shards.group_log import ReplicatedGroupLog
-from muster.coordinator.replication.shards.warming import WarmShards
-from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.core.model.effects import GroupChanged
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.replication.io.shards.group_log import ReplicatedGroupLog
+from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
+from muster.coordinator.replication.io.shards.warming import WarmShards
+from muster.coordinator.replication.protocol.facts import (
+    LEDGER,
+    OFFSETS,
+    ClusterTopic,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from muster.coordinator.runtime.led_engine import LeasedEngine
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.drive import EngineDriver
 from tests.support.sides import SideNode, Sides, unheard

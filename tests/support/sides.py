@@ -8,11 +8,23 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.events import IsrItem, OfflineReplica
-from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import (
+from muster.coordinator.config import Address
+from muster.coordinator.config.cluster import ClusterSettings
+from muster.coordinator.edge.clock import monotonic_ms, wall_ms
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.around import ControllerSide, CurrentController, NoControllerDesk
+from muster.coordinator.replication.io.replica_manager import ReplicaManager
+from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.io.replicated_requests import ReplicatedRequests
+from muster.coordinator.replication.io.wire.door import NodeListener
+from muster.coordinator.replication.io.wire.link import LinkCaller
+from muster.coordinator.replication.io.wire.links import REPLICATION, LinkSettings
+from muster.coordinator.replication.io.wire.words import NodeName
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.events import IsrItem, OfflineReplica
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,
@@ -20,19 +32,7 @@ from muster.coordinator.cluster.facts import (
     PartitionState,
     TopicPartition,
 )
-from muster.coordinator.cluster.image import ImageVersion
-from muster.coordinator.config import Address
-from muster.coordinator.config.nodes.cluster import ClusterSettings
-from muster.coordinator.edge.clock import monotonic_ms, wall_ms
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.around import ControllerSide, CurrentController, NoControllerDesk
-from muster.coordinator.replication.led_broker import ReplicatedBroker
-from muster.coordinator.replication.requests import ReplicatedRequests
-from muster.coordinator.replication.side import ReplicaManager
-from muster.coordinator.replication.wire.door import NodeListener
-from muster.coordinator.replication.wire.link import LinkCaller
-from muster.coordinator.replication.wire.links import REPLICATION, LinkSettings
-from muster.coordinator.replication.wire.words import NodeName
+from muster.coordinator.replication.protocol.image import ImageVersion
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs.log import Log

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
-from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.core.records import GroupStored, MemberRecord, OffsetsStored
+from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
+from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.core.model.core_records import GroupStored, MemberRecord, OffsetsStored
+from muster.coordinator.core.model.types import Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits, StoredOffset
-from muster.coordinator.observe.history import PartitionRates
+from muster.coordinator.observability.history.history import PartitionRates
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muster.coordinator.client.aio import AsyncAdmin, AsyncWorker
+from muster.client.aio import AsyncAdmin, AsyncWorker
 from tests.support.pace import pace
 
 PATIENCE_S = 120.0

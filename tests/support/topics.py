@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from muster.coordinator.client import Admin, Consumer, Message, Producer, TopicPartition
+from muster.client import Admin, Consumer, Message, Producer, TopicPartition
 from tests.support.pace import Patience
 
 LATEST = -1

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC
+from muster.coordinator.runtime.loader import GROUPS_TOPIC
 from muster.coordinator.runtime.ports import KeyValue, LogDamage
 from tests.fakes.memory_group_log import MemoryGroupLog, MemoryPartition
 

@@ -7,7 +7,7 @@ import httpx
 
 from muster.coordinator.config import Settings, load_settings
 from muster.coordinator.web.app import make_app
-from muster.coordinator.web.asks import NodePort
+from muster.coordinator.web.http.node_port import NodePort
 
 
 def web_settings(**more: str) -> Settings:

@@ -71,7 +71,7 @@ def taken(file: Path) -> dict[str, int]:
 
 
 def main() -> int:
-    from muster.coordinator.cli.main import main as muster
+    from muster.cli.main import main as muster
 
     file = Path(sys.argv.pop(1))
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import grpc
 
-from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb

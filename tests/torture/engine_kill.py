@@ -15,13 +15,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import GROUP, Upstream
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import GROUP, Upstream
+from muster.workshop.bench.broker import KAFKA
+from muster.workshop.bench.maven import JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.processes import Nodes, three
 

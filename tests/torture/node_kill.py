@@ -18,7 +18,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2_grpc as rpc
 from muster.coordinator.rpc.v1 import errors_pb2

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.coordinator.config import Settings, load_settings
-from muster.coordinator.config.security.doors import find_open_listeners
+from muster.coordinator.config.listener_security import find_open_listeners
 from tests.support.complaints import complaint
 
 MANY = {"inter.broker.listeners": "127.0.0.1:0", "zookeeper.connect": "zk"}

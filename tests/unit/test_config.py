@@ -15,8 +15,8 @@ from muster.coordinator.config import (
     parse_address,
     render_properties,
 )
-from muster.coordinator.core.plan import canonical_name, loadable_name
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.plan import canonical_name, loadable_name
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.runtime.limits import limits_of
 from tests.support.plugins import Deals
 

@@ -13,11 +13,11 @@ import click
 import pytest
 import yaml
 
-from muster.coordinator.cli.main import cli, main
+from muster.cli.main import cli, main
 from muster.coordinator.config import Settings, load_settings, parse_address, render_properties
-from muster.coordinator.config.security.doors import find_open_listeners
-from muster.coordinator.scaler.metadata import parse_metadata as read_trigger
-from muster.coordinator.web import probes
+from muster.coordinator.config.listener_security import find_open_listeners
+from muster.coordinator.observability.scaler.trigger_metadata import parse_metadata as read_trigger
+from muster.coordinator.web.http import probes
 from tests.fakes.asked_node import AskedNode
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from muster.coordinator.config import Settings, load_settings, parse_address
-from muster.coordinator.config.security.doors import find_open_listeners
-from muster.coordinator.web import probes
+from muster.coordinator.config.listener_security import find_open_listeners
+from muster.coordinator.web.http import probes
 from tests.fakes.asked_node import AskedNode
 from tests.unit.test_deploy import DRAIN_S, USER, parsed
 

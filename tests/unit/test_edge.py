@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.effects import ListedGroup, ListReply, OffsetDeleteReply, OffsetFetchReply
-from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.model.effects import ListedGroup, ListReply, OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.edge import limits
 from muster.coordinator.edge.elsewhere import merge_zookeeper_positions
 from muster.coordinator.edge.listing import merge_group_lists

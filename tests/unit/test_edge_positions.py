@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterable
 
-from muster.coordinator.core.effects import OffsetDeleteReply, OffsetFetchReply
-from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.model.effects import OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.edge.positions import LOOKUPS_IN_A_SLICE, PartitionTuple, delete_in_slices, fetch_in_slices
 from muster.coordinator.errors import ErrorCode
 from muster.storage.broker.in_turns import AT_ONCE

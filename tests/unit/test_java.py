@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.java import Java, JavaNotFound, find_java, spark_java_home
+from muster.coordinator.java_runtime import Java, JavaNotFound, find_java, spark_java_home
 
 
 def fake_java(home: Path, version: str) -> Path:

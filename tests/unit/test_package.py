@@ -34,7 +34,7 @@ def test_the_import_loads_neither_grpc_nor_numpy() -> None:
 
 
 def test_every_error_of_the_clients_is_public() -> None:
-    from muster.coordinator.client import errors as theirs
+    from muster.client import errors as theirs
 
     made = {name for name, kind in vars(theirs).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert made <= set(errors.__all__)
@@ -43,9 +43,10 @@ def test_every_error_of_the_clients_is_public() -> None:
 @pytest.mark.parametrize("first", ["coordinator", "muster.coordinator"])
 def test_a_checkouts_folder_is_the_same_module_by_a_second_name(first: str) -> None:
     script = (
-        f"import {first}.core.events, coordinator.core.events as a, muster.coordinator.core.events as b, coordinator;"
+        f"import {first}.core.model.core_events, coordinator.core.model.core_events as a, "
+        "muster.coordinator.core.model.core_events as b, coordinator;"
         "import storage.records.batch as c, muster.storage.records.batch as d;"
-        "import sys; sys.exit(not (a is b and c is d and coordinator.core.events is b))"
+        "import sys; sys.exit(not (a is b and c is d and coordinator.core.model.core_events is b))"
     )
     done = run("-c", script)
     assert done.returncode == 0, done.stderr
@@ -56,7 +57,7 @@ def test_a_module_that_is_not_there_is_told_by_either_name() -> None:
     assert "No module named 'coordinator.nothing'" in done.stderr
 
 
-@pytest.mark.parametrize("module", ["muster", "coordinator.cli"])
+@pytest.mark.parametrize("module", ["muster", "cli"])
 def test_the_command_is_there_without_a_script(module: str) -> None:
     done = run("-m", module, "--help")
     assert done.returncode == 0

@@ -37,7 +37,7 @@ def test_the_wheel_installs_its_packages_and_nothing_else(wheel: zipfile.ZipFile
     packages = {name for name in names if not name.endswith((".dist-info", ".data"))}
     assert packages == {"muster", "pyspark_muster"}
     rooms = {name.split("/")[1] for name in wheel.namelist() if name.startswith("muster/") and name.count("/") > 1}
-    assert rooms == {"assignors", "coordinator", "storage"}
+    assert rooms == {"assignors", "cli", "client", "coordinator", "spark", "storage", "workshop"}
 
 
 def test_the_wheel_brings_the_contracts_for_other_languages(wheel: zipfile.ZipFile) -> None:
@@ -65,7 +65,7 @@ def test_the_page_s_templates_and_assets_are_there(wheel: zipfile.ZipFile) -> No
 def test_extras_and_command_are_those_promised() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {"spark", "zookeeper", "dev", "all"} <= project["optional-dependencies"].keys()
-    assert project["scripts"] == {"muster": "muster.coordinator.cli.main:main"}
+    assert project["scripts"] == {"muster": "muster.cli.main:main"}
     assert project["license"] == "Apache-2.0"
 
 

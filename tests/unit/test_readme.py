@@ -11,7 +11,7 @@ import pytest
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.compliance import examine
 from muster.assignors.run import run
-from muster.coordinator.cli.main import cli
+from muster.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]

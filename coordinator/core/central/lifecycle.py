@@ -2,14 +2,14 @@
 
 from muster.coordinator.core.central import liveness, positions, rebalance, telling
 from muster.coordinator.core.central.group import CentralGroup, CentralMember
-from muster.coordinator.core.central.records import CentralOwner
-from muster.coordinator.core.effects import DeleteReply, LeaveReply, MemberReply
-from muster.coordinator.core.events import DeleteGroup, LeaveGroup, StoodStill
 from muster.coordinator.core.groups.forgetting import check_nobody_in
-from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.plan import canonical_name
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberIdentity, RequestId, TimerKey
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import DeleteGroup, LeaveGroup, StoodStill
+from muster.coordinator.core.model.effects import DeleteReply, LeaveReply, MemberReply
+from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import canonical_name
+from muster.coordinator.core.model.records import CentralOwner
+from muster.coordinator.core.model.types import Cause, MemberIdentity, RequestId, TimerKey
 from muster.coordinator.errors import ErrorCode
 
 

@@ -4,20 +4,14 @@ A member stops fetching by itself when a session timeout has passed since an ans
 showed to have heard. The coordinator counts from when it heard that answer, or a later one: never sooner.
 """
 
-from muster.coordinator.core.central import history, positions, rebalance, telling, topics
-from muster.coordinator.core.central.events import (
-    Deregister,
-    FetcherStarted,
-    FetcherStopped,
-    PingAnswered,
-    StreamClosed,
-)
+from muster.coordinator.core.central import ownership_ledger, positions, rebalance, telling, topics
 from muster.coordinator.core.central.group import CentralGroup, CentralMember, CentralState
-from muster.coordinator.core.control.held import central as held
-from muster.coordinator.core.effects import CentralReply
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.control.overrides import central as held
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.effects import CentralReply
+from muster.coordinator.core.model.events import Deregister, FetcherStarted, FetcherStopped, PingAnswered, StreamClosed
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
 
 OUT = "the coordinator has given this member up; stop fetching and register again"
@@ -131,7 +125,7 @@ def remove_member(
     group.progress.awaited.discard(member.id)
     group.progress.void = group.progress.void or member.id in group.progress.plan
     topics.forget_unused_regex(group, member.regex)
-    history.note_trigger(group, trigger, step)
-    history.note_departure(group, member, departure)
+    ownership_ledger.note_trigger(group, trigger, step)
+    ownership_ledger.note_departure(group, member, departure)
     group.progress.dirty = True
     rebalance.advance_task(group, step)

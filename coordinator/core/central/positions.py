@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.central.events import Offsets
 from muster.coordinator.core.central.group import CentralGroup, CentralMember
-from muster.coordinator.core.central.records import CentralDeleted
-from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.fences.facts import fences_hold
-from muster.coordinator.core.events import OffsetCommit
+from muster.coordinator.core.groups.facts import fences_hold
 from muster.coordinator.core.groups.forgetting import forget_belongings, forget_unread
 from muster.coordinator.core.groups.kind import RefusedPositions
 from muster.coordinator.core.groups.owners import owners_by_partition
-from muster.coordinator.core.records import OffsetStored
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import NO_TOPIC_ID, StoredOffset
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import OffsetCommit
+from muster.coordinator.core.model.core_records import OffsetStored
+from muster.coordinator.core.model.events import Offsets
+from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.records import CentralDeleted
+from muster.coordinator.core.model.types import NO_TOPIC_ID, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

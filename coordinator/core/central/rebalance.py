@@ -10,24 +10,31 @@ from typing import assert_never
 
 from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.coordinator.core.bounds import ENTRY_BYTES, FIXED_BYTES, next_generation, share_bytes, text_bytes, too_large
-from muster.coordinator.core.central import history, telling
+from muster.coordinator.core.central import ownership_ledger, telling
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember, CentralState, OrderedAction
-from muster.coordinator.core.central.records import CentralOwner, CentralStored
 from muster.coordinator.core.control.balance.weighing import weigh_snapshot
-from muster.coordinator.core.control.held import central as held
-from muster.coordinator.core.control.holds import members, standing
-from muster.coordinator.core.control.who import chosen_assignor, chosen_options
-from muster.coordinator.core.events import Planned
-from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.plan import Plan, PlanRequest, lacks_lags, loadable_name
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.control.overrides import central as held
+from muster.coordinator.core.control.overrides import members, standing
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.bounds import (
+    ENTRY_BYTES,
+    FIXED_BYTES,
+    next_generation,
+    share_bytes,
+    text_bytes,
+    too_large,
+)
+from muster.coordinator.core.model.core_events import Planned
+from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import Plan, PlanRequest, lacks_lags, loadable_name
+from muster.coordinator.core.model.records import CentralOwner, CentralStored
+from muster.coordinator.core.model.types import Cause
+from muster.coordinator.core.settings.who import chosen_assignor, chosen_options
 
 
 def request_rebalance(group: CentralGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """Something happened that may change who is to have what."""
-    history.note_trigger(group, trigger, step)
+    ownership_ledger.note_trigger(group, trigger, step)
     group.progress.dirty = True
     advance_task(group, step)
 
@@ -136,13 +143,13 @@ def adopt_plan(group: CentralGroup, made: Plan, step: Step) -> None:
         return
     progress.counts = dict(progress.request.snapshot.topics)
     if wanted == group.owned:
-        history.drop_rebalance(group)
+        ownership_ledger.drop_rebalance(group)
         move_to_state(group, CentralState.STARTING, step)
         start_late_ones(group, step)
         advance_task(group, step)
         return
     progress.request = replace(progress.request, snapshot=kept.told_in(everybody))
-    history.note_planned(group, step)
+    ownership_ledger.note_planned(group, step)
     progress.plan, progress.inherited = wanted, kept.inherited
     progress.stopping_since_ms = step.now_ms
     progress.stopped.clear()
@@ -159,7 +166,7 @@ def finish_stopping(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     if progress.dirty and not progress.second_look:
         progress.second_look = True
-        history.end_stop_phase(group, step)
+        ownership_ledger.end_stop_phase(group, step)
         start_task(group, step)
     else:
         adopt_ownership(group, step)
@@ -169,7 +176,7 @@ def adopt_ownership(group: CentralGroup, step: Step) -> None:
     """The plan becomes the ownership, and everybody is told to start."""
     progress = group.progress
     progress.second_look = False
-    history.record_decision(group, step)
+    ownership_ledger.record_decision(group, step)
     owners = tuple(stored_owner(group.members[member_id], share) for member_id, share in sorted(progress.plan.items()))
     step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms, owners))
     members.release_inherited_shares(group.id, progress.inherited, step)
@@ -180,7 +187,7 @@ def adopt_ownership(group: CentralGroup, step: Step) -> None:
 
 def finish_starting(group: CentralGroup, step: Step) -> None:
     """Everybody fetches what is stored for it."""
-    history.close_settling(group, step)
+    ownership_ledger.close_settling(group, step)
     group.progress.failures, group.progress.second_look = 0, False
     move_to_state(group, CentralState.STABLE, step)
     if group.progress.dirty:
@@ -209,7 +216,7 @@ def take_stopped(group: CentralGroup, member: CentralMember, number: int, step: 
         return
     member.may_fetch, member.fetching, member.demand = False, NOT_FETCHING, None
     step.disarm(group.order_timer(member.id))
-    history.note_stopped(group, member, step)
+    ownership_ledger.note_stopped(group, member, step)
     if group.state is CentralState.STOPPING:
         group.progress.awaited.discard(member.id)
         advance_task(group, step)
@@ -227,7 +234,7 @@ def take_started(group: CentralGroup, member: CentralMember, number: int, step: 
         return
     member.demand, member.fetching = None, group.generation
     step.disarm(group.order_timer(member.id))
-    history.note_started(group, member, step)
+    ownership_ledger.note_started(group, member, step)
     if group.state is CentralState.STARTING:
         group.progress.awaited.discard(member.id)
         advance_task(group, step)
@@ -251,7 +258,7 @@ def fail_attempt(group: CentralGroup, why: str, step: Step) -> None:
     progress = group.progress
     progress.failures += 1
     progress.second_look = False
-    history.note_failed_attempt(group, why, step)
+    ownership_ledger.note_failed_attempt(group, why, step)
     for member in group.present:
         step.disarm(group.order_timer(member.id))
         member.demand = None
@@ -267,7 +274,7 @@ def give_up(group: CentralGroup, why: str, step: Step) -> None:
     """Say so to the ledger and to everybody; what is stored stands until something else happens."""
     progress = group.progress
     attempts, progress.failures, progress.dirty = progress.failures, 0, bool(group.lost)
-    history.record_given_up(group, step)
+    ownership_ledger.record_given_up(group, step)
     for member in group.present:
         telling.report_failure(
             member, f"{attempts} attempts to rebalance group {group.id!r} failed, the last one: {why}", step
@@ -279,7 +286,7 @@ def give_up(group: CentralGroup, why: str, step: Step) -> None:
 def empty_group(group: CentralGroup, step: Step) -> None:
     progress = group.progress
     if group.stored is not None and group.stored.owners:
-        history.record_emptied(group, step)
+        ownership_ledger.record_emptied(group, step)
         step.keep(CentralStored(group.id, next_generation(group.generation), group.assignor, step.now_ms))
     progress.rebalance, progress.put_off, progress.failures = None, False, 0
     move_to_state(group, CentralState.EMPTY, step)

@@ -1,15 +1,15 @@
 """RegisterConsumer: somebody comes, comes back, or wants to read something else. Checks come first."""
 
-from muster.coordinator.core.central import history, positions, rebalance, telling, topics
-from muster.coordinator.core.central.events import RegisterConsumer
+from muster.coordinator.core.central import ownership_ledger, positions, rebalance, telling, topics
 from muster.coordinator.core.central.group import NOT_FETCHING, CentralGroup, CentralMember
-from muster.coordinator.core.central.records import CentralStored
 from muster.coordinator.core.consumer.regex import check_regex
-from muster.coordinator.core.effects import CentralReply
-from muster.coordinator.core.ledger import trigger_by_member
-from muster.coordinator.core.plan import canonical_name, runnable_assignors
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, Limits
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.effects import CentralReply
+from muster.coordinator.core.model.events import RegisterConsumer
+from muster.coordinator.core.model.ledger import trigger_by_member
+from muster.coordinator.core.model.plan import canonical_name, runnable_assignors
+from muster.coordinator.core.model.records import CentralStored
+from muster.coordinator.core.model.types import Cause, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -159,7 +159,7 @@ def set_subscription(group: CentralGroup, member: CentralMember, request: Regist
     member.topics = frozenset(request.topics)
     topics.forget_unused_regex(group, former)
     topics.request_resolution(group, member.regex, step)
-    if why := history.missing_topics_sentence(group, member.topics, step):
+    if why := ownership_ledger.missing_topics_sentence(group, member.topics, step):
         telling.report_failure(
             member, f"{why}; create it there, or stop that node so that the one that has it is elected", step
         )

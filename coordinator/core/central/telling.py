@@ -1,8 +1,10 @@
 """Orders on their way to a member: queued until its stream asks for them, numbered, and watched until answered."""
 
-from muster.coordinator.core.central.events import AwaitOrders
 from muster.coordinator.core.central.group import CentralGroup, CentralMember, OrderedAction, OutstandingOrder
-from muster.coordinator.core.central.orders import (
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.effects import CentralReply
+from muster.coordinator.core.model.events import AwaitOrders
+from muster.coordinator.core.model.orders import (
     NOTHING_COMMITTED,
     Order,
     Ping,
@@ -10,9 +12,7 @@ from muster.coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
-from muster.coordinator.core.effects import CentralReply
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

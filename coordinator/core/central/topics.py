@@ -3,12 +3,12 @@
 from muster.coordinator.core.central import rebalance
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.consumer.regex import candidate_topics
-from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import RegexResolved
-from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.rights import RightsAnew, describe_rights_change, refreshed_rights
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import RegexResolved
+from muster.coordinator.core.model.effects import ResolveRegex
+from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.rights import RightsAnew, describe_rights_change, refreshed_rights
+from muster.coordinator.core.model.types import Cause
 
 
 def request_resolution(group: CentralGroup, regex: str, step: Step, *, again: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.types import GroupState, Protocol
+from muster.coordinator.core.model.types import GroupState, Protocol
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

@@ -6,9 +6,9 @@ another machine knows how much is left. A group that is left by everybody has no
 """
 
 from muster.coordinator.core.classic.group import ClassicGroup
-from muster.coordinator.core.events import StoodStill, SyncGroup
-from muster.coordinator.core.records import DelayForgotten, DelayStored
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import StoodStill, SyncGroup
+from muster.coordinator.core.model.core_records import DelayForgotten, DelayStored
 
 
 def keep_delay(group: ClassicGroup, request: SyncGroup, step: Step) -> None:

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.bounds import FIXED_BYTES, text_bytes
+from muster.coordinator.core.classic.assigning import A_MEMBER, ClassicPlanner
 from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
-from muster.coordinator.core.control.assigning import A_MEMBER, ClassicPlanner
-from muster.coordinator.core.events import JoinGroup
-from muster.coordinator.core.ledger import Departure, OngoingRebalance, RebalanceSettling
-from muster.coordinator.core.moves import WithheldPartition
-from muster.coordinator.core.plan import PlanRequest
-from muster.coordinator.core.records import GroupStored, MemberRecord
-from muster.coordinator.core.types import GroupState, RequestId, StoredOffset, TimerKey
+from muster.coordinator.core.model.bounds import FIXED_BYTES, text_bytes
+from muster.coordinator.core.model.core_events import JoinGroup
+from muster.coordinator.core.model.core_records import GroupStored, MemberRecord
+from muster.coordinator.core.model.ledger import Departure, OngoingRebalance, RebalanceSettling
+from muster.coordinator.core.model.moves import WithheldPartition
+from muster.coordinator.core.model.plan import PlanRequest
+from muster.coordinator.core.model.types import GroupState, RequestId, StoredOffset, TimerKey
 
 MOVES: dict[GroupState, frozenset[GroupState]] = {
     GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),

@@ -3,17 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from muster.coordinator.core.classic import unheard
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.classic.remote import unheard
-from muster.coordinator.core.entries import (
+from muster.coordinator.core.groups.entries import (
     keep_entry,
     keep_settlement,
     ledger_entry_begun,
     newest_plan_entry,
     snapshot_within_limit,
 )
-from muster.coordinator.core.ledger import (
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.ledger import (
     Departure,
     OngoingRebalance,
     RebalanceChange,
@@ -21,10 +22,9 @@ from muster.coordinator.core.ledger import (
     RebalanceTrigger,
     last_few,
 )
-from muster.coordinator.core.moves import PlanBefore, PlanDiff, WithheldPartition, diff_plans
-from muster.coordinator.core.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberPlan, Outcome, RebalanceEntry, RebalancePhase
+from muster.coordinator.core.model.moves import PlanBefore, PlanDiff, WithheldPartition, diff_plans
+from muster.coordinator.core.model.plan import CONSUMER, Plan, assignment_of, owned_of, rebuilt_snapshot
+from muster.coordinator.core.model.types import Cause, MemberPlan, Outcome, RebalanceEntry, RebalancePhase
 
 CAUSES_BY_REASON = (
     # What clients say (KIP-800 and the messages of the known clients), and the cause it stands for.

@@ -2,8 +2,7 @@
 
 from typing import assert_never
 
-from muster.coordinator.core.bounds import check_fits_log
-from muster.coordinator.core.classic import history, static
+from muster.coordinator.core.classic import door, history, plans, restricted, static_members
 from muster.coordinator.core.classic.checks import check_not_dead, check_protocols, check_room, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
@@ -14,15 +13,14 @@ from muster.coordinator.core.classic.rebalance import (
     rebalance_or_wait,
     remove_member,
 )
-from muster.coordinator.core.classic.remote import plans, restricted
-from muster.coordinator.core.control.held import door
-from muster.coordinator.core.effects import JoinReply, refused_join
-from muster.coordinator.core.events import JoinGroup
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.records import GroupStored
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, GroupState, Limits
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.bounds import check_fits_log
+from muster.coordinator.core.model.core_events import JoinGroup
+from muster.coordinator.core.model.core_records import GroupStored
+from muster.coordinator.core.model.effects import JoinReply, refused_join
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.types import Cause, GroupState, Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -117,7 +115,7 @@ def join_without_id(group: ClassicGroup, request: JoinGroup, step: Step) -> None
     member_id = f"{request.group_instance_id or request.client_id}-{request.fresh_id}"
     if request.group_instance_id is not None:
         if request.group_instance_id in group.static:
-            static.replace_static_member(group, request, member_id, step)
+            static_members.replace_static_member(group, request, member_id, step)
         else:
             add_member(group, request, member_id, step)
     elif request.require_known_member_id:

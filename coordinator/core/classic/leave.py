@@ -7,11 +7,11 @@ from muster.coordinator.core.classic.checks import check_not_dead
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
-from muster.coordinator.core.effects import LeaveReply, MemberReply
-from muster.coordinator.core.events import LeaveGroup
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberIdentity
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import LeaveGroup
+from muster.coordinator.core.model.effects import LeaveReply, MemberReply
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.types import Cause, MemberIdentity
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

@@ -1,19 +1,17 @@
 """Groups come from the log and go back to it, and their timers fire: load, unload, delete."""
 
-from muster.coordinator.core.classic import history, liveness
+from muster.coordinator.core.classic import again, door, handoff, history, liveness, plans
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember, ClassicMembers
-from muster.coordinator.core.classic.positions import delete_records
+from muster.coordinator.core.classic.offsets import delete_records
 from muster.coordinator.core.classic.rebalance import join_timer_fired, prepare_rebalance, subscribed_topics
-from muster.coordinator.core.classic.remote import again, handoff, plans
 from muster.coordinator.core.classic.sync import sync_timer_fired
-from muster.coordinator.core.control.held import door
-from muster.coordinator.core.effects import DeleteReply, refused_join, refused_sync
-from muster.coordinator.core.events import DeleteGroup
-from muster.coordinator.core.ledger import RebalanceTrigger
-from muster.coordinator.core.records import GroupStored, MemberRecord
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, GroupState, Protocol, TimerKey
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import DeleteGroup
+from muster.coordinator.core.model.core_records import GroupStored, MemberRecord
+from muster.coordinator.core.model.effects import DeleteReply, refused_join, refused_sync
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.types import Cause, GroupState, Protocol, TimerKey
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

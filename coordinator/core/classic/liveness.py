@@ -2,18 +2,17 @@
 
 from typing import assert_never
 
+from muster.coordinator.core.classic import again, door
 from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import maybe_complete_join, rebalance_or_wait, remove_member
-from muster.coordinator.core.classic.remote import again
-from muster.coordinator.core.control.held import door
-from muster.coordinator.core.effects import HeartbeatReply
-from muster.coordinator.core.events import Heartbeat
-from muster.coordinator.core.ledger import Departure, trigger_by_member
-from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import Cause, GroupState, RequestId
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.model.core_events import Heartbeat
+from muster.coordinator.core.model.effects import HeartbeatReply
+from muster.coordinator.core.model.ledger import Departure, trigger_by_member
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import Cause, GroupState, RequestId
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 ALIVE = HeartbeatReply()

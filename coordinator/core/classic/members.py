@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.types import Protocol, RequestId
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import Protocol, RequestId
 
 
 @dataclass(slots=True)

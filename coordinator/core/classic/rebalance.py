@@ -1,17 +1,16 @@
 """The join phase: prepare a rebalance, wait for the members, elect a leader, vote for a protocol."""
 
-from muster.coordinator.core.bounds import next_generation
-from muster.coordinator.core.classic import delay, history
+from muster.coordinator.core.classic import delay, history, plans
+from muster.coordinator.core.classic.assigning import A_MEMBER
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.classic.remote import plans
-from muster.coordinator.core.control.assigning import A_MEMBER
-from muster.coordinator.core.control.held import classic as held
-from muster.coordinator.core.effects import JoinedMember, JoinReply, refused_join, refused_sync
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.plan import CONSUMER, topics_of
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, GroupState
+from muster.coordinator.core.control.overrides import classic as held
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.bounds import next_generation
+from muster.coordinator.core.model.effects import JoinedMember, JoinReply, refused_join, refused_sync
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import CONSUMER, topics_of
+from muster.coordinator.core.model.types import Cause, GroupState
 from muster.coordinator.errors import ErrorCode
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from muster.coordinator.core.classic import history
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.effects import SyncReply
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import GroupState
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.effects import SyncReply
+from muster.coordinator.core.model.types import GroupState
 
 
 def accept_plan(group: ClassicGroup, shares: Mapping[str, bytes], snapshot: history.PlanProvenance, step: Step) -> None:

@@ -2,21 +2,20 @@
 
 from typing import assert_never
 
-from muster.coordinator.core.bounds import check_fits_log
-from muster.coordinator.core.classic import delay, history
+from muster.coordinator.core.classic import delay, history, insisting
 from muster.coordinator.core.classic.checks import check_generation, check_not_dead, require_member
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.classic.rebalance import prepare_rebalance, remove_member
-from muster.coordinator.core.classic.remote import insisting
 from muster.coordinator.core.classic.shares import accept_plan, answer_sync, disarm_when_complete
-from muster.coordinator.core.control.held import classic as held
-from muster.coordinator.core.control.holds import members
-from muster.coordinator.core.effects import refused_sync
-from muster.coordinator.core.events import SyncGroup
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, GroupState
+from muster.coordinator.core.control.overrides import classic as held
+from muster.coordinator.core.control.overrides import members
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.bounds import check_fits_log
+from muster.coordinator.core.model.core_events import SyncGroup
+from muster.coordinator.core.model.effects import refused_sync
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger
+from muster.coordinator.core.model.types import Cause, GroupState
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

@@ -1,6 +1,5 @@
 """What a KIP-848 heartbeat must look like, and who may send it. Refuses by raising."""
 
-from muster.coordinator.core.bounds import text_bytes
 from muster.coordinator.core.consumer.group import (
     AWAY,
     JOINING,
@@ -9,11 +8,12 @@ from muster.coordinator.core.consumer.group import (
     ConsumerMember,
     ConsumerMemberState,
 )
-from muster.coordinator.core.consumer.records import Shares
 from muster.coordinator.core.consumer.regex import check_regex
-from muster.coordinator.core.events import ConsumerHeartbeat
-from muster.coordinator.core.plan import canonical_name
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.bounds import text_bytes
+from muster.coordinator.core.model.consumer_records import Shares
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat
+from muster.coordinator.core.model.plan import canonical_name
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

@@ -1,7 +1,9 @@
 """A KIP-848 group leaves the log: deleted, expired, or turned into a classic one."""
 
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.consumer.records import (
+from muster.coordinator.core.groups.forgetting import check_nobody_in, forget_belongings
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import (
     ConsumerMemberDeleted,
     CurrentDeleted,
     GroupEpochDeleted,
@@ -9,10 +11,8 @@ from muster.coordinator.core.consumer.records import (
     TargetDeleted,
     TargetEpochDeleted,
 )
-from muster.coordinator.core.effects import DeleteReply
-from muster.coordinator.core.events import DeleteGroup
-from muster.coordinator.core.groups.forgetting import check_nobody_in, forget_belongings
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.model.core_events import DeleteGroup
+from muster.coordinator.core.model.effects import DeleteReply
 
 
 def delete_group(group: ConsumerGroup, request: DeleteGroup, step: Step) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
-from muster.coordinator.core.consumer.records import (
+from muster.coordinator.core.model.consumer_records import (
     ClassicSide,
     ConsumerMemberStored,
     Epochs,
@@ -12,9 +12,9 @@ from muster.coordinator.core.consumer.records import (
     Shares,
     TopicId,
 )
-from muster.coordinator.core.ledger import OngoingRebalance
-from muster.coordinator.core.rights import Rights, readable_topics
-from muster.coordinator.core.types import TimerKey
+from muster.coordinator.core.model.ledger import OngoingRebalance
+from muster.coordinator.core.model.rights import Rights, readable_topics
+from muster.coordinator.core.model.types import TimerKey
 
 MOST_GAVE = 10_000
 """So many ids are remembered of those who let go of something: ids of members that are gone may come again."""

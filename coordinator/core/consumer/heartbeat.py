@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from muster.coordinator.core.consumer import history, regex, removal, static, target
+from muster.coordinator.core.consumer import draining, epoch_ledger, regex, removal, static, target, upgrade, warming
 from muster.coordinator.core.consumer.checks import (
     check_epoch,
     check_heartbeat_form,
@@ -12,17 +12,15 @@ from muster.coordinator.core.consumer.checks import (
     require_consumer_member,
 )
 from muster.coordinator.core.consumer.group import JOINING, ConsumerGroup, ConsumerMember, ConsumerMemberState, shares
-from muster.coordinator.core.consumer.migration import upgrade
 from muster.coordinator.core.consumer.reconcile import ReconciliationGoal, reconciled
-from muster.coordinator.core.consumer.records import ConsumerMemberStored, Shares
-from muster.coordinator.core.control.handoff import draining, warming
-from muster.coordinator.core.control.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
-from muster.coordinator.core.effects import ConsumerHeartbeatReply
-from muster.coordinator.core.events import ConsumerHeartbeat
-from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.plan import canonical_name
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import HEARTBEATS_IN_SESSION, Cause, Limits
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import ConsumerMemberStored, Shares
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
+from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import canonical_name
+from muster.coordinator.core.model.types import HEARTBEATS_IN_SESSION, Cause, Limits
+from muster.coordinator.core.settings.consumer import HEARTBEAT_INTERVAL, SESSION_TIMEOUT
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -175,7 +173,7 @@ def reconcile_member(group: ConsumerGroup, member: ConsumerMember, owned: Shares
     if following is None:
         return
     was = (member.state, member.revoking)
-    history.keep_current(group, member, following, step)
+    epoch_ledger.keep_current(group, member, following, step)
     if member.state is not ConsumerMemberState.UNREVOKED or member.classic is not None:
         draining.stop_watching_draining(group, member, step)
     elif was != (member.state, member.revoking):

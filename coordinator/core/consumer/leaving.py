@@ -5,11 +5,11 @@ import dataclasses
 from muster.coordinator.core.classic.history import cause_from_reason
 from muster.coordinator.core.consumer import removal
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember
-from muster.coordinator.core.effects import LeaveReply, MemberReply
-from muster.coordinator.core.events import LeaveGroup
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, MemberIdentity
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import LeaveGroup
+from muster.coordinator.core.model.effects import LeaveReply, MemberReply
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.types import Cause, MemberIdentity
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

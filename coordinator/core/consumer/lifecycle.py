@@ -1,17 +1,16 @@
 """KIP-848 groups come to life from the log, and their timers fire."""
 
-from muster.coordinator.core.consumer import history, removal, target
+from muster.coordinator.core.consumer import draining, epoch_ledger, removal, target
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMemberState
-from muster.coordinator.core.consumer.records import GroupEpochStored, TargetDeleted, TargetEpochStored
-from muster.coordinator.core.control.handoff import draining
-from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import TimerKey
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import GroupEpochStored, TargetDeleted, TargetEpochStored
+from muster.coordinator.core.model.types import TimerKey
+from muster.coordinator.core.settings.consumer import SESSION_TIMEOUT
 
 
 def load_group(group: ConsumerGroup, step: Step) -> None:
     """The log has been replayed: watch every member afresh, and go on where a target was still to be made."""
-    history.restore_epoch(group, step)
+    epoch_ledger.restore_epoch(group, step)
     group.progress.unsure.update(group.members)
     group.progress.gave = None
     for member in group.members.values():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from muster.coordinator.core.consumer.group import ConsumerGroup, ConsumerMember, ConsumerMemberState
-from muster.coordinator.core.consumer.records import CurrentStored, Epochs, Shares, TopicId
+from muster.coordinator.core.model.consumer_records import CurrentStored, Epochs, Shares, TopicId
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from muster.coordinator.core.consumer import target
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.consumer.records import RegexDeleted, RegexStored
-from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import RegexResolved
-from muster.coordinator.core.ledger import RebalanceTrigger
-from muster.coordinator.core.patterns import MAX_REGEX_CHARS, compile_pattern
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import RegexDeleted, RegexStored
+from muster.coordinator.core.model.core_events import RegexResolved
+from muster.coordinator.core.model.effects import ResolveRegex
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.patterns import MAX_REGEX_CHARS, compile_pattern
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 INTERNAL = "__"

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from muster.coordinator.core.consumer import history, regex, static, target
+from muster.coordinator.core.consumer import epoch_ledger, regex, static, target
 from muster.coordinator.core.consumer.cleanup import forget_member
+from muster.coordinator.core.consumer.downgrade import DOWNGRADE, LeavingMembers
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
-from muster.coordinator.core.consumer.migration.downgrade import DOWNGRADE, LeavingMembers
-from muster.coordinator.core.consumer.records import TargetEpochStored
-from muster.coordinator.core.control.held import consumer as held
-from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
-from muster.coordinator.core.effects import ConsumerHeartbeatReply
-from muster.coordinator.core.events import ConsumerHeartbeat
-from muster.coordinator.core.ledger import Departure, RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.control.overrides import consumer as held
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import TargetEpochStored
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply
+from muster.coordinator.core.model.ledger import Departure, RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.types import Cause
+from muster.coordinator.core.settings.consumer import SESSION_TIMEOUT
 
 
 def handle_leave_heartbeat(
@@ -90,7 +90,7 @@ def remove_members(
     """Take the members out; one new epoch for all of them, or a generation where only classic members are left."""
     if DOWNGRADE.made(group, LeavingMembers(trigger, leavers), step):
         return
-    history.begin_epoch(group, trigger, step)
+    epoch_ledger.begin_epoch(group, trigger, step)
     for member, departure in leavers:
         remove_member(group, member, departure, step)
     target.raise_epoch(group, step)
@@ -100,11 +100,11 @@ def remove_members(
     # Whoever comes next gets its assignment at once.
     step.disarm(group.assign_timer)
     step.keep(TargetEpochStored(group.id, group.epoch, 0))
-    history.record_emptied(group, step)
+    epoch_ledger.record_emptied(group, step)
 
 
 def remove_member(group: ConsumerGroup, member: ConsumerMember, departure: Departure, step: Step) -> None:
     held.hold_consumer_share(group, member, step)
-    history.note_departure(group, member, departure)
+    epoch_ledger.note_departure(group, member, departure)
     forget_member(group, member.id, step)
     regex.forget_unused_regex(group, member.topic_regex, step)

@@ -1,11 +1,11 @@
 """Static members of KIP-848 groups: one identity, one process after the other."""
 
-from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer import epoch_ledger
 from muster.coordinator.core.consumer.cleanup import forget_member
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerMember, ConsumerMemberState
-from muster.coordinator.core.consumer.records import ConsumerMemberStored, CurrentStored, TargetStored
-from muster.coordinator.core.events import ConsumerHeartbeat
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.consumer_records import ConsumerMemberStored, CurrentStored, TargetStored
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 
@@ -36,7 +36,7 @@ def away_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMem
 def replace_static_member(group: ConsumerGroup, old: ConsumerMember, record: ConsumerMemberStored, step: Step) -> None:
     """The same identity under a new id, with all that the old one had; the group need not move."""
     share, assigned = group.target_of(old), old.assigned
-    history.rename_member(group, old.id, record.member_id)
+    epoch_ledger.rename_member(group, old.id, record.member_id)
     group.progress.last_seen_ms.pop(old.id, None)
     forget_member(group, old.id, step)
     step.keep(record)
@@ -50,4 +50,4 @@ def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember, step: Step) 
     record = CurrentStored(
         group.id, member.id, AWAY, max(member.epoch, 0), ConsumerMemberState.STABLE, member.assigned, {}
     )
-    history.keep_current(group, member, record, step)
+    epoch_ledger.keep_current(group, member, record, step)

@@ -6,21 +6,33 @@ from zlib import crc32
 
 from muster.assignors.api import AssignorError, Snapshot
 from muster.assignors.api import Member as AssignorMember
-from muster.coordinator.core.bounds import LAST_GENERATION, largest_share, too_large
-from muster.coordinator.core.consumer import history
+from muster.coordinator.core.consumer import epoch_ledger
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, ConsumerMember, ConsumerMemberState
-from muster.coordinator.core.consumer.records import GroupEpochStored, Shares, TargetEpochStored, TargetStored, TopicId
 from muster.coordinator.core.control.balance.weighing import weigh_snapshot
-from muster.coordinator.core.control.held import consumer as held
-from muster.coordinator.core.control.holds import members, standing
-from muster.coordinator.core.control.settings.consumer import ASSIGNMENT_INTERVAL
-from muster.coordinator.core.control.who import chosen_assignor, chosen_options
-from muster.coordinator.core.events import Planned
-from muster.coordinator.core.ledger import RebalanceTrigger, trigger_by_member
-from muster.coordinator.core.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable_name
-from muster.coordinator.core.rights import Rights, RightsAnew, describe_rights_change, readable_topics, refreshed_rights
-from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.control.overrides import consumer as held
+from muster.coordinator.core.control.overrides import members, standing
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.model.bounds import LAST_GENERATION, largest_share, too_large
+from muster.coordinator.core.model.consumer_records import (
+    GroupEpochStored,
+    Shares,
+    TargetEpochStored,
+    TargetStored,
+    TopicId,
+)
+from muster.coordinator.core.model.core_events import Planned
+from muster.coordinator.core.model.ledger import RebalanceTrigger, trigger_by_member
+from muster.coordinator.core.model.plan import Plan, PlanRequest, canonical_name, lacks_lags, loadable_name
+from muster.coordinator.core.model.rights import (
+    Rights,
+    RightsAnew,
+    describe_rights_change,
+    readable_topics,
+    refreshed_rights,
+)
+from muster.coordinator.core.model.types import Cause
+from muster.coordinator.core.settings.consumer import ASSIGNMENT_INTERVAL
+from muster.coordinator.core.settings.who import chosen_assignor, chosen_options
 
 RETRY_FLOOR_MS = 1_000
 """A failed assignor is left alone for so long, even when assignments have no interval."""
@@ -28,7 +40,7 @@ RETRY_FLOOR_MS = 1_000
 
 def raise_group_epoch(group: ConsumerGroup, trigger: RebalanceTrigger, step: Step) -> None:
     """A new group epoch, and the ledger's entry for it. A target follows when it is due."""
-    history.begin_epoch(group, trigger, step)
+    epoch_ledger.begin_epoch(group, trigger, step)
     raise_epoch(group, step)
 
 
@@ -147,7 +159,7 @@ def keep_last_target(group: ConsumerGroup, why: str, step: Step) -> None:
     pause_ms = max(ASSIGNMENT_INTERVAL.of(step.state, group.id), RETRY_FLOOR_MS)
     group.progress.retry_at_ms = step.now_ms + pause_ms
     step.arm(group.assign_timer, pause_ms)
-    history.record_assignor_failure(group, why, step)
+    epoch_ledger.record_assignor_failure(group, why, step)
 
 
 def adopt_target(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Step) -> None:
@@ -157,14 +169,14 @@ def adopt_target(group: ConsumerGroup, plan: Plan, snapshot: Snapshot, step: Ste
         keep_last_target(group, too_large(group.id, "one member's partitions", size, step.limits), step)
         return
     kept = held.correct_consumer_plan(group, plan, snapshot, step)
-    before = {**history.targets_before(group, step), **kept.left_by}
+    before = {**epoch_ledger.targets_before(group, step), **kept.left_by}
     for member in group.members.values():
         share = share_by_id(kept.plan.get(member.id, {}), step)
         if share != group.target_of(member):
             step.keep(TargetStored(group.id, member.id, share))
     step.keep(TargetEpochStored(group.id, group.epoch, step.now_ms))
     group.progress.retry_at_ms = group.progress.fenced_until_ms = 0
-    history.record_target(group, before, kept.told_in(snapshot), step)
+    epoch_ledger.record_target(group, before, kept.told_in(snapshot), step)
     members.release_inherited_shares(group.id, kept.inherited, step)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.groups.state import Step
 
 G = TypeVar("G", bound=GroupData)
 W = TypeVar("W")

@@ -1,13 +1,13 @@
 """Lets go of what belongs to a group id, whatever its kind: positions, and all that the ledger tells of it."""
 
-from muster.coordinator.core.control.fences.facts import forget_fences
-from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.trial import gone
-from muster.coordinator.core.entries import forget_entry
+from muster.coordinator.core.control.overrides import standing
+from muster.coordinator.core.groups import gone
+from muster.coordinator.core.groups.entries import forget_entry
+from muster.coordinator.core.groups.facts import forget_fences
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.records import DelayForgotten, OffsetDeleted
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_records import DelayForgotten, OffsetDeleted
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

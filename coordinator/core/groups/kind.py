@@ -5,7 +5,7 @@ A kind is a folder with a group (data, `core.groups.group`), the facts it is mad
 happens when there is no group of an id is a kind, too (`absent`), so whoever asks never asks which kind it is.
 
 Each call either does its work on `step`, or refuses by raising CoordinatorError before it has changed anything. How a
-group of one kind becomes one of another is in `muster.coordinator.core.groups.conversions`.
+group of one kind becomes one of another is in `muster.coordinator.core.kinds.conversions`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,11 +13,9 @@ from enum import Enum, auto
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.core.central.events import RegisterConsumer
-from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.holds.correction import GroupSituation
-from muster.coordinator.core.effects import DescribeConsumerReply, DescribeReply, ListedGroup
-from muster.coordinator.core.events import (
+from muster.coordinator.core.groups.owners import OwnedPartitions
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.model.core_events import (
     ConsumerHeartbeat,
     DeleteGroup,
     Heartbeat,
@@ -31,11 +29,13 @@ from muster.coordinator.core.events import (
     StoodStill,
     SyncGroup,
 )
-from muster.coordinator.core.groups.owners import OwnedPartitions
-from muster.coordinator.core.ledger import RebalanceTrigger
-from muster.coordinator.core.rights import RightsAnew
-from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import RequestId, StoredOffset, TimerKey
+from muster.coordinator.core.model.correction import GroupSituation
+from muster.coordinator.core.model.effects import DescribeConsumerReply, DescribeReply, ListedGroup
+from muster.coordinator.core.model.events import RegisterConsumer
+from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.core.model.types import RequestId, StoredOffset, TimerKey
 from muster.coordinator.errors import ErrorCode
 
 G_contra = TypeVar("G_contra", contravariant=True)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
-from muster.coordinator.core.plan import Plan
+from muster.coordinator.core.model.plan import Plan
 
 Owners: TypeAlias = Mapping[str, Mapping[int, str]]
 """topic -> partition -> member"""

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.control.describing import describe_controls
-from muster.coordinator.core.effects import ExplainReply, ListReply
-from muster.coordinator.core.events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import GroupLedger, entry_with_settlement
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Stall, Takeover
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.core_events import DescribeConsumerGroup, DescribeGroup, ExplainGroup, ListGroups
+from muster.coordinator.core.model.effects import ExplainReply, ListReply
+from muster.coordinator.core.model.ledger import GroupLedger, entry_with_settlement
+from muster.coordinator.core.model.types import Stall, Takeover
+from muster.coordinator.core.requests.describing import describe_controls
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 

@@ -4,15 +4,15 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
-from muster.coordinator.core.events import OffsetCommit, OffsetDelete, OffsetFetch
 from muster.coordinator.core.groups.forgetting import forget_ledger
 from muster.coordinator.core.groups.group import group_id_given
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.records import OffsetDeleted, OffsetsStored
-from muster.coordinator.core.requests import noted
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import NO_TOPIC_ID, PositionChange, StoredOffset
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.core_events import OffsetCommit, OffsetDelete, OffsetFetch
+from muster.coordinator.core.model.core_records import OffsetDeleted, OffsetsStored
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
+from muster.coordinator.core.model.types import NO_TOPIC_ID, PositionChange, StoredOffset
+from muster.coordinator.core.requests import audit_entries
 from muster.coordinator.errors import ErrorCode
 
 PartitionPlace: TypeAlias = tuple[str, int]
@@ -51,7 +51,7 @@ def commit_offsets(request: OffsetCommit, step: Step) -> None:
         kept[place] = made(StoredOffset, (offset, leader_epoch, metadata, now_ms, expire_ms, topic_id))
     if kept:
         if request.operator:
-            noted.note_operator_commit(request, kept, step)
+            audit_entries.note_operator_commit(request, kept, step)
         step.keep(OffsetsStored(request.group_id, kept))
     step.reply(request.request_id, OffsetCommitReply(partitions=refused))
 
@@ -100,7 +100,7 @@ def delete_offsets(request: OffsetDelete, step: Step) -> None:
         if (topic, partition) in stored or (topic, partition) in pending:
             step.keep(OffsetDeleted(request.group_id, topic, partition))
         results[topic, partition] = ErrorCode.NONE
-    noted.note_positions_changed(request.group_id, gone, request.operator, step)
+    audit_entries.note_positions_changed(request.group_id, gone, request.operator, step)
     step.reply(request.request_id, OffsetDeleteReply(partitions=results))
 
 

@@ -7,24 +7,19 @@ whoever the setting names hears of it. Which settings there are is in `core.cont
 import json
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.settings.assignor import ASSIGNOR
-from muster.coordinator.core.control.settings.setting import (
-    UNRECORDABLE,
-    SettingsChange,
-    invalid_setting,
-    is_recordable,
-)
-from muster.coordinator.core.control.settings.table import SETTINGS
-from muster.coordinator.core.control.trial import canary
-from muster.coordinator.core.effects import ListSettingsReply, SettingsReply
-from muster.coordinator.core.entries import keep_entry, next_number
-from muster.coordinator.core.events import AlterSettings, DescribeSettings, ListSettings
+from muster.coordinator.core.control.settings_table import SETTINGS
+from muster.coordinator.core.control.trials import canary
+from muster.coordinator.core.groups.entries import keep_entry, next_number
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import RebalanceTrigger
-from muster.coordinator.core.records import SettingsStored, SettingsUnset
-from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.core_events import AlterSettings, DescribeSettings, ListSettings
+from muster.coordinator.core.model.core_records import SettingsStored, SettingsUnset
+from muster.coordinator.core.model.effects import ListSettingsReply, SettingsReply
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
+from muster.coordinator.core.settings.assignor import ASSIGNOR
+from muster.coordinator.core.settings.setting import UNRECORDABLE, SettingsChange, invalid_setting, is_recordable
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 MAX_BYTES = 64 << 10

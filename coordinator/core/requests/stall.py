@@ -5,8 +5,10 @@ sending, and nobody listens. Deadlines measure what was heard, so they stand sti
 of one member whose connection is held for its quota.
 """
 
-from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.events import (
+from muster.coordinator.core.control.overrides import standing
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.core_events import (
     ConsumerHeartbeat,
     JoinGroup,
     OffsetCommit,
@@ -15,11 +17,9 @@ from muster.coordinator.core.events import (
     SyncGroup,
     TurnedAway,
 )
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.records import StallForgotten, StallNoted
-from muster.coordinator.core.requests.streams import HeldBack
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Stall
+from muster.coordinator.core.model.core_records import StallForgotten, StallNoted
+from muster.coordinator.core.model.streams import HeldBack
+from muster.coordinator.core.model.types import Stall
 
 WORTH_A_NOTE_MS = 1_000
 """Shorter stalls move deadlines and are counted, but nobody has to read of them."""

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.records import TakeoverForgotten, TakeoverNoted
-from muster.coordinator.core.requests.streams import CutFound, TookOver
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Takeover
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_records import TakeoverForgotten, TakeoverNoted
+from muster.coordinator.core.model.streams import CutFound, TookOver
+from muster.coordinator.core.model.types import Takeover
 
 KEPT_TAKEOVERS = 20
 """How many the diary of a shard holds."""

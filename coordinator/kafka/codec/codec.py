@@ -9,11 +9,11 @@ from functools import cache
 from typing import Any
 
 from muster.coordinator.kafka.codec.decoding import MessageReader, make_decoder
-from muster.coordinator.kafka.codec.emitting import Buffer, Frame, MalformedFrame, Unencodable
+from muster.coordinator.kafka.codec.emitter import Buffer, Frame, MalformedFrame, Unencodable
 from muster.coordinator.kafka.codec.encoding import Encoder, make_encoder
 from muster.coordinator.kafka.codec.messages import struct
-from muster.coordinator.kafka.schema import all_messages
-from muster.coordinator.kafka.schema.notation import MessageSchema
+from muster.coordinator.kafka.codec.notation import MessageSchema
+from muster.coordinator.kafka.codec.schema_init import all_messages
 
 __all__ = ["MalformedFrame", "Unencodable", "decode", "decode_frame", "encode", "is_flexible", "struct"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 from muster.coordinator.edge import limits
-from muster.coordinator.kafka.codec.emitting import (
+from muster.coordinator.kafka.codec.emitter import (
     FIXED,
     CodeEmitter,
     Frame,
@@ -20,7 +20,7 @@ from muster.coordinator.kafka.codec.emitting import (
     tagged_fields,
 )
 from muster.coordinator.kafka.codec.messages import struct
-from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema, MessageSchema
+from muster.coordinator.kafka.codec.notation import STRUCT, FieldSchema, MessageSchema
 
 Decoder: TypeAlias = Callable[[Frame, int], tuple[Any, int]]
 

@@ -4,7 +4,7 @@ import struct as packing
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from muster.coordinator.kafka.codec.emitting import (
+from muster.coordinator.kafka.codec.emitter import (
     FIXED,
     Buffer,
     CodeEmitter,
@@ -13,7 +13,7 @@ from muster.coordinator.kafka.codec.emitting import (
     has_fixed_size,
     tagged_fields,
 )
-from muster.coordinator.kafka.schema.notation import STRUCT, FieldSchema, MessageSchema
+from muster.coordinator.kafka.codec.notation import STRUCT, FieldSchema, MessageSchema
 
 Encoder: TypeAlias = Callable[[Any], list[Buffer]]
 

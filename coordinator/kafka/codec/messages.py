@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from muster.coordinator.kafka.schema import all_messages
-from muster.coordinator.kafka.schema.notation import FieldSchema
+from muster.coordinator.kafka.codec.notation import FieldSchema
+from muster.coordinator.kafka.codec.schema_init import all_messages
 
 
 class MessageStruct:

@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from muster.coordinator.kafka.apis import SASL_AUTHENTICATE
-from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.codec.emitter import Frame
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.foresight import EarlyRefusal
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES

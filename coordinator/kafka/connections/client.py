@@ -10,7 +10,7 @@ from functools import cache
 from typing import Final, Generic, NamedTuple, TypeVar, cast
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, encode, is_flexible
-from muster.coordinator.kafka.codec.emitting import Frame
+from muster.coordinator.kafka.codec.emitter import Frame
 from muster.coordinator.kafka.connections.frames import HEAD, FrameBuffer
 from muster.coordinator.kafka.connections.keepalive import keep_alive
 

@@ -13,7 +13,7 @@ from muster.coordinator.edge.limits import LARGE_BYTES
 from muster.coordinator.kafka.apis import API_VERSIONS, HEARTBEAT, UNSUPPORTED_VERSION
 from muster.coordinator.kafka.codec.codec import MalformedFrame, struct
 from muster.coordinator.kafka.codec.decoding import RequestTooLong
-from muster.coordinator.kafka.codec.emitting import Buffer, Frame
+from muster.coordinator.kafka.codec.emitter import Buffer, Frame
 from muster.coordinator.kafka.connections.foresight import EarlyRefusal, refuse_early
 from muster.coordinator.kafka.connections.frames import HEAD, LENGTH_BYTES, FrameBuffer
 from muster.coordinator.kafka.connections.keepalive import keep_alive

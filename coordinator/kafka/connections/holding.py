@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from muster.coordinator.kafka.connections.shared import ListenerState
 
 if TYPE_CHECKING:
-    from muster.coordinator.kafka.quotas.charges import ChargedConnection
+    from muster.coordinator.kafka.connections.charges import ChargedConnection
 
 
 class ReadThrottle:

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import structlog
 
 from muster.coordinator.edge.seldom import LogThrottle
-from muster.coordinator.edge.transport.sockets import open_listening_socket
-from muster.coordinator.edge.transport.tls import ListenerTls
+from muster.coordinator.edge.sockets import open_listening_socket
+from muster.coordinator.edge.tls import ListenerTls
 from muster.coordinator.kafka.connections.connection import ServerConnection
 from muster.coordinator.kafka.connections.places import ConnectionLimits
 from muster.coordinator.kafka.connections.shared import DEFAULT_UNREAD_BYTES, UNKNOWN_IDENTITY, ListenerState
 from muster.coordinator.kafka.dispatch import Dispatcher
 
 if TYPE_CHECKING:
-    from muster.coordinator.edge.transport.handshakes import TlsHandshakes
-    from muster.coordinator.kafka.quotas.charges import ConnectionCharges
+    from muster.coordinator.edge.handshakes import TlsHandshakes
+    from muster.coordinator.kafka.connections.charges import ConnectionCharges
 
 BACKLOG = 1024
 """Connections that the kernel keeps until they are accepted."""
@@ -138,7 +138,7 @@ class ConnectionListener:
         if tls is None:
             self._server = await loop.create_server(make, sock=self._socket, backlog=BACKLOG)
         else:
-            from muster.coordinator.edge.transport.handshakes import TlsHandshakes
+            from muster.coordinator.edge.handshakes import TlsHandshakes
 
             self._shared.identity_of = tls.identity_of
             self._handshakes = TlsHandshakes(tls, self._socket, make, self._admits)

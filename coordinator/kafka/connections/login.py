@@ -14,15 +14,9 @@ from typing import Final, NamedTuple, Protocol
 from muster.coordinator.kafka.apis import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from muster.coordinator.kafka.connections.frames import SHORTEST, FrameBuffer
 from muster.coordinator.kafka.dispatch import ClientPeer, HangUp
+from muster.coordinator.security.conversation import LoginFailed, LoginWork, SaslChallenge, SaslMechanism, SaslSuccess
 from muster.coordinator.security.identity import ANONYMOUS, Identity
-from muster.coordinator.security.login.conversation import (
-    LoginFailed,
-    LoginWork,
-    SaslChallenge,
-    SaslMechanism,
-    SaslSuccess,
-)
-from muster.coordinator.security.login.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
+from muster.coordinator.security.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
 
 BEFORE_LOGIN: Final = frozenset({API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE})
 NONE: Final = 0

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Protocol
 
 from muster.coordinator.kafka.codec.decoding import Decoder
-from muster.coordinator.kafka.codec.emitting import Buffer, Frame
+from muster.coordinator.kafka.codec.emitter import Buffer, Frame
 from muster.coordinator.kafka.connections.frames import HEAD
 from muster.coordinator.kafka.dispatch import DeferredAnswer, KafkaCall, ServedVersion
 

@@ -11,7 +11,7 @@ from muster.coordinator.edge.seldom import LogThrottle
 from muster.coordinator.security.identity import ANONYMOUS, UNAUTHENTICATED, Identity
 
 if TYPE_CHECKING:
-    from muster.coordinator.kafka.quotas.charges import ConnectionCharges
+    from muster.coordinator.kafka.connections.charges import ConnectionCharges
 
 REFUSAL_LOG_INTERVAL_S = 10.0
 """Of requests of one host that list too much, one in so many seconds is told."""

@@ -14,20 +14,20 @@ from itertools import count
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from muster.assignors.isolation.pool import Isolation
-from muster.coordinator.core import events
-from muster.coordinator.core.central.events import StreamClosed
-from muster.coordinator.core.control.trial.events import LagMeasured
-from muster.coordinator.core.effects import GroupChanged, Reply
-from muster.coordinator.core.observed.events import GroupObserved, GroupUnseen
-from muster.coordinator.core.plan import PlanRequest
-from muster.coordinator.core.rights import Rights
-from muster.coordinator.core.types import RequestId
+from muster.assignors.plugin_pool import Isolation
+from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model.effects import GroupChanged, Reply
+from muster.coordinator.core.model.events import StreamClosed
+from muster.coordinator.core.model.observed_events import GroupObserved, GroupUnseen
+from muster.coordinator.core.model.plan import PlanRequest
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.trial_events import LagMeasured
+from muster.coordinator.core.model.types import RequestId
 from muster.coordinator.errors import NodeShuttingDown, Overloaded
 from muster.coordinator.runtime.answers import LoadMeasurementWork, ShardWork
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.metrics import RefusedCommits
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.server.driver.alarm import DeadlineAlarm
@@ -39,7 +39,7 @@ from muster.coordinator.server.driver.waiter import ReplyWaiter
 from muster.coordinator.server.driver.workers import Answer, AssignorWorkers, answer_failure
 
 if TYPE_CHECKING:
-    from muster.coordinator.metrics.instruments import Instruments
+    from muster.coordinator.observability.metrics.instruments import Instruments
 
 ReplyType = TypeVar("ReplyType")
 LookResult = TypeVar("LookResult")
@@ -47,10 +47,10 @@ LookResult = TypeVar("LookResult")
 WORK_DEADLINE_MS = 10_000
 """The default of `group.assignor.deadline.ms`."""
 
-LONG_POLLS = (events.JoinGroup, events.SyncGroup)
+LONG_POLLS = (core_events.JoinGroup, core_events.SyncGroup)
 
 UnansweredEvent: TypeAlias = (
-    events.StreamLost | events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
+    core_events.StreamLost | core_events.HeldBack | StreamClosed | GroupObserved | GroupUnseen | LagMeasured
 )
 """Events that are no requests."""
 
@@ -81,7 +81,7 @@ class EngineDriver:
         isolation: Isolation | None = None,
         complete: Callable[[ShardWork], ShardWork | Callable[[], ShardWork]] = lambda work: work,
         measure: MeasureGroupLoad = measure_nothing,
-        on_plan: Callable[[events.Planned], None] = lambda plan: None,
+        on_plan: Callable[[core_events.Planned], None] = lambda plan: None,
         on_notice: Callable[[GroupChanged], None],
         on_fatal: Callable[[BaseException], None],
         on_bug: Callable[[str, Exception], None] = lambda what, error: None,
@@ -106,7 +106,7 @@ class EngineDriver:
         self._working: set[asyncio.Task[None]] = set()
         self._ids = count(1)
         self._waiting: dict[RequestId, ReplyWaiter] = {}
-        self._parked: dict[RequestId, type[events.Event]] = {}
+        self._parked: dict[RequestId, type[core_events.Event]] = {}
         self._turn_due = self._flushing = self._loading = False
         self._all_loaded = asyncio.Event()
         self._alarm = DeadlineAlarm(self._loop, clock, self.wake)
@@ -158,7 +158,7 @@ class EngineDriver:
     def next_id(self) -> RequestId:
         return next(self._ids)
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[ReplyType]) -> ReplyType:
+    async def ask(self, shard: int, event: core_events.Request, wanted: type[ReplyType]) -> ReplyType:
         """Return the reply to one request.
 
         Raises Overloaded when a limit is reached, Draining once the driver is closed. When the caller is cancelled
@@ -166,7 +166,7 @@ class EngineDriver:
         """
         return await self._answered(shard, event, wanted, self._submit(shard, event))
 
-    def begin(self, shard: int, event: events.Request, waiter: ReplyWaiter) -> None:
+    def begin(self, shard: int, event: core_events.Request, waiter: ReplyWaiter) -> None:
         """Ask without waiting: `waiter` gets the reply. Raises Overloaded and Draining, as `ask` does."""
         if self._closed:
             raise NodeShuttingDown
@@ -183,13 +183,13 @@ class EngineDriver:
             self._parked[event.request_id] = type(event)
         self.wake()
 
-    def forget(self, shard: int, event: events.Request) -> None:
+    def forget(self, shard: int, event: core_events.Request) -> None:
         """The client is gone: leave no trace of its request."""
         if self._waiting.pop(event.request_id, None) is None:
             return
         self._parked.pop(event.request_id, None)
-        if not isinstance(event, events.ListGroups | events.ListSettings):
-            self._engine.submit(shard, events.Forget(event.group_id, event.request_id))
+        if not isinstance(event, core_events.ListGroups | core_events.ListSettings):
+            self._engine.submit(shard, core_events.Forget(event.group_id, event.request_id))
             self.wake()
 
     def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights = None) -> bool:
@@ -198,7 +198,7 @@ class EngineDriver:
         return not busy and self._engine.beat(shard, group_id, member_id, generation, self._clock.now_ms(), rights)
 
     async def ask_and_look(
-        self, shard: int, event: events.Request, wanted: type[ReplyType], look: Callable[[], LookResult]
+        self, shard: int, event: core_events.Request, wanted: type[ReplyType], look: Callable[[], LookResult]
     ) -> tuple[ReplyType, LookResult]:
         """Like `ask`, with what `look` sees at the moment of the decision: nothing happens in between."""
         future = self._submit(shard, event)
@@ -211,10 +211,10 @@ class EngineDriver:
         return await self._answered(shard, event, wanted, future), seen
 
     async def ask_all(
-        self, questions: Sequence[tuple[int, events.Request]], wanted: type[ReplyType]
+        self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[ReplyType]
     ) -> list[ReplyType]:
         """Return the replies to several requests, in their order, asked in one turn."""
-        asked: list[tuple[int, events.Request]] = []
+        asked: list[tuple[int, core_events.Request]] = []
         try:
             futures = []
             for shard, event in questions:
@@ -235,7 +235,7 @@ class EngineDriver:
             self._engine.submit(shard, event)
             self.wake()
 
-    def tell_all(self, event: events.Event) -> None:
+    def tell_all(self, event: core_events.Event) -> None:
         """Give every shard an event that has no answer (the topics changed)."""
         self._engine.submit_all(event)
         self.wake()
@@ -261,7 +261,7 @@ class EngineDriver:
         """
         self._closed = True
         self._idle.clear()
-        self._engine.submit_all(events.Unload())
+        self._engine.submit_all(core_events.Unload())
         self.wake()
         try:
             async with asyncio.timeout(timeout_s):
@@ -276,7 +276,7 @@ class EngineDriver:
             self._loader.close()
 
     async def _answered(
-        self, shard: int, event: events.Request, wanted: type[ReplyType], future: asyncio.Future[Reply]
+        self, shard: int, event: core_events.Request, wanted: type[ReplyType], future: asyncio.Future[Reply]
     ) -> ReplyType:
         try:
             reply = await future
@@ -286,7 +286,7 @@ class EngineDriver:
         assert isinstance(reply, wanted), f"{type(event).__name__} was answered by {type(reply).__name__}"
         return reply
 
-    def _submit(self, shard: int, event: events.Request) -> asyncio.Future[Reply]:
+    def _submit(self, shard: int, event: core_events.Request) -> asyncio.Future[Reply]:
         future: asyncio.Future[Reply] = self._loop.create_future()
         self.begin(shard, event, future)
         return future
@@ -376,7 +376,7 @@ class EngineDriver:
             answer = await self._workers.answer(work.request)
         except Exception as error:
             answer = self._failed(work, error)
-        if isinstance(answer, events.Planned):
+        if isinstance(answer, core_events.Planned):
             self._on_plan(answer)
             if answer.error and self._instruments is not None and isinstance(work.request, PlanRequest):
                 self._instruments.assignor_errors[work.request.assignor] += 1

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
 
-from muster.coordinator.core.effects import MeasureLoad
-from muster.coordinator.core.events import LoadMeasured
+from muster.coordinator.core.model.core_events import LoadMeasured
+from muster.coordinator.core.model.effects import MeasureLoad
 
 MeasureGroupLoad: TypeAlias = Callable[[MeasureLoad], AsyncIterator[LoadMeasured]]
 """Takes a measurement, in pieces."""

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from muster.coordinator.core.effects import Reply
+from muster.coordinator.core.model.effects import Reply
 
 
 class ReplyWaiter(Protocol):

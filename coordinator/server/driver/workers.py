@@ -17,17 +17,17 @@ from time import monotonic_ns
 from typing import TypeAlias, TypeVar, assert_never
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
-from muster.assignors.isolation.pool import Isolation
-from muster.assignors.isolation.process import START_DEADLINE_MS
+from muster.assignors.plugin_pool import Isolation
+from muster.assignors.process import START_DEADLINE_MS
 from muster.assignors.registry import BUILT_IN
 from muster.assignors.run import overran, run
 from muster.coordinator.core.consumer.regex import match_topics
-from muster.coordinator.core.control.trial.events import Shadowed
-from muster.coordinator.core.control.trial.scoring import ShadowRequest, all_failed, score_candidates
-from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved
-from muster.coordinator.core.plan import Plan, PlanRequest, compute_plan
-from muster.coordinator.core.types import Score
+from muster.coordinator.core.model.core_events import Planned, RegexResolved
+from muster.coordinator.core.model.effects import ResolveRegex
+from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
+from muster.coordinator.core.model.scoring import ShadowRequest, all_failed, score_candidates
+from muster.coordinator.core.model.trial_events import Shadowed
+from muster.coordinator.core.model.types import Score
 
 MAX_THREADS = 16
 

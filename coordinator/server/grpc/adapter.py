@@ -20,6 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from muster.coordinator.edge.gate import Authenticator
 from muster.coordinator.edge.limits import LARGE_BYTES, describe_too_large
 from muster.coordinator.edge.memory import RefusedRequestMemory
+from muster.coordinator.edge.shape import MalformedGroupRequest
 from muster.coordinator.edge.software import parse_user_agent
 from muster.coordinator.errors import (
     CallDenied,
@@ -30,15 +31,14 @@ from muster.coordinator.errors import (
     TemporarilyUnknown,
 )
 from muster.coordinator.security.identity import UNAUTHENTICATED, Identity
-from muster.coordinator.server.dispatch import MethodKind, ServiceMethod, fast_path_of
 from muster.coordinator.server.grpc import status
 from muster.coordinator.server.grpc.burden import LARGE_ANSWER, ConnectionLoad, ConnectionLoadLimits
 from muster.coordinator.server.grpc.counting import counter_of
 from muster.coordinator.server.grpc.metrics import MethodStats
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, fast_path_of
 
 if TYPE_CHECKING:
-    from muster.coordinator.metrics.instruments import Instruments, RequestMeter
+    from muster.coordinator.observability.metrics.instruments import Instruments, RequestMeter
 
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 GrpcHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"

@@ -10,7 +10,7 @@ from functools import cache
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from muster.coordinator.edge import limits
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.edge.shape import MalformedGroupRequest
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 UNFINISHED = bytes(range(128, 256))

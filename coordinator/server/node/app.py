@@ -7,44 +7,38 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from muster.assignors.isolation.pool import Isolation
+from muster.assignors.plugin_pool import Isolation
 from muster.coordinator.config import Address, Settings
-from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.events import TopicsChanged
+from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.core.model.effects import GroupChanged
 from muster.coordinator.core.shard import Shard
+from muster.coordinator.edge.shape import MalformedGroupRequest
+from muster.coordinator.edge.told import ClientAddresses
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.limits import limits_of
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.dispatch import ServiceMethod
-from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.server.backend import secured_by
+from muster.coordinator.server.backend.beside import complete_work, loads_now, mean_lag_before
+from muster.coordinator.server.backend.catalogs import partition_counts, topic_ids
+from muster.coordinator.server.backend.endings import report_fatal_error
+from muster.coordinator.server.backend.lags import make_load_meter
+from muster.coordinator.server.backend.long_lived import LogFreezer
+from muster.coordinator.server.backend.node_backend import cluster_service_names
+from muster.coordinator.server.backend.resources import ProcessResources
+from muster.coordinator.server.backend.services import HEALTH_NAMES, make_method_table
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.coordinator.server.driver.drive import EngineDriver
-from muster.coordinator.server.grounds import make_backend, make_kafka_listener
 from muster.coordinator.server.grpc.adapter import GrpcMethods
 from muster.coordinator.server.grpc.listener import GrpcListener
-from muster.coordinator.server.health.telling import ConditionReporter
-from muster.coordinator.server.journal.lines import (
+from muster.coordinator.server.lines import (
     RebalanceLines,
     format_optional_address,
     log_listening,
     report_operator_calls,
 )
-from muster.coordinator.server.journal.reports import (
-    report_bug,
-    report_contained,
-    report_plan,
-    report_stall,
-    report_status,
-)
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
-from muster.coordinator.server.node import secured_by
-from muster.coordinator.server.node.beside import complete_work, loads_now, mean_lag_before
-from muster.coordinator.server.node.catalogs import partition_counts, topic_ids
-from muster.coordinator.server.node.endings import report_fatal_error
-from muster.coordinator.server.node.ground import cluster_service_names
-from muster.coordinator.server.node.lags import make_load_meter
+from muster.coordinator.server.node.grounds import make_backend, make_kafka_listener
 from muster.coordinator.server.node.limits import (
     answer_room,
     burden_limits,
@@ -52,7 +46,6 @@ from muster.coordinator.server.node.limits import (
     join_limit_bytes,
     transport_limits,
 )
-from muster.coordinator.server.node.long_lived import LogFreezer
 from muster.coordinator.server.node.observed_by import (
     active_cores,
     close_observers,
@@ -61,26 +54,27 @@ from muster.coordinator.server.node.observed_by import (
     make_observation,
     make_tracing,
 )
-from muster.coordinator.server.node.resources import ProcessResources
-from muster.coordinator.server.node.services import HEALTH_NAMES, make_method_table
-from muster.coordinator.server.node.zookeeper import HEALTH as ZOOKEEPER
-from muster.coordinator.server.node.zookeeper import ZooKeeperRegistration
-from muster.coordinator.server.service.central_election import CentralElection
-from muster.coordinator.server.service.central_session import NO_ELECTION
-from muster.coordinator.server.service.control import GroupControl
-from muster.coordinator.server.service.groups import ClientEndpoint, GroupCoordinator
-from muster.coordinator.server.service.session import ServerSessions
-from muster.coordinator.server.service.watch import GroupWatchers
+from muster.coordinator.server.reports import report_bug, report_contained, report_plan, report_stall, report_status
+from muster.coordinator.server.rpc_dispatch import ServiceMethod
+from muster.coordinator.server.services.central_election import CentralElection
+from muster.coordinator.server.services.central_session import NO_ELECTION
+from muster.coordinator.server.services.control import GroupControl
+from muster.coordinator.server.services.groups import ClientEndpoint, GroupCoordinator
+from muster.coordinator.server.services.session import ServerSessions
+from muster.coordinator.server.services.watch import GroupWatchers
+from muster.coordinator.server.services.zookeeper import HEALTH as ZOOKEEPER
+from muster.coordinator.server.services.zookeeper import ZooKeeperRegistration
+from muster.coordinator.server.telling import ConditionReporter
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.requests import LogRequests
 from muster.storage.service.broker import BrokerService
-from muster.storage.service.shape import MalformedRequest as MalformedStorageRequest
+from muster.storage.shape import MalformedRequest as MalformedStorageRequest
 
 if TYPE_CHECKING:
-    from muster.coordinator.observe.changes import GroupChanges
-    from muster.coordinator.observe.history import GroupHistory
-    from muster.coordinator.server.part import SharedBackend
-    from muster.coordinator.server.security.security import NodeSecurity
+    from muster.coordinator.observability.history.group_changes import GroupChanges
+    from muster.coordinator.observability.history.history import GroupHistory
+    from muster.coordinator.server.backend.part import SharedBackend
+    from muster.coordinator.server.security.node_security import NodeSecurity
 
 LAST_WORDS_S = 0.5
 """How long the closing port waits for answers that are being sent."""
@@ -217,7 +211,7 @@ class CoordinatorNode:
                 security=self._security,
             )
         if self._http is not None:
-            from muster.coordinator.server.doors.http import NodeAccess
+            from muster.coordinator.server.listeners.http_listener import NodeAccess
 
             self._measure()
             inside = NodeAccess(
@@ -363,7 +357,7 @@ class CoordinatorNode:
 
     def _measure(self) -> None:
         """Show what is counted what there is to be looked at."""
-        from muster.coordinator.server.sight.measuring import NodeGauges
+        from muster.coordinator.server.monitoring.metrics_scrape import NodeGauges
 
         assert self.measuring is not None, "a node with a listener counts"
         gauges = NodeGauges(

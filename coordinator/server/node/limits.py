@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from muster.assignors.isolation.pool import IsolationLimits
+from muster.assignors.plugin_pool import IsolationLimits
 from muster.coordinator.config import Settings
 from muster.coordinator.rpc.v1 import coordinator_service_pb2
 from muster.coordinator.runtime.limits import limits_of

@@ -11,15 +11,15 @@ from typing import TextIO
 
 import structlog
 
-from muster.coordinator.allocator import keep_freed_memory, share_arenas
 from muster.coordinator.config import Settings
-from muster.coordinator.config.security.tls import BadCertificate
+from muster.coordinator.config.tls import BadCertificate
+from muster.coordinator.edge.allocator import keep_freed_memory, share_arenas
 from muster.coordinator.runtime.group_log import PartitionCountConflict
+from muster.coordinator.server.backend.endings import NodeIdInUse
 from muster.coordinator.server.grpc.listener import AddressTaken
-from muster.coordinator.server.journal.lines import log_start
-from muster.coordinator.server.journal.logs import configure_logs
+from muster.coordinator.server.lines import log_start
+from muster.coordinator.server.logs import configure_logs
 from muster.coordinator.server.node.app import CoordinatorNode
-from muster.coordinator.server.node.endings import NodeIdInUse
 from muster.coordinator.zookeeper.errors import ForeignTopics, ZooKeeperError
 from muster.coordinator.zookeeper.registry import NodeIdTaken
 from muster.storage.errors import DataDirectoryError, StorageError

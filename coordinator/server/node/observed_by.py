@@ -11,10 +11,10 @@ from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.server.driver.clock import NodeClock
 
 if TYPE_CHECKING:
-    from muster.coordinator.server.doors.http import NodeHttpListener
-    from muster.coordinator.server.sight.measuring import NodeMetrics
-    from muster.coordinator.server.sight.observing import GroupObservation
-    from muster.coordinator.server.sight.tracing import RebalanceTracing
+    from muster.coordinator.server.listeners.http_listener import NodeHttpListener
+    from muster.coordinator.server.monitoring.metrics_scrape import NodeMetrics
+    from muster.coordinator.server.monitoring.observing import GroupObservation
+    from muster.coordinator.server.monitoring.rebalance_tracing import RebalanceTracing
 
 observation_log = structlog.get_logger("muster.http")
 
@@ -24,7 +24,7 @@ def make_http_listener(settings: Settings) -> "NodeHttpListener | None":
         if settings.http_listeners:
             observation_log.info("no HTTP listener", why="it needs the extra web: pip install 'muster-groups[web]'")
         return None
-    from muster.coordinator.server.doors.http import NodeHttpListener
+    from muster.coordinator.server.listeners.http_listener import NodeHttpListener
 
     return NodeHttpListener(settings)
 
@@ -32,7 +32,7 @@ def make_http_listener(settings: Settings) -> "NodeHttpListener | None":
 def make_metrics(settings: Settings, clock: NodeClock) -> "NodeMetrics | None":
     if settings.http_address is None:
         return None
-    from muster.coordinator.server.sight.measuring import NodeMetrics
+    from muster.coordinator.server.monitoring.metrics_scrape import NodeMetrics
 
     return NodeMetrics(settings, clock)
 
@@ -42,7 +42,7 @@ def make_observation(
 ) -> "GroupObservation | None":
     if not settings.observes:
         return None
-    from muster.coordinator.server.sight.observing import GroupObservation
+    from muster.coordinator.server.monitoring.observing import GroupObservation
 
     return GroupObservation(settings, now_ms, on_look)
 
@@ -50,7 +50,7 @@ def make_observation(
 def make_tracing(settings: Settings) -> "RebalanceTracing | None":
     if settings.otel_exporter != "otlp":
         return None
-    from muster.coordinator.server.sight.tracing import RebalanceTracing
+    from muster.coordinator.server.monitoring.rebalance_tracing import RebalanceTracing
 
     return RebalanceTracing(settings)
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.security import scram
+from muster.coordinator.security.api_tokens import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES, format_token, hash_token
 from muster.coordinator.security.facts import ApiToken, ScramCredential, SecurityRecord, TokenKey, User, UserKey
 from muster.coordinator.security.identity import check_principal
-from muster.coordinator.security.login import scram
-from muster.coordinator.security.login.api_tokens import TOKEN_ID_BYTES, TOKEN_SECRET_BYTES, format_token, hash_token
-from muster.coordinator.security.login.limits import (
+from muster.coordinator.security.limits import (
     LEAST_ITERATIONS,
     LEAST_SALT_BYTES,
     MOST_ALTERATIONS,
@@ -28,8 +28,8 @@ from muster.coordinator.security.login.limits import (
     MOST_TOKENS,
     MOST_USERS,
 )
-from muster.coordinator.security.login.users import SALT_BITS, check_user_name, make_user
-from muster.coordinator.server.security.store import SecurityStore, SettledResult, error_code_for
+from muster.coordinator.security.users import SALT_BITS, check_user_name, make_user
+from muster.coordinator.server.security.security_store import SecurityStore, SettledResult, error_code_for
 from muster.storage.errors import StorageError
 
 OK: Final = (ErrorCode.NONE, "")

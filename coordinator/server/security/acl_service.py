@@ -5,14 +5,14 @@ from typing import Any, Final
 from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import acl_service_pb2 as pb
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.deciding import find_deciding_entry
-from muster.coordinator.security.acl.filters import AclFilter, parse_acl_filter
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.acl.validation import check_entry
+from muster.coordinator.security.authorizer import AclAuthorizer
+from muster.coordinator.security.deciding import find_deciding_entry
+from muster.coordinator.security.filters import AclFilter, parse_acl_filter
 from muster.coordinator.security.identity import Identity, parse_principal
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.validation import check_entry
 from muster.coordinator.server.security.acls import NodeAcls, TooManyAcls
-from muster.coordinator.server.security.store import error_code_for
+from muster.coordinator.server.security.security_store import error_code_for
 from muster.storage.errors import StorageError
 
 MOST_ENTRIES: Final = 1_000

@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.security.acl.filters import AclFilter, find_entries
-from muster.coordinator.security.acl.model import Acl
-from muster.coordinator.security.acl.validation import MOST_ACLS
 from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.security.filters import AclFilter, find_entries
+from muster.coordinator.security.model import Acl
+from muster.coordinator.security.validation import MOST_ACLS
+from muster.coordinator.server.security.security_store import SecurityStore
 
 MOST_COMPARED: Final = 100_000
 """Entries times filters that are compared at once; more of them are, in a thread."""

@@ -19,8 +19,8 @@ from typing import Any, Final, TextIO, TypeAlias
 import structlog
 
 from muster.coordinator.edge.audit import OperatorAction
-from muster.coordinator.security.acl.model import Operation, ResourceType
 from muster.coordinator.security.identity import Identity
+from muster.coordinator.security.model import Operation, ResourceType
 from muster.storage.errors import StorageError
 
 WINDOW_S: Final = 10.0

@@ -4,8 +4,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
 
-from muster.coordinator.config.security.mapping_rules import PrincipalMappingRule, map_subject
-from muster.coordinator.security.distinguished import format_rfc2253
+from muster.coordinator.config.mapping_rules import PrincipalMappingRule, map_subject
+from muster.coordinator.security.distinguished_names import format_rfc2253
 from muster.coordinator.security.identity import USER, Identity, Principal
 
 MECHANISM: Final = "mTLS"

@@ -1,6 +1,6 @@
 """Logins that failed: counted by address, and told to the audit."""
 
-from muster.coordinator.security.login.limits import MOST_ADDRESSES_COUNTED
+from muster.coordinator.security.limits import MOST_ADDRESSES_COUNTED
 from muster.coordinator.server.security.audit import AuditLog
 
 OTHERS = "others"

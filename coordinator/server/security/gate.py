@@ -9,9 +9,9 @@ from math import inf
 from typing import Final, TypeAlias
 
 from muster.coordinator.errors import NotAuthenticated
+from muster.coordinator.security.api_tokens import TOKEN_PREFIX, hash_token, token_id
 from muster.coordinator.security.identity import Identity, Principal, parse_principal
-from muster.coordinator.security.login.api_tokens import TOKEN_PREFIX, hash_token, token_id
-from muster.coordinator.security.login.limits import MOST_KEPT_CHARS, MOST_KNOWN_CALLERS, MOST_TOKEN_BYTES
+from muster.coordinator.security.limits import MOST_KEPT_CHARS, MOST_KNOWN_CALLERS, MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
 
 BEARER: Final = "bearer "

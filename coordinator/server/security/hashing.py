@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from muster.coordinator.security.login.limits import MOST_HASHING, MOST_WAITING_TO_HASH
+from muster.coordinator.security.limits import MOST_HASHING, MOST_WAITING_TO_HASH
 
 T = TypeVar("T")
 

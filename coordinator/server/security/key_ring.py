@@ -12,11 +12,11 @@ from urllib.request import HTTPRedirectHandler, build_opener
 
 import structlog
 
-from muster.coordinator.config.security.authentication import AuthenticationSettings
+from muster.coordinator.config.authentication import AuthenticationSettings
 from muster.coordinator.config.values import split_list
 from muster.coordinator.errors import Overloaded
-from muster.coordinator.security.login.limits import MOST_JWKS_BYTES, REFRESH_LEAST_S
-from muster.coordinator.security.login.signed_tokens import (
+from muster.coordinator.security.limits import MOST_JWKS_BYTES, REFRESH_LEAST_S
+from muster.coordinator.security.signed_tokens import (
     SigningKeySet,
     TokenRequirements,
     TokenSubject,

@@ -6,23 +6,17 @@ from collections.abc import Callable
 from functools import partial
 from math import inf
 
-from muster.coordinator.config.security.authentication import AuthenticationSettings
+from muster.coordinator.config.authentication import AuthenticationSettings
 from muster.coordinator.kafka.connections.login import NONE, LoginQueueFull, SaslLogin
+from muster.coordinator.security import plain, scram
+from muster.coordinator.security.conversation import LoginFailed, LoginWork, SaslChallenge, SaslMechanism, SaslSuccess
 from muster.coordinator.security.facts import PasswordHash, ScramCredential
 from muster.coordinator.security.identity import USER, Identity, Principal
-from muster.coordinator.security.login import plain, scram
-from muster.coordinator.security.login.conversation import (
-    LoginFailed,
-    LoginWork,
-    SaslChallenge,
-    SaslMechanism,
-    SaslSuccess,
-)
-from muster.coordinator.security.login.limits import LEAST_ITERATIONS
-from muster.coordinator.security.login.oauth_bearer import OauthBearerServer
-from muster.coordinator.security.login.plain import PlainServer
-from muster.coordinator.security.login.scram import ScramServer
-from muster.coordinator.security.login.signed_tokens import UNKNOWN_KEY
+from muster.coordinator.security.limits import LEAST_ITERATIONS
+from muster.coordinator.security.oauth_bearer import OauthBearerServer
+from muster.coordinator.security.plain import PlainServer
+from muster.coordinator.security.scram import ScramServer
+from muster.coordinator.security.signed_tokens import UNKNOWN_KEY
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security.gate import KnownCaller
 from muster.coordinator.server.security.hashing import HashingQueueFull, HashingThreads

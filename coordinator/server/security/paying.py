@@ -16,15 +16,15 @@ from google.protobuf.message import Message
 
 from muster.coordinator.edge.timing import LoopTime
 from muster.coordinator.errors import ErrorCode, Overloaded
-from muster.coordinator.security.quotas.counts import UserCounts
-from muster.coordinator.security.quotas.names import (
+from muster.coordinator.security.counts import UserCounts
+from muster.coordinator.security.names import (
     CONSUMER_BYTE_RATE,
     CONTROLLER_MUTATION_RATE,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
 )
-from muster.coordinator.security.quotas.quotas import NodeQuotas
-from muster.coordinator.server.dispatch import FastPathHandler, MethodKind, RpcCall, ServiceMethod, fast_path_of
+from muster.coordinator.security.quotas import NodeQuotas
+from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, RpcCall, ServiceMethod, fast_path_of
 from muster.coordinator.server.security.topic_owners import TopicOwners
 
 PRODUCES: Final = frozenset({"Produce", "StageRecords"})

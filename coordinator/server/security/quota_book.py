@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 from muster.coordinator.edge.positions import run_off_loop_if_large
 from muster.coordinator.errors import CoordinatorError
+from muster.coordinator.security.checks import InvalidQuota, check_entity, check_value, filter_quotas
 from muster.coordinator.security.facts import QuotaEntity, QuotaKey, SecurityRecord
-from muster.coordinator.security.quotas.checks import InvalidQuota, check_entity, check_value, filter_quotas
-from muster.coordinator.server.security.store import ConcurrentSecurityChange, SecurityStore, error_code_for
+from muster.coordinator.server.security.security_store import ConcurrentSecurityChange, SecurityStore, error_code_for
 from muster.storage.errors import StorageError
 
 MOST_ENTITIES: Final = 10_000

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.scram_users import Alterations, Deletions
-from muster.coordinator.security.login.scram import SCRAM_NUMBERS
+from muster.coordinator.kafka.handlers.scram_users import Alterations, Deletions
+from muster.coordinator.security.scram import SCRAM_NUMBERS
 from muster.coordinator.server.security.accounts import Outcome, SaltedCredential, UserAccounts
 from muster.coordinator.server.security.audit import AuditLog
 
 
 class NodeScramUsers:
-    """Implements `muster.coordinator.kafka.scram_users.ScramUserStore`."""
+    """Implements `muster.coordinator.kafka.handlers.scram_users.ScramUserStore`."""
 
     def __init__(self, accounts: UserAccounts, audit: AuditLog) -> None:
         self._accounts = accounts

@@ -7,9 +7,9 @@ from typing import Final, Protocol
 import structlog
 
 from muster.coordinator.security.facts import SecurityRecord, TopicKey, TopicOwner
-from muster.coordinator.security.quotas.names import TOPIC_COUNT
-from muster.coordinator.security.quotas.quotas import NodeQuotas
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.security.names import TOPIC_COUNT
+from muster.coordinator.security.quotas import NodeQuotas
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.errors import StorageError
 
 log = structlog.get_logger("muster.security")

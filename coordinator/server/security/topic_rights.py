@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from muster.coordinator.core.rights import NONE, RightsAnew, TopicNames, TopicRights
-from muster.coordinator.security.acl.authorizer import ALLOWED_BY, applies_to
-from muster.coordinator.security.acl.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.core.model.rights import NONE, RightsAnew, TopicNames, TopicRights
+from muster.coordinator.security.authorizer import ALLOWED_BY, applies_to
 from muster.coordinator.security.identity import ANYONE, Identity, Principal
+from muster.coordinator.security.model import WILDCARD, Acl, Operation, PatternType, Permission, ResourceType
 
 MOST_KEPT: Final = 100_000
 """Principals at their addresses; then those that were met first are forgotten, and have their rights with their next

@@ -5,12 +5,12 @@ from typing import Annotated, Final, Literal
 from pydantic import Field
 from starlette.responses import Response
 
+from muster.coordinator.observability.views.holds import BY_NAME, ORPHANS_OF, HoldRow, hold_rows, seen_holds
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
-from muster.coordinator.views.holds import BY_NAME, ORPHANS_OF, HoldRow, hold_rows, seen_holds
-from muster.coordinator.web.api.acting import Act, Told, action_response, field_refusal
-from muster.coordinator.web.api.asking import NodeQueries, check_group_code
-from muster.coordinator.web.api.rendering import rows_response
-from muster.coordinator.web.api.table import ApiEndpoint, EndpointRequest
+from muster.coordinator.web.api.actions import Act, Told, action_response, field_refusal
+from muster.coordinator.web.api.endpoint import ApiEndpoint, EndpointRequest
+from muster.coordinator.web.api.node_queries import NodeQueries, check_group_code
+from muster.coordinator.web.http.rendering import rows_response
 
 Verb = Literal["freeze", "deploy", "drain", "pin"]
 By = Literal["member-id", "client-id", "instance", "host"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from muster.coordinator.web.api.table import PREFIX, ApiEndpoint, QueryParameter
+from muster.coordinator.web.api.endpoint import PREFIX, ApiEndpoint, QueryParameter
 
 ERROR: dict[str, Any] = {
     "type": "object",

@@ -9,14 +9,25 @@ from urllib.parse import urlencode
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
-from muster.coordinator.views import groups as group_views
-from muster.coordinator.views.ledger import RebalanceRow, entry_document, names_of, rebalance_row
-from muster.coordinator.views.settings import GroupSettingRow, NodeSettingRow, group_setting_rows, node_setting_row
-from muster.coordinator.views.topics import TopicDocument, TopicRow, partition_rows, topic_document, topic_row
-from muster.coordinator.web.api.asking import EARLIEST, LATEST, NodeQueries
-from muster.coordinator.web.api.rendering import compact_json, document_response, rows_response
-from muster.coordinator.web.api.table import LIMIT, OFFSET, ApiEndpoint, EndpointRequest, QueryParameter
-from muster.coordinator.web.probes import ConditionRow, condition_row
+from muster.coordinator.observability.views import groups as group_views
+from muster.coordinator.observability.views.ledger import RebalanceRow, entry_document, names_of, rebalance_row
+from muster.coordinator.observability.views.settings import (
+    GroupSettingRow,
+    NodeSettingRow,
+    group_setting_rows,
+    node_setting_row,
+)
+from muster.coordinator.observability.views.topics import (
+    TopicDocument,
+    TopicRow,
+    partition_rows,
+    topic_document,
+    topic_row,
+)
+from muster.coordinator.web.api.endpoint import LIMIT, OFFSET, ApiEndpoint, EndpointRequest, QueryParameter
+from muster.coordinator.web.api.node_queries import EARLIEST, LATEST, NodeQueries
+from muster.coordinator.web.http.probes import ConditionRow, condition_row
+from muster.coordinator.web.http.rendering import compact_json, document_response, rows_response
 
 T = TypeVar("T")
 

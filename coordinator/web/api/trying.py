@@ -8,16 +8,16 @@ from pydantic import Field
 from starlette.responses import Response
 from typing_extensions import TypedDict
 
+from muster.coordinator.observability.views.formatting import plural
+from muster.coordinator.observability.views.holds import format_minute
+from muster.coordinator.observability.views.trials import guard_row, seen_canary, sentence
 from muster.coordinator.rpc.v1 import control_service_pb2 as pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
-from muster.coordinator.views.holds import format_minute
-from muster.coordinator.views.trials import guard_row, seen_canary, sentence
-from muster.coordinator.views.words import plural
-from muster.coordinator.web.api.acting import Act, Told, action_response
-from muster.coordinator.web.api.asking import NodeQueries, check_group_code
-from muster.coordinator.web.api.rendering import rows_response
-from muster.coordinator.web.api.table import ApiEndpoint, EndpointRequest
-from muster.coordinator.web.asks import HttpRefusal
+from muster.coordinator.web.api.actions import Act, Told, action_response
+from muster.coordinator.web.api.endpoint import ApiEndpoint, EndpointRequest
+from muster.coordinator.web.api.node_queries import NodeQueries, check_group_code
+from muster.coordinator.web.http.node_port import HttpRefusal
+from muster.coordinator.web.http.rendering import rows_response
 
 
 class GuardRow(TypedDict):

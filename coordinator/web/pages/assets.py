@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.web.asks import HttpRefusal
+from muster.coordinator.web.http.node_port import HttpRefusal
 
 FOLDER: Final = Path(__file__).parent.parent / "assets"
 SERVED: Final = (".css", ".js", ".svg")

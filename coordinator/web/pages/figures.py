@@ -3,8 +3,8 @@
 import time
 from math import isnan
 
-from muster.coordinator.observe.health import HealthStatus
-from muster.coordinator.observe.history import GroupHistory
+from muster.coordinator.observability.history.group_health import HealthStatus
+from muster.coordinator.observability.history.history import GroupHistory
 from muster.coordinator.web.pages.group_view import SampledFigures
 
 

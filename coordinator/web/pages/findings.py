@@ -4,20 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from muster.coordinator.doctor.facts import (
+from muster.coordinator.observability.doctor.facts import (
     DoctorFacts,
     ExaminedGroup,
     ExaminedMember,
     ExaminedPartition,
     ExaminedPosition,
 )
-from muster.coordinator.doctor.finding import Severity
-from muster.coordinator.doctor.holding import drained_ids, override_lines
-from muster.coordinator.doctor.table import examine_group
+from muster.coordinator.observability.doctor.finding import Severity
+from muster.coordinator.observability.doctor.holding import drained_ids, override_lines
+from muster.coordinator.observability.doctor.table import examine_group
+from muster.coordinator.observability.views.formatting import Names
+from muster.coordinator.observability.views.group_answers import code_word
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
-from muster.coordinator.views.seen import code_word
-from muster.coordinator.views.words import Names
-from muster.coordinator.web.pages.asking import GroupPageData, Place
+from muster.coordinator.web.pages.page_data import GroupPageData, Place
 
 CLASSES: Final = {Severity.ADVICE: "change", Severity.WARNING: "warn", Severity.ERROR: "bad"}
 MOST_FINDINGS: Final = 10

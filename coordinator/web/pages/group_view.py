@@ -7,18 +7,18 @@ from typing import Final
 
 from markupsafe import Markup
 
+from muster.coordinator.observability.views.controls import balance_words, fence_words, seen_controls
+from muster.coordinator.observability.views.formatting import Names, duration, plural
+from muster.coordinator.observability.views.holds import override_words
+from muster.coordinator.observability.views.ledger import is_rebalance
+from muster.coordinator.observability.views.shadows import ShadowRow, compare_shadows
+from muster.coordinator.observability.views.trials import SeenCanary
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedMember
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.controls import balance_words, fence_words, seen_controls
-from muster.coordinator.views.holds import override_words
-from muster.coordinator.views.ledger import is_rebalance
-from muster.coordinator.views.shadows import ShadowRow, compare_shadows
-from muster.coordinator.views.trials import SeenCanary
-from muster.coordinator.views.words import Names, duration, plural
-from muster.coordinator.web.pages.asking import GroupPageData, Place
+from muster.coordinator.web.pages.assignment_map import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.findings import MOST_PARTITIONS, FindingView, find_group_problems
-from muster.coordinator.web.pages.map_view import AssignmentMap, assignment_map, unowned_words
 from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.page_data import GroupPageData, Place
 from muster.coordinator.web.pages.rebalances import (
     RebalanceView,
     rebalance_duration_ms,
@@ -26,8 +26,8 @@ from muster.coordinator.web.pages.rebalances import (
     rebalance_view,
 )
 from muster.coordinator.web.pages.sentences import listed
-from muster.coordinator.web.pictures.series import draw_chart
-from muster.coordinator.web.pictures.timeline import time_in_words
+from muster.coordinator.web.pages.series import draw_chart
+from muster.coordinator.web.pages.timeline import time_in_words
 
 MOST_MEMBERS: Final = 100
 FIRST_MEMBERS: Final = 50

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from muster.coordinator.observability.views.formatting import size
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.words import size
-from muster.coordinator.web.asks import HttpRefusal, NodePort
-from muster.coordinator.web.pages.asking import PageQueries
+from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
+from muster.coordinator.web.pages.cells import PartitionCell, draw_strips
 from muster.coordinator.web.pages.figures import SamplerFigures
 from muster.coordinator.web.pages.group_pages import page_address, parse_number
 from muster.coordinator.web.pages.group_view import BUSY
@@ -27,10 +27,10 @@ from muster.coordinator.web.pages.listing_view import (
     topic_rows,
 )
 from muster.coordinator.web.pages.naming import name_members
+from muster.coordinator.web.pages.page_data import PageQueries
 from muster.coordinator.web.pages.rebalances import rebalance_duration_ms, rebalance_view
 from muster.coordinator.web.pages.rendering import PageRenderer
 from muster.coordinator.web.pages.sentences import CAUSES, cause_name
-from muster.coordinator.web.pictures.cells import PartitionCell, draw_strips
 
 SHOWN_ENTRIES: Final = 100
 OF_EACH_GROUP: Final = 20

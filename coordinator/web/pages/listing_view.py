@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from muster.coordinator.observability.views.cluster import age_words, node_row
+from muster.coordinator.observability.views.formatting import host_and_port, size
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, ListedGroup
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.cluster import age_words, node_row
-from muster.coordinator.views.words import host_and_port, size
 from muster.coordinator.web.pages.group_view import (
     BUSY,
     HEALTH_CLASSES,
@@ -22,7 +22,7 @@ from muster.coordinator.web.pages.group_view import (
 from muster.coordinator.web.pages.naming import name_members
 from muster.coordinator.web.pages.rebalances import rebalance_address
 from muster.coordinator.web.pages.sentences import sentence
-from muster.coordinator.web.pictures.series import draw_sparkline
+from muster.coordinator.web.pages.series import draw_sparkline
 
 PAGE: Final = 100
 SORTS: Final = ("trouble", "name", "lag", "rebalance")

@@ -12,9 +12,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from muster.coordinator.errors import NotAuthenticated
-from muster.coordinator.web.asks import HttpRefusal
-from muster.coordinator.web.entry import LISTENER, LOGIN, LOGIN_COOKIE, HttpAuthenticator, identity_of
-from muster.coordinator.web.pages.acting_pages import parse_form
+from muster.coordinator.web.http.entry import LISTENER, LOGIN, LOGIN_COOKIE, HttpAuthenticator, identity_of
+from muster.coordinator.web.http.node_port import HttpRefusal
+from muster.coordinator.web.pages.forms import parse_form
 from muster.coordinator.web.pages.rendering import PageRenderer
 
 MOST_BYTES: Final = 32 << 10

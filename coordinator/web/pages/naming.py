@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
-from muster.coordinator.views.words import Names
 
 BARE_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 """A UUID and nothing else, as members by KIP-848 choose it."""

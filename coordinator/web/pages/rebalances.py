@@ -7,12 +7,12 @@ from typing import Final
 
 from markupsafe import Markup
 
+from muster.coordinator.observability.views.formatting import Names, duration, spans
+from muster.coordinator.observability.views.ledger import is_rebalance
 from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, PartitionMove, PositionChange, Rebalance
-from muster.coordinator.views.ledger import is_rebalance
-from muster.coordinator.views.words import Names, duration, spans
-from muster.coordinator.web.addresses import segment_of
+from muster.coordinator.web.http.addresses import segment_of
 from muster.coordinator.web.pages import sentences
-from muster.coordinator.web.pictures.timeline import TimelineMark, draw_phases, draw_timeline
+from muster.coordinator.web.pages.timeline import TimelineMark, draw_phases, draw_timeline
 
 MOST_LINES: Final = 12
 """Lines of moves in a list; the rebalance's own page has more."""

@@ -11,9 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import escape
 from starlette.responses import Response
 
-from muster.coordinator.views.words import harmless, spans
-from muster.coordinator.web.addresses import segment_of
-from muster.coordinator.web.asks import NodePort
+from muster.coordinator.observability.views.formatting import harmless, spans
+from muster.coordinator.web.http.addresses import segment_of
+from muster.coordinator.web.http.node_port import NodePort
 from muster.coordinator.web.pages.assets import PageAssets
 
 TEMPLATES: Final = Path(__file__).parent.parent / "templates"

@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from muster.coordinator.web.api.tokens import SessionTokens
-from muster.coordinator.web.asks import HttpRefusal, NodePort
-from muster.coordinator.web.entry import LOGIN, HttpAuthenticator
-from muster.coordinator.web.pages.acting_pages import ActionPages
+from muster.coordinator.web.http.entry import LOGIN, HttpAuthenticator
+from muster.coordinator.web.http.node_port import HttpRefusal, NodePort
+from muster.coordinator.web.http.tokens import SessionTokens
 from muster.coordinator.web.pages.assets import PageAssets
+from muster.coordinator.web.pages.forms import ActionPages
 from muster.coordinator.web.pages.group_pages import GroupPages
 from muster.coordinator.web.pages.listing_pages import ListingPages
 from muster.coordinator.web.pages.login_pages import LoginPages

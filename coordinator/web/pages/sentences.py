@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from muster.coordinator.observability.views.formatting import Names, plural
 from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance, RebalanceCause, RebalanceOutcome
-from muster.coordinator.views.words import Names, plural
 
 TROUBLE, CHANGE, OPERATOR, FOLLOW_UP = "trouble", "change", "operator", "followup"
 NAMED: Final = 3

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.reading import ReportUnreadable
-from muster.coordinator.zookeeper.connect import WatchEvent, Znode, ZooKeeperSession
 from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, ZooKeeperError
+from muster.coordinator.zookeeper.session import WatchEvent, Znode, ZooKeeperSession
 
 CONFIG_CHANGE_RETENTION_MS = 15 * 60 * 1_000
 """How long a change of settings stays to be read."""
@@ -17,8 +17,8 @@ LAST_PRODUCER_ID = 2**63 - 1
 
 MARKER_PATHS = {
     AdminMarker.PREFERRED: paths.PREFERRED_REPLICA_ELECTION,
-    AdminMarker.UNCLEAN: layout.UNCLEAN_ELECTION,
-    AdminMarker.REASSIGN: layout.REASSIGN_PARTITIONS,
+    AdminMarker.UNCLEAN: cluster_layout.UNCLEAN_ELECTION,
+    AdminMarker.REASSIGN: cluster_layout.REASSIGN_PARTITIONS,
 }
 
 
@@ -39,13 +39,13 @@ class AdminRequestWatch:
         """Topics to delete, all there are; what else is asked for, once each. Raises ZooKeeper's weather."""
         found: list[events.ControllerEvent] = []
         if (preferred := await self._new(AdminMarker.PREFERRED)) is not None:
-            found.append(events.ElectLeadersRequested(None, layout.read_preferred(*preferred)))
+            found.append(events.ElectLeadersRequested(None, cluster_layout.read_preferred(*preferred)))
         if (unclean := await self._new(AdminMarker.UNCLEAN)) is not None:
             found.append(
-                events.ElectLeadersRequested(None, layout.read_preferred(*unclean), events.ElectionType.UNCLEAN)
+                events.ElectLeadersRequested(None, cluster_layout.read_preferred(*unclean), events.ElectionType.UNCLEAN)
             )
         if (reassign := await self._new(AdminMarker.REASSIGN)) is not None:
-            found.append(events.ReassignmentRequested(None, layout.read_reassignment(*reassign)))
+            found.append(events.ReassignmentRequested(None, cluster_layout.read_reassignment(*reassign)))
         names = await self._session.children(paths.DELETE_TOPICS, self._list_fired)
         if names:
             found.append(events.TopicDeletionsRead(tuple(names)))
@@ -70,7 +70,9 @@ class AdminRequestWatch:
             return None
         self._seen[marker] = found
         try:
-            (layout.read_reassignment if marker is AdminMarker.REASSIGN else layout.read_preferred)(path, found.data)
+            (cluster_layout.read_reassignment if marker is AdminMarker.REASSIGN else cluster_layout.read_preferred)(
+                path, found.data
+            )
         except MalformedZnode as error:
             # It would keep others from asking: tools wait until nothing is there.
             self._warn(f"what is asked for cannot be read, and is removed: {error}")
@@ -115,7 +117,7 @@ class DrainedNodeWatch:
             return None
         self._stale = False
         try:
-            names = await self._session.children(layout.DRAINED, self._fired) or ()
+            names = await self._session.children(cluster_layout.DRAINED, self._fired) or ()
         except ZooKeeperError:
             self._stale = True
             raise
@@ -143,25 +145,27 @@ class ConfigChangeWatch:
     async def read(self) -> set[tuple[str, str]]:
         """(`topics` or `brokers`, name) of what has changed since the last look. Removes what has been there for 15
         minutes. Raises ZooKeeper's weather; nothing is missed by that."""
-        names = await self._session.children(layout.CONFIG_CHANGES, self._fired) or []
+        names = await self._session.children(cluster_layout.CONFIG_CHANGES, self._fired) or []
         for name in self._made_ms.keys() - set(names):
             del self._made_ms[name]
         await gather_bounded((name for name in names if name not in self._made_ms), self._one)
         too_old_ms = self._wall_ms() - CONFIG_CHANGE_RETENTION_MS
         for name in [name for name, made_ms in self._made_ms.items() if made_ms <= too_old_ms]:
-            await self._session.delete(f"{layout.CONFIG_CHANGES}/{name}")
+            await self._session.delete(f"{cluster_layout.CONFIG_CHANGES}/{name}")
             self._made_ms.pop(name, None)
         news, self._news = self._news, set()
         return news
 
     async def _one(self, name: str) -> None:
-        path = f"{layout.CONFIG_CHANGES}/{name}"
+        path = f"{cluster_layout.CONFIG_CHANGES}/{name}"
         znode = await self._session.get(path)
         if znode is None:
             return
         self._made_ms[name] = znode.created_ms
         try:
-            self._news.add(layout.parse_config_entity(path, layout.read_config_change(path, znode.data)))
+            self._news.add(
+                cluster_layout.parse_config_entity(path, cluster_layout.read_config_change(path, znode.data))
+            )
         except MalformedZnode as error:
             self._warn(f"a change of settings is passed over: {error}")
 
@@ -169,14 +173,14 @@ class ConfigChangeWatch:
         self._changed()
 
 
-async def take_producer_ids(session: ZooKeeperSession, node_id: int) -> layout.ProducerIdBlock:
+async def take_producer_ids(session: ZooKeeperSession, node_id: int) -> cluster_layout.ProducerIdBlock:
     """The next block of producer ids, for this node alone (CL-A4). One whose answer was lost is taken all the same, and
     used by nobody. Raises ConnectionLost, SessionExpired, MalformedZnode, NoProducerIds."""
-    path = layout.PRODUCER_ID_BLOCK
+    path = cluster_layout.PRODUCER_ID_BLOCK
     while True:
         found = await session.get(path)
-        taken = None if found is None else layout.read_producer_ids(path, found.data)
-        block = layout.ProducerIdBlock.after(taken, node_id)
+        taken = None if found is None else cluster_layout.read_producer_ids(path, found.data)
+        block = cluster_layout.ProducerIdBlock.after(taken, node_id)
         if block.last > LAST_PRODUCER_ID:
             raise ProducerIdsExhausted(
                 f"{path} says that producer ids up to {block.first - 1} are taken; there are no more"

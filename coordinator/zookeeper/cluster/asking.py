@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.errors import ConnectionLost, NodeExists
+from muster.coordinator.zookeeper.session import WatchEvent, ZooKeeperSession
 
 AskedResult = TypeVar("AskedResult")
 
@@ -56,13 +56,13 @@ async def leave_request(session: ZooKeeperSession, path: str, body: bytes, deadl
 
 async def drained_nodes(session: ZooKeeperSession) -> frozenset[int]:
     """Raises ConnectionLost, SessionExpired."""
-    names = await session.children(layout.DRAINED) or ()
+    names = await session.children(cluster_layout.DRAINED) or ()
     return frozenset(int(name) for name in names if paths.is_decimal(name))
 
 
 async def set_drained(session: ZooKeeperSession, node_id: int, *, on: bool) -> None:
     """Whether a node is to lead nothing, for every controller from now on. Raises ConnectionLost, SessionExpired."""
     if on:
-        await session.ensure(layout.drained_path(node_id))
+        await session.ensure(cluster_layout.drained_path(node_id))
     else:
-        await session.delete(layout.drained_path(node_id))
+        await session.delete(cluster_layout.drained_path(node_id))

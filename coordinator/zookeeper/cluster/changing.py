@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from dataclasses import replace as with_
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, ClusterTopic
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterTopic
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.writing import MultiStep, put_step
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import BadVersion, NodeExists, NoNode
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 
 TOPIC_STEP = 0
 """Of what makes a topic."""
@@ -28,9 +28,9 @@ async def create_topic(session: ZooKeeperSession, topic: ClusterTopic) -> bool:
     config = paths.topic_config_path(topic.name)
     while True:
         left = await session.exists(config)  # of a topic that was removed by hand
-        steps = [MultiStep("create", paths.topic_path(topic.name), layout.topic_json(topic))]
+        steps = [MultiStep("create", paths.topic_path(topic.name), cluster_layout.topic_json(topic))]
         if topic.configs:
-            steps.append(MultiStep("set" if left else "create", config, layout.config_json(topic.configs)))
+            steps.append(MultiStep("set" if left else "create", config, cluster_layout.config_json(topic.configs)))
         elif left:
             steps.append(MultiStep("delete", config))
         try:
@@ -46,13 +46,13 @@ async def fetch_topic(session: ZooKeeperSession, name: str) -> ClusterTopic | No
     """As it is written, without settings. Raises MalformedZnode, ConnectionLost, SessionExpired."""
     path = paths.topic_path(name)
     found = await session.get(path)
-    return None if found is None else with_(layout.read_topic(path, found.data), version=found.version)
+    return None if found is None else with_(cluster_layout.read_topic(path, found.data), version=found.version)
 
 
 async def put_topic(session: ZooKeeperSession, topic: ClusterTopic) -> bool:
     """Its assignments as they are to be; False where it was changed since it was read."""
     try:
-        await session.put(paths.topic_path(topic.name), layout.topic_json(topic), topic.version)
+        await session.put(paths.topic_path(topic.name), cluster_layout.topic_json(topic), topic.version)
     except (BadVersion, NoNode):
         return False
     return True
@@ -62,7 +62,11 @@ async def fetch_configs(session: ZooKeeperSession, kind: str, name: str) -> Stor
     """kind: `topics` or `brokers`. Raises MalformedZnode, ConnectionLost, SessionExpired."""
     path = f"/config/{kind}/{name}"
     found = await session.get(path)
-    return StoredConfigs({}) if found is None else StoredConfigs(layout.read_config(path, found.data), found.version)
+    return (
+        StoredConfigs({})
+        if found is None
+        else StoredConfigs(cluster_layout.read_config(path, found.data), found.version)
+    )
 
 
 async def put_configs(session: ZooKeeperSession, kind: str, name: str, configs: StoredConfigs) -> bool:
@@ -71,8 +75,10 @@ async def put_configs(session: ZooKeeperSession, kind: str, name: str, configs: 
     def build(together: Any) -> None:
         if kind == "topics":
             together.check(paths.topic_path(name), -1)
-        put_step(f"/config/{kind}/{name}", layout.config_json(configs.values), configs.version).put_on(together)
-        together.create(layout.CONFIG_CHANGE, layout.config_change_json(f"{kind}/{name}"), sequence=True)
+        put_step(f"/config/{kind}/{name}", cluster_layout.config_json(configs.values), configs.version).put_on(together)
+        together.create(
+            cluster_layout.CONFIG_CHANGE, cluster_layout.config_change_json(f"{kind}/{name}"), sequence=True
+        )
 
     try:
         await session.commit(build)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace as with_
 from typing import Final
 
-from muster.coordinator.cluster.controller import events
-from muster.coordinator.cluster.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
-from muster.coordinator.cluster.image import ImageVersion
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import WatchEvent, ZooKeeperSession
+from muster.coordinator.replication.protocol.controller import events
+from muster.coordinator.replication.protocol.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.image import ImageVersion
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import MalformedZnode, ZooKeeperError
+from muster.coordinator.zookeeper.session import WatchEvent, ZooKeeperSession
 
 ReportUnreadable = Callable[[str], None]
 
@@ -29,7 +29,9 @@ async def read_node(session: ZooKeeperSession, node_id: int) -> ClusterNode | No
     """A node as it is registered, its epoch told; None if it is not, or is no node of a cluster (CL-Z2). Raises
     MalformedZnode."""
     found = await session.get(paths.broker_path(node_id))
-    return None if found is None else layout.read_registration(paths.broker_path(node_id), found.data, found.made)
+    return (
+        None if found is None else cluster_layout.read_registration(paths.broker_path(node_id), found.data, found.made)
+    )
 
 
 class NodeWatch:
@@ -53,7 +55,7 @@ class NodeWatch:
             znode = await self._session.get(path)
             if znode is None:
                 return None
-            node = layout.read_registration(path, znode.data, znode.made)
+            node = cluster_layout.read_registration(path, znode.data, znode.made)
         except MalformedZnode as error:
             self._once(str(error))
             return None
@@ -120,9 +122,9 @@ class ClusterTopicsWatch:
         try:
             configs = await self._configs(name)
             if len(znode.data) > MAX_READS_IN_FLIGHT:
-                topic = await asyncio.to_thread(layout.read_topic, path, znode.data, configs)
+                topic = await asyncio.to_thread(cluster_layout.read_topic, path, znode.data, configs)
             else:
-                topic = layout.read_topic(path, znode.data, configs)
+                topic = cluster_layout.read_topic(path, znode.data, configs)
             self._known[name] = with_(topic, version=znode.version)
         except MalformedZnode as error:
             self._warn(
@@ -134,7 +136,7 @@ class ClusterTopicsWatch:
         path = paths.topic_config_path(name)
         znode = await self._session.get(path)
         try:
-            return {} if znode is None or not znode.data else layout.read_config(path, znode.data)
+            return {} if znode is None or not znode.data else cluster_layout.read_config(path, znode.data)
         except MalformedZnode as error:
             known = self._known.get(name)
             self._warn(f"settings of a topic stay as they were: {error}")
@@ -159,12 +161,12 @@ class ClusterTopicsWatch:
 async def read_stored_version(session: ZooKeeperSession, warn: ReportUnreadable) -> events.ClusterVersion:
     """`/muster/cluster/version` as the ensemble has it now. One that cannot be read says nothing but its version: no
     write is found done by it, and the next one replaces it."""
-    await session.sync(layout.CLUSTER_VERSION)
-    found = await session.get(layout.CLUSTER_VERSION)
+    await session.sync(cluster_layout.CLUSTER_VERSION)
+    found = await session.get(cluster_layout.CLUSTER_VERSION)
     if found is None:
         return events.ClusterVersion()
     try:
-        read = layout.read_cluster_version(layout.CLUSTER_VERSION, found.data)
+        read = cluster_layout.read_cluster_version(cluster_layout.CLUSTER_VERSION, found.data)
     except MalformedZnode as error:
         warn(str(error))
         return events.ClusterVersion(version=found.version)
@@ -184,7 +186,7 @@ async def read_states(
         if znode is None:
             return
         try:
-            states[place] = layout.read_state(path, znode.data, znode.version)
+            states[place] = cluster_layout.read_state(path, znode.data, znode.version)
         except MalformedZnode as error:
             warn(str(error))
             broken.append(place)

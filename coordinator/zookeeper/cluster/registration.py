@@ -9,20 +9,20 @@ from typing import Any
 
 import structlog
 
-from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, NodeEndpoint
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, Znode, ZooKeeperSession
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterNode, NodeEndpoint
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.errors import BadVersion, MalformedZnode, NodeExists, NoNode, ZooKeeperError
 from muster.coordinator.zookeeper.registry import NodeIdTaken
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode, ZooKeeperSession
 
 RETRY_S = 0.1
 ROOTS = (
     *paths.PERSISTENT_ROOTS,
-    layout.CONFIG_BROKERS,
-    layout.CONFIG_CHANGES,
-    layout.CLUSTER_VERSION.rpartition("/")[0],
-    layout.DRAINED,
+    cluster_layout.CONFIG_BROKERS,
+    cluster_layout.CONFIG_CHANGES,
+    cluster_layout.CLUSTER_VERSION.rpartition("/")[0],
+    cluster_layout.DRAINED,
 )
 """Folders that are watched, or are the parents of what a multi makes."""
 
@@ -144,7 +144,7 @@ class ClusterRegistration:
             self._on_registered(found.made)
 
     async def _make(self, *, instead: bool) -> None:
-        body = layout.registration_json(self._node(), timestamp_ms=self._wall_ms(), first=self._first())
+        body = cluster_layout.registration_json(self._node(), timestamp_ms=self._wall_ms(), first=self._first())
 
         def build(together: Any) -> None:
             if instead:
@@ -155,7 +155,7 @@ class ClusterRegistration:
 
     def _must_be_own(self, found: Znode) -> None:
         try:
-            holder = layout.read_registration(self._path, found.data, found.made)
+            holder = cluster_layout.read_registration(self._path, found.data, found.made)
         except MalformedZnode as error:
             raise NodeIdTaken(
                 f"{error}; it is held by another session, so this node does not take its place"
@@ -184,6 +184,6 @@ class ClusterRegistration:
 def is_standalone_registration(path: str, znode: Znode) -> bool:
     """Whether it is the registration of a node that makes no cluster. What cannot be read is none."""
     try:
-        return layout.read_registration(path, znode.data, znode.made) is None and b'"muster"' not in znode.data
+        return cluster_layout.read_registration(path, znode.data, znode.made) is None and b'"muster"' not in znode.data
     except MalformedZnode:
         return False

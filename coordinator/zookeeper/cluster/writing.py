@@ -7,14 +7,14 @@ that have to be made or to go along are looked up before, so that none is made b
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.events import WriteFailure
-from muster.coordinator.cluster.facts import NO_EPOCH, ClusterTopic, TopicPartition
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.events import WriteFailure
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterTopic, TopicPartition
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.consumer import gather_bounded
 from muster.coordinator.zookeeper.errors import ConnectionLost, SessionExpired, ZooKeeperError
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 
 EPOCH_STEP = 0
 """Of every write: where it checks the controller's epoch."""
@@ -68,17 +68,19 @@ class DecisionWriter:
         for each in write.operations:
             match each:
                 case effects.PutPartitionState(place, state, at):
-                    steps.append(put_step(paths.partition_state_path(*place), layout.state_json(state), at))
+                    steps.append(put_step(paths.partition_state_path(*place), cluster_layout.state_json(state), at))
                 case effects.PutTopicZnode(topic):
-                    steps.append(put_step(paths.topic_path(topic.name), layout.topic_json(topic), topic.version))
+                    steps.append(
+                        put_step(paths.topic_path(topic.name), cluster_layout.topic_json(topic), topic.version)
+                    )
                 case effects.CreateInternalTopic():
                     steps += await self._make(each)
                 case effects.DeletePartitionState(place, at):
                     steps += await self._drop_state(place, at, gone)
                 case effects.DeleteTopicZnode(name, at):
                     steps += await self._drop_topic(name, at, gone)
-        version = layout.ClusterVersionZnode(write.epoch, write.sequence).to_json()
-        steps.append(put_step(layout.CLUSTER_VERSION, version, write.cluster_version))
+        version = cluster_layout.ClusterVersionZnode(write.epoch, write.sequence).to_json()
+        steps.append(put_step(cluster_layout.CLUSTER_VERSION, version, write.cluster_version))
         return steps
 
     async def _parents(self, operations: Iterable[effects.WriteOperation]) -> list[MultiStep]:
@@ -102,9 +104,9 @@ class DecisionWriter:
 
     async def _make(self, wanted: effects.CreateInternalTopic) -> list[MultiStep]:
         topic = ClusterTopic(wanted.name, self._draw_id(), wanted.partitions)
-        steps = [MultiStep("create", paths.topic_path(wanted.name), layout.topic_json(topic))]
+        steps = [MultiStep("create", paths.topic_path(wanted.name), cluster_layout.topic_json(topic))]
         if configs := self._configs_of(wanted.name):
-            path, body = paths.topic_config_path(wanted.name), layout.config_json(configs)
+            path, body = paths.topic_config_path(wanted.name), cluster_layout.config_json(configs)
             steps.append(MultiStep("set" if await self._session.exists(path) else "create", path, body))
         return steps
 

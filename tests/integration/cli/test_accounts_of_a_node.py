@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
 from tests.support.node import running_node
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 from structlog.testing import capture_logs
 
-from muster.coordinator.cli.main import cli
+from muster.cli.main import cli
 from tests.integration.conftest import Run
 from tests.support.grpc_node import serving
 from tests.support.logins import give_token

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.cli.main import main
+from muster.client import Admin, Consumer, Producer
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess, running_node
 

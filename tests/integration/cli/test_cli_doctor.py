@@ -8,8 +8,8 @@ from time import monotonic
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer
-from muster.coordinator.client.errors import CommitFailed
+from muster.client import Admin, Consumer, Producer
+from muster.client.errors import CommitFailed
 from tests.integration.cli.test_cli_node import Prompt
 from tests.support.node import NodeProcess, running_node
 

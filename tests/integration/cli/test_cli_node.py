@@ -15,8 +15,8 @@ from unittest import mock
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Consumer
+from muster.cli.main import main
+from muster.client import Admin, Consumer
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import pace
 

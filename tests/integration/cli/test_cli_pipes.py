@@ -53,7 +53,7 @@ def test_a_consumer_that_waits_for_a_node_says_so_and_can_be_stopped(number: sig
 
 def test_the_module_is_the_command() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "muster.coordinator.cli", "assign", "--assignor", "range"],
+        [sys.executable, "-m", "muster.cli", "assign", "--assignor", "range"],
         input=PROBLEM,
         capture_output=True,
         text=True,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.node import running_node
 from tests.support.pace import pace
 

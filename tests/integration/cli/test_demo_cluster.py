@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.java import JavaNotFound, find_java
+from muster.coordinator.java_runtime import JavaNotFound, find_java
 from tests.support.pace import pace
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(200)]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.doctor.gather import gather_facts
-from muster.coordinator.client.aio import AsyncAdmin
+from muster.cli.gather import gather_facts
+from muster.client.aio import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.app import CoordinatorNode

@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.coordinator.lab import real
-from muster.coordinator.lab.compare import Workload
-from muster.coordinator.lab.generations import BY_NAME
+from muster.workshop.lab import real_comparison
+from muster.workshop.lab.compare import Workload
+from muster.workshop.lab.generations import BY_NAME
 
 pytestmark = pytest.mark.integration
 
@@ -17,9 +17,9 @@ def test_a_real_course_ends_with_every_chapter(monkeypatch: pytest.MonkeyPatch) 
         ("BETWEEN_RESTARTS_S", 1.5),
         ("REPLACED_S", 0.5),
     ):
-        monkeypatch.setattr(real, name, seconds)
+        monkeypatch.setattr(real_comparison, name, seconds)
     workload = Workload(members=2, partitions=4, joining=1)
-    (result,) = real.compare_in_real_time(workload, [BY_NAME["pushed"]])
+    (result,) = real_comparison.compare_in_real_time(workload, [BY_NAME["pushed"]])
     assert [chapter.name for chapter in result.chapters] == ["rolling restart", "crash", "scale-out"]
     assert result.chapters[0].costs.rebalances >= workload.members
     assert result.total.stops > 0

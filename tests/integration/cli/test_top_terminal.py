@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.client import Admin, Consumer, Producer
 from tests.integration.cli.test_cli_node import Prompt
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import pace

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import RebalanceEvent, TopicPartition, aio
-from muster.coordinator.client.calls.loop import shared_loop
+from muster.client import RebalanceEvent, TopicPartition, aio
+from muster.client.loop import shared_loop
 from tests.support.client_stories import PATIENCE_S, fill
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import pace

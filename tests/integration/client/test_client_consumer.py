@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, TopicPartition
-from muster.coordinator.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
-from muster.coordinator.client.producing.partitioner import choose_partition
-from muster.coordinator.core.types import Cause
+from muster.client import Admin, Consumer, Producer, TopicPartition
+from muster.client.errors import CommitFailed, IllegalState, NoOffset, OffsetOutOfRange, UnknownTopic
+from muster.client.records.partitioner import choose_partition
+from muster.coordinator.core.model.types import Cause
 from tests.support.client_stories import Told, member, poll_until, read
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience

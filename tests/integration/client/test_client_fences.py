@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, FencingToken, Producer, Worker
-from muster.coordinator.client.errors import ConfigError, DeliveryFailed, IllegalState, ProducerFenced, UnknownTopic
+from muster.client import Admin, Consumer, FencingToken, Producer, Worker
+from muster.client.errors import ConfigError, DeliveryFailed, IllegalState, ProducerFenced, UnknownTopic
 from tests.support.client_stories import PATIENCE_S, until
 from tests.support.node import NodeProcess
 

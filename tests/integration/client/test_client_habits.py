@@ -5,9 +5,9 @@ import logging
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, aio
-from muster.coordinator.client.calls.loop import shared_loop
-from muster.coordinator.client.errors import UnknownTopic
+from muster.client import Admin, Consumer, Producer, aio
+from muster.client.errors import UnknownTopic
+from muster.client.loop import shared_loop
 from tests.support.client_stories import PATIENCE_S, fill, member, poll_until, read
 from tests.support.node import NodeProcess
 

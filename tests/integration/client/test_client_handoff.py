@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from muster.coordinator.client import RebalanceEvent, TopicPartition, Worker
+from muster.client import RebalanceEvent, TopicPartition, Worker
 from tests.support.client_stories import PATIENCE_S, until
 from tests.support.node import NodeProcess
 from tests.support.pace import pace

@@ -2,15 +2,8 @@
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, TopicPartition
-from muster.coordinator.client.errors import (
-    GroupNotEmpty,
-    GroupNotFound,
-    InvalidTopic,
-    Refused,
-    TopicExists,
-    UnknownTopic,
-)
+from muster.client import Admin, Consumer, TopicPartition
+from muster.client.errors import GroupNotEmpty, GroupNotFound, InvalidTopic, Refused, TopicExists, UnknownTopic
 from tests.support.client_stories import fill, member, poll_until, read
 from tests.support.node import NodeProcess
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer
-from muster.coordinator.client.errors import BufferFull, ClientError, DeliveryFailed, MessageTooLarge, UnknownTopic
-from muster.coordinator.client.types import RecordMetadata
+from muster.client import Admin, Consumer, Producer
+from muster.client.errors import BufferFull, ClientError, DeliveryFailed, MessageTooLarge, UnknownTopic
+from muster.client.types import RecordMetadata
 from tests.support.client_stories import read
 from tests.support.node import NodeProcess, running_node
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Worker, aio
-from muster.coordinator.client.calls.loop import shared_loop
-from muster.coordinator.client.errors import FencedInstance, IllegalState, Unreachable, WrongPort
+from muster.client import Admin, Consumer, Worker, aio
+from muster.client.errors import FencedInstance, IllegalState, Unreachable, WrongPort
+from muster.client.loop import shared_loop
 from tests.support.client_stories import member, poll_until
 from tests.support.node import NodeProcess, running_node
 
@@ -73,7 +73,7 @@ def test_polling_needs_something_to_poll_and_no_callback_around_it(node: NodePro
 
 def test_ctrl_c_leaves_the_group_at_once(node: NodeProcess, admin: Admin, topic: str) -> None:
     script = f"""
-from muster.coordinator.client import Consumer
+from muster.client import Consumer
 with Consumer(bootstrap_servers={node.address!r}, group_id={topic!r}) as consumer:
     consumer.subscribe([{topic!r}], on_assign=lambda consumer, partitions: print(len(partitions), flush=True))
     for message in consumer:
@@ -119,7 +119,7 @@ def test_a_second_process_under_the_same_instance_id_fences_the_first(node: Node
 
 def test_a_process_that_forgets_to_close_ends_by_itself_and_quietly(node: NodeProcess, topic: str) -> None:
     script = f"""
-from muster.coordinator.client import Consumer, Producer
+from muster.client import Consumer, Producer
 producer = Producer(bootstrap_servers={node.address!r})
 producer.send({topic!r}, b"x").result(timeout=30)
 consumer = Consumer(bootstrap_servers={node.address!r}, group_id={topic!r}, auto_offset_reset="earliest")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from muster.coordinator.client import Admin, FencingToken, RebalanceEvent, TopicPartition, Worker
-from muster.coordinator.client.errors import IllegalState
+from muster.client import Admin, FencingToken, RebalanceEvent, TopicPartition, Worker
+from muster.client.errors import IllegalState
 from tests.support.client_stories import PATIENCE_S, fill, member, poll_until, until
 from tests.support.node import NodeProcess
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
+from muster.client import Admin, Consumer
 from tests.support.client_stories import PATIENCE_S
 from tests.support.node import NodeProcess, running_node
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.cluster.image import ClusterNodeStatus, PartitionView
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
-from muster.coordinator.replication.admin.planning import TopicPlanner
-from muster.coordinator.replication.admin.showing import ImageWaits
-from muster.coordinator.replication.admin.topics import ClusterTopics
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin
+from muster.coordinator.replication.io.admin.planning import TopicPlanner
+from muster.coordinator.replication.io.admin.showing import ImageWaits
+from muster.coordinator.replication.io.admin.topics import ClusterTopics
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterNodeStatus, PartitionView
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.errors import StorageError
 from muster.storage.types import Topic
@@ -214,6 +214,6 @@ def test_a_partition_that_nobody_leads_is_led_again_whatever_it_costs(zookeeper:
                 await back.stop()
             found = await one.joined.session.get(state)
             assert found is not None
-            assert layout.read_state(state, found.data, found.version).unclean_epoch == 2
+            assert cluster_layout.read_state(state, found.data, found.version).unclean_epoch == 2
 
     run(story)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, TopicPartition
 from muster.coordinator.edge.clock import wall_ms
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin.adopting import ADOPTING
+from muster.coordinator.replication.io.admin.topic_adoption import ADOPTING
+from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, TopicPartition
 from muster.coordinator.zookeeper.errors import ForeignTopics
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.reads import FetchLimits

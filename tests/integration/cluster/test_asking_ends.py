@@ -3,14 +3,14 @@
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.config import Address
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.asks_ends import LogEndsClient
-from muster.coordinator.replication.ends import EARLIEST, LATEST
-from muster.coordinator.replication.wire.about_ends import MOST_LOGS
-from muster.coordinator.replication.wire.link import LinkCaller, NodeLink
-from muster.coordinator.replication.wire.words import LogEndsQuery
+from muster.coordinator.replication.io.asks_ends import LogEndsClient
+from muster.coordinator.replication.io.ends import EARLIEST, LATEST
+from muster.coordinator.replication.io.wire.about_ends import MOST_LOGS
+from muster.coordinator.replication.io.wire.link import LinkCaller, NodeLink
+from muster.coordinator.replication.io.wire.words import LogEndsQuery
+from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment, TopicPartition
 from tests.support.sides import CLUSTER, Sides
 
 ID, OTHER_ID = b"i" * 16, b"o" * 16

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
 from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub

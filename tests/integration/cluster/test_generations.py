@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, Worker
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.client.types import GroupMetadata
+from muster.client import Admin, Consumer, Producer, Worker
+from muster.client.errors import ClientError
+from muster.client.types import GroupMetadata
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.zookeeper.ensemble import LocalEnsemble

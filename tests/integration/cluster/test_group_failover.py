@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from muster.coordinator.client import Admin
-from muster.coordinator.client.described import GroupDescription
+from muster.client import Admin
+from muster.client.described import GroupDescription
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
 

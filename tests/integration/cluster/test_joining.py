@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS
 from muster.coordinator.config import Address, load_settings
-from muster.coordinator.server.clustered.joined import ClusterBackend
-from muster.coordinator.server.doors.told import ClientAddresses
+from muster.coordinator.edge.told import ClientAddresses
+from muster.coordinator.replication.protocol.facts import ELECTIONS, LEDGER, OFFSETS
+from muster.coordinator.server.cluster_backend.joined import ClusterBackend
 from muster.coordinator.zookeeper.registry import NodeIdTaken
 from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run

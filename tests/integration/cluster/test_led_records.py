@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.edge.clock import wall_ms
+from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.storage.broker.reads import FetchLimits
 from muster.storage.errors import NotEnoughReplicas, NotLeaderOrFollower, RequestTimedOut, StorageError
 from muster.storage.logs.log import Log

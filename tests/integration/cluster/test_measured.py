@@ -9,7 +9,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
 

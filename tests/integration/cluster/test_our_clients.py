@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, RecordMetadata
-from muster.coordinator.client.errors import Refused, TopicExists
+from muster.client import Admin, Consumer, Producer, RecordMetadata
+from muster.client.errors import Refused, TopicExists
 from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer
-from muster.coordinator.client.config import ClientConfig, load
-from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.fetch import read_ranges
-from muster.coordinator.spark.reading.settings import FetchSettings
+from muster.client import Admin, Consumer, Producer
+from muster.client.config import ClientConfig, load
+from muster.spark.fetch import read_ranges
+from muster.spark.planning import OffsetRange
+from muster.spark.settings import FetchSettings
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.pace import Patience
 

@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.copies.logs import verify_log
-from muster.coordinator.replication.secured import mending
-from muster.coordinator.replication.secured.following import BEFORE_ALL
-from muster.coordinator.replication.secured.leading import PLACE
-from muster.coordinator.security.acl.filters import AclFilter
-from muster.coordinator.security.acl.model import PatternType, ResourceType
+from muster.coordinator.replication.io import secured_mending
+from muster.coordinator.replication.io.following import BEFORE_ALL
+from muster.coordinator.replication.io.leading import PLACE
+from muster.coordinator.replication.io.logs import verify_log
 from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.security.login.scram import SCRAM_NUMBERS
-from muster.coordinator.server.clustered import shared_store
-from muster.coordinator.server.clustered.pending import pending_store, read_pending
-from muster.coordinator.server.clustered.shared_store import BEGUN
+from muster.coordinator.security.filters import AclFilter
+from muster.coordinator.security.model import PatternType, ResourceType
+from muster.coordinator.security.scram import SCRAM_NUMBERS
+from muster.coordinator.server.cluster_backend import shared_store
+from muster.coordinator.server.cluster_backend.pending_changes import pending_store, read_pending
+from muster.coordinator.server.cluster_backend.shared_store import BEGUN
 from muster.coordinator.server.security.accounts import SaltedCredential, UserAccounts
-from muster.coordinator.server.security.store import SecurityStore, SecurityUnavailable
+from muster.coordinator.server.security.security_store import SecurityStore, SecurityUnavailable
 from muster.storage.broker.broker import Broker
 from tests.integration.conftest import Run
 from tests.support.secured_sides import SecuredSides, acl
@@ -170,7 +170,7 @@ def broken(path: Path) -> None:
 def test_a_copy_with_a_flipped_bit_is_used_by_nobody_and_made_anew(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, while_it_runs: bool
 ) -> None:
-    monkeypatch.setattr(mending, "SECURITY_AFTER_MS", 0)
+    monkeypatch.setattr(secured_mending, "SECURITY_AFTER_MS", 0)
 
     async def story() -> None:
         async with SecuredSides(tmp_path, 4) as nodes:

@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import (
+    LEDGER,
+    OFFSETS,
+    ClusterTopic,
+    ReplicaAssignment,
+    TopicPartition,
+)
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 from muster.storage.logs.log import Log

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer
-from muster.coordinator.views.cluster import partition_row
+from muster.client import Admin, Consumer, Producer
+from muster.coordinator.observability.views.cluster import partition_row
 from tests.support.cluster_nodes import ClusterNodes, running_cluster
 from tests.support.node import MUSTER
 from tests.support.pace import Patience

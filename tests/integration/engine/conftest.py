@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
-from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
 from muster.coordinator.zookeeper.server import free_port
+from muster.workshop.bench.broker import KAFKA
+from muster.workshop.bench.maven import JarsUnavailable, find_jars
 from tests.interop.kafka_broker import kafka_broker
 
 

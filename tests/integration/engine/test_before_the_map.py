@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.client import Admin, Worker
+from muster.client import Admin, Worker
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.deal import PROTOCOL, PROTOCOL_TYPE
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import PROTOCOL, PROTOCOL_TYPE
 from tests.support.engine.served import make_topics, over
 from tests.support.kafka.client import KafkaClient
 from tests.support.node import NodeProcess

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin
-from muster.coordinator.client.types import OffsetAndMetadata
+from muster.cli.main import main
+from muster.client import Admin
+from muster.client.types import OffsetAndMetadata
 from tests.support.engine.served import make_topics, over
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import until

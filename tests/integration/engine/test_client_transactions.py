@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from confluent_kafka import Producer
 
-from muster.coordinator.engine.reading import log_batches_of
-from muster.coordinator.engine.upstream import records
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka_backend.reading import log_batches_of
+from muster.coordinator.kafka_backend.upstream import records
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.support.engine.over_kafka import OverKafka
 
 PATIENCE_S = 30

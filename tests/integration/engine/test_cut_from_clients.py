@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin
+from muster.cli.main import main
+from muster.client import Admin
 from muster.coordinator.zookeeper.server import free_port
 from tests.integration.engine.test_nodes_over_kafka import NODE
 from tests.support.engine.served import make_topics, over

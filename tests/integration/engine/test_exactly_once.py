@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from muster.coordinator.client import Admin
-from muster.coordinator.client.errors import ClientError
+from muster.client import Admin
+from muster.client.errors import ClientError
 from tests.interop.peers import java_story
 from tests.support.engine.door import DoorNode
 from tests.support.engine.served import make_topics

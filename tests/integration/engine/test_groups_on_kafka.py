@@ -10,13 +10,13 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.groups.adopt import MoveBlocked, adopt_group, release_group
-from muster.coordinator.engine.groups.guard import ForeignMemberGuard, foreign_members_sentence
-from muster.coordinator.engine.upstream import groups
-from muster.coordinator.engine.upstream.groups import UpstreamOffset
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.records import TopicPartition
-from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.adopt import MoveBlocked, adopt_group, release_group
+from muster.coordinator.kafka_backend.foreign_member_guard import ForeignMemberGuard, foreign_members_sentence
+from muster.coordinator.kafka_backend.upstream import groups
+from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.records import TopicPartition
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 
 PATIENCE_S = 60
 

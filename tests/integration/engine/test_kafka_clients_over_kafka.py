@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from muster.coordinator.client import Admin
-from muster.coordinator.client.errors import ClientError
+from muster.client import Admin
+from muster.client.errors import ClientError
 from tests.support.engine.door import BROKER
 from tests.support.engine.door import DoorNode as Node
 from tests.support.engine.served import make_topics

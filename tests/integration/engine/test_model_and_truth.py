@@ -10,17 +10,17 @@ from typing import Any, Protocol
 
 import pytest
 
-from muster.coordinator.bench.kafka.broker import KAFKA
-from muster.coordinator.bench.kafka.maven import JarsUnavailable, find_jars
-from muster.coordinator.bench.wire.line import KEYS, LoadConnection
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.upstream import producers, records, topics
-from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.facts import BatchResult, ProducerEpoch
+from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult, ProducerEpoch
+from muster.coordinator.kafka_backend.upstream import producers, records, topics
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from muster.storage.records.batch import BatchView, encode_batch
+from muster.workshop.bench.broker import KAFKA
+from muster.workshop.bench.line import KEYS, LoadConnection
+from muster.workshop.bench.maven import JarsUnavailable, find_jars
 from tests.fakes.kafka_partition import Partition, TransactionCoordinator
 from tests.interop.kafka_broker import kafka_broker
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from muster.coordinator.client import Admin, Worker
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.client.types import OffsetAndMetadata
+from muster.client import Admin, Worker
+from muster.client.errors import ClientError
+from muster.client.types import OffsetAndMetadata
 from tests.support.engine.served import make_topics, over
 from tests.support.node import running_node
 from tests.support.pace import until

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from muster.coordinator.client import Admin, Worker
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.client.types import TopicPartition
+from muster.client import Admin, Worker
+from muster.client.errors import ClientError
+from muster.client.types import TopicPartition
 from tests.interop.kafka_broker import free_port, kafka_broker
 from tests.support.cluster_cuts import ZOOKEEPER, Cuts
 from tests.support.engine.processes import GROUPS, SESSION_MS, three

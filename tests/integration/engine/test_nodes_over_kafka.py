@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Worker
-from muster.coordinator.client.types import GroupMetadata, TopicPartition
+from muster.cli.main import main
+from muster.client import Admin, Worker
+from muster.client.types import GroupMetadata, TopicPartition
 from muster.coordinator.runtime.router import partition_for
 from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import NodeProcess

@@ -11,8 +11,8 @@ import pytest
 from aiokafka.helpers import create_ssl_context
 from kafka import KafkaConsumer, KafkaProducer
 
-from muster.coordinator.cli.certs import making
-from muster.coordinator.client import Admin
+from muster.cli.security import certificate_authority
+from muster.client import Admin
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.zookeeper.server import free_port
 from tests.support import certificates
@@ -65,7 +65,7 @@ def node(
 ) -> Iterator[NodeProcess]:
     make_topics(real_kafka.address, {"by-name": 2})
     place = Path(tmp_path_factory.mktemp("by-name"))
-    shown = making.issue_server_certificate(certificates.authority(), SAN, 30)
+    shown = certificate_authority.issue_server_certificate(certificates.authority(), SAN, 30)
     settings = {
         "kafka.listeners": f"SSL://127.0.0.1:{listener}",
         "kafka.advertised.listeners": f"SSL://{NODE}:{tap.port}",
@@ -163,7 +163,7 @@ def test_without_a_name_it_is_the_node(node: NodeProcess, tmp_path: Path) -> Non
 
 
 def test_a_certificate_that_lacks_a_broker_s_name_is_told(real_kafka: Any, tmp_path: Path) -> None:
-    shown = making.issue_server_certificate(certificates.authority(), (NODE,), 30)
+    shown = certificate_authority.issue_server_certificate(certificates.authority(), (NODE,), 30)
     settings = {
         "kafka.listeners": "SSL://127.0.0.1:0",
         "kafka.advertised.listeners": f"SSL://{NODE}:9092",

@@ -12,7 +12,7 @@ import pytest
 from kio.serial.errors import OutOfBoundValue
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.proxy.allowed import TABLE
+from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
 from muster.coordinator.zookeeper.server import free_port
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.engine.every_request import OTHER, TOPIC, read, requests, written

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Consumer, Producer
-from muster.coordinator.client.types import Message, RecordMetadata, TopicPartition
+from muster.client import Consumer, Producer
+from muster.client.types import Message, RecordMetadata, TopicPartition
 from tests.support.engine.served import make_topics, over
 from tests.support.node import NodeProcess, running_node
 

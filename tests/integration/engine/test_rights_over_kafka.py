@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from muster.coordinator.client import Admin
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.security.acl.filters import AclFilter
-from muster.coordinator.security.acl.model import Acl, Operation, ResourceType
+from muster.client import Admin
+from muster.client.errors import ClientError
+from muster.coordinator.security.filters import AclFilter
+from muster.coordinator.security.model import Acl, Operation, ResourceType
 from tests.integration.engine.conftest import PASSWORD, RealKafka
 from tests.support.engine.secured import BY_NAME, Member, SecuredNode, allow, login, make_scram_users, until
 from tests.support.engine.served import make_topics

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from muster.coordinator.config import parse_address
 from muster.coordinator.runtime.router import partition_for
 from tests.integration.engine.conftest import RealKafka

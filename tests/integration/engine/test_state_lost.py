@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import TopicPartition as Place
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
+from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -19,15 +19,15 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.client.types import TopicPartition
+from muster.cli.main import main
+from muster.client import Admin
+from muster.client.errors import ClientError
+from muster.client.types import TopicPartition
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.state.marks import TopicMarks
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.topics_seen import UpstreamTopic
+from muster.coordinator.kafka_backend.marks import TopicMarks
+from muster.coordinator.kafka_backend.shard_ownership.topic_presence import UpstreamTopic
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.support.engine.served import SHARDS, make_topics, over
 from tests.support.node import MUSTER, NodeProcess
 from tests.support.pace import pace, until

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from muster.coordinator.engine.upstream import producers, records
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka_backend.upstream import producers, records
 from muster.storage.records.batch import encode_written
 from tests.support.engine.over_kafka import OverKafka
 
@@ -110,7 +110,7 @@ def test_a_shard_is_shown_with_its_owners_and_who_is_void(kafka: str) -> None:
     asyncio.run(story())
     command = ["log", "dump", "--engine", f"kafka://{kafka}", "--set", "engine.kafka.cluster=shown", "--shard", "0"]
     ran = subprocess.run(
-        [sys.executable, "-m", "muster.coordinator.cli", *command, "--json"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "muster.cli", *command, "--json"], capture_output=True, text=True, timeout=60
     )
     rows = [json.loads(line) for line in ran.stdout.splitlines()]
     assert [(row["is"], row.get("turn")) for row in rows] == [
@@ -121,9 +121,7 @@ def test_a_shard_is_shown_with_its_owners_and_who_is_void(kafka: str) -> None:
         ("void", None),
     ], ran.stderr
     command[-1] = "9"
-    ran = subprocess.run(
-        [sys.executable, "-m", "muster.coordinator.cli", *command], capture_output=True, text=True, timeout=60
-    )
+    ran = subprocess.run([sys.executable, "-m", "muster.cli", *command], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, "shown.state has no shard 9; expected 0 to 0" in ran.stderr) == (1, True), ran.stderr
 
 

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials
-from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.integration.engine.conftest import PASSWORD, RealKafka
 
 ITERATIONS = 4096

@@ -5,11 +5,11 @@ import asyncio
 from confluent_kafka import Producer
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.upstream import producers, records
-from muster.coordinator.engine.upstream.errors import Unreached
-from muster.coordinator.engine.upstream.lines import pause_s
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import producers, records
+from muster.coordinator.kafka_backend.upstream.errors import Unreached
+from muster.coordinator.kafka_backend.upstream.lines import pause_s
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from muster.storage.records.batch import encode_batch
 
 TOPIC = "muster.state"

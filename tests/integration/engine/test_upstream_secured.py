@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from muster.coordinator.cli.certs import making
+from muster.cli.security import certificate_authority
 from muster.coordinator.config import load_settings
-from muster.coordinator.engine.configured import upstream_address_of
-from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.security.acl.model import Operation, ResourceType
+from muster.coordinator.kafka_backend.backend_settings import upstream_address_of
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.security.model import Operation, ResourceType
 from muster.coordinator.zookeeper.server import free_port
 from tests.interop.kafka_broker import kafka_broker
 from tests.support.certificates import authority, client, server, stranger, write
@@ -111,7 +111,7 @@ def test_a_node_shows_its_certificate_by_a_key_that_is_encrypted_or_not(listener
     wrong = tried(listeners.mutual, **given, ssl_keystore_location=encrypted, ssl_key_password="wrong")
     assert "the certificates for the upstream cannot be used" in wrong
     assert "1 broker" not in tried(listeners.mutual, **given), "the broker wants one"
-    foreign = making.issue_client_certificate(stranger(), "muster", 30).pem()
+    foreign = certificate_authority.issue_client_certificate(stranger(), "muster", 30).pem()
     strange = pem(tmp_path, "strange.pem", foreign)
     assert "1 broker" not in tried(listeners.mutual, **given, ssl_keystore_location=strange)
 

@@ -21,7 +21,7 @@ from kafka import KafkaAdminClient
 from kafka.admin import ACLFilter, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePatternFilter
 from kafka.admin import ResourceType as PythonResourceType
 
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.logins import user
 from tests.support.node import NodeProcess, running_node

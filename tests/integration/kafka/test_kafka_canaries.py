@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin
-from muster.coordinator.client.described import Canary
+from muster.client import Admin
+from muster.client.described import Canary
 from tests.support.kafka.stage import NODE, Stage, stage
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import until
@@ -25,7 +25,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 def muster(play: Stage, *words: str) -> tuple[str, str]:
     """What `muster groups ...` prints, and says beside."""
-    command = [sys.executable, "-m", "muster.coordinator.cli", "groups", *words, "--bootstrap", play.node.address]
+    command = [sys.executable, "-m", "muster.cli", "groups", *words, "--bootstrap", play.node.address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout, done.stderr

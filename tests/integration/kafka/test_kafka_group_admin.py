@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import IncompatibleBrokerVersion
 from kafka.structs import OffsetAndMetadata
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.kafka.stage import NODE, PARTITIONS, Stage, stage
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import until

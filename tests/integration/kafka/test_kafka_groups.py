@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.assignors.data.user_data import parse_assignment
+from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.node import running_node
 from tests.support.pace import Patience
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.kafka.schema import all_messages
+from muster.coordinator.kafka.codec.schema_init import all_messages
 from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.grpc_node import settings as node_settings
 from tests.support.kafka.client import frame

@@ -29,7 +29,7 @@ from kafka.admin import ConfigResource as PythonResource
 from kafka.admin import ConfigResourceType as PythonResourceType
 from kafka.admin import NewTopic as PythonTopic
 
-from muster.coordinator import client
+from muster import client
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience, pace
 

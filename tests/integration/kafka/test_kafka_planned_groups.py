@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.client import Admin
-from muster.coordinator.client.described import GroupDescription
-from muster.coordinator.core.types import Cause
+from muster.client import Admin
+from muster.client.described import GroupDescription
+from muster.coordinator.core.model.types import Cause
 from tests.interop.peers import kcat_command
 from tests.support.kafka.stage import NODE, Stage, stage
 from tests.support.node import NodeProcess, running_node
@@ -29,7 +29,7 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 def muster(play: Stage, *words: str) -> str:
     """What `muster groups ...` says, on both streams."""
-    command = [sys.executable, "-m", "muster.coordinator.cli", "groups", *words, "--bootstrap", play.node.address]
+    command = [sys.executable, "-m", "muster.cli", "groups", *words, "--bootstrap", play.node.address]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

@@ -17,7 +17,7 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError as PythonError
 from kafka.net.sasl.oauth import AbstractTokenProvider as PythonTokens
 
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.certificates import secure
 from tests.support.logins import user

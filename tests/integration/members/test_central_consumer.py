@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, Worker, aio
-from muster.coordinator.client.errors import ConfigError, Refused
-from muster.coordinator.core.types import Cause
+from muster.client import Admin, Consumer, Producer, Worker, aio
+from muster.client.errors import ConfigError, Refused
+from muster.coordinator.core.model.types import Cause
 from tests.integration.conftest import Run
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess, running_node
@@ -176,7 +176,7 @@ def test_who_is_of_another_kind_ends_with_a_conflict(node: NodeProcess, topic: s
         command = [
             sys.executable,
             "-m",
-            "muster.coordinator.cli",
+            "muster.cli",
             "consume",
             "--bootstrap",
             node.address,

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin
-from muster.coordinator.client.described import GroupDescription
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.core.types import Cause
+from muster.client import Admin
+from muster.client.described import GroupDescription
+from muster.client.errors import ClientError
+from muster.coordinator.core.model.types import Cause
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience, pace
 

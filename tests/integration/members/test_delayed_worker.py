@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Worker
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
+from muster.client import Admin, Worker
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from tests.support.client_stories import until
 from tests.support.node import NodeProcess, running_node

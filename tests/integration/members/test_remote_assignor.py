@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, Worker
-from muster.coordinator.client.errors import IllegalState, Refused
+from muster.client import Admin, Consumer, Producer, Worker
+from muster.client.errors import IllegalState, Refused
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause, RebalanceOutcome
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess, running_node

@@ -8,9 +8,9 @@ from pathlib import Path
 import grpc
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer, TopicPartition, aio
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.core.types import Cause
+from muster.client import Admin, Consumer, Producer, TopicPartition, aio
+from muster.client.errors import ClientError
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.client_stories import Told, poll_until, read

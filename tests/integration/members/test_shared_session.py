@@ -10,11 +10,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from muster.coordinator.client import aio
+from muster.client import aio
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.app import CoordinatorNode
-from muster.coordinator.server.service import groups as groups_service
+from muster.coordinator.server.services import groups as groups_service
 from tests.integration.conftest import Run
 from tests.support.grpc_node import connected, create_topic, groups, lone_member, serving
 
@@ -31,7 +31,7 @@ LONG_ON_THE_NODE = {
 
 PROCESS = """
 import sys, time
-from muster.coordinator.client import Consumer, Worker
+from muster.client import Consumer, Worker
 address = sys.argv[1]
 slow = {"session.timeout.ms": 1_800_000, "heartbeat.interval.ms": 900_000}
 readers = [Consumer({"bootstrap.servers": address, "group.id": "readers", "group.protocol": "consumer"}) for _ in "123"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.client import Admin, Consumer, Producer
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from tests.support.client_stories import poll_until
 from tests.support.node import running_node

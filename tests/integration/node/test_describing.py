@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from muster.coordinator.client.aio.admin import AsyncAdmin
+from muster.client.aio.admin import AsyncAdmin
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from tests.support.grpc_node import commit, connected, create_topic, groups, lone_member
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
-from muster.coordinator.client.errors import TransportRefused
-from muster.coordinator.core.control.settings.table import SETTINGS
+from muster.client import Admin, Consumer
+from muster.client.errors import TransportRefused
+from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceOutcome
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess, running_node
@@ -21,7 +21,7 @@ OPTIONS = 'assignor.options={"max.partitions.per.member": 1}'
 
 def groups(node: NodeProcess, *words: str) -> tuple[int, str, str]:
     arguments = ["groups", words[0], "--bootstrap", node.address, *words[1:]]
-    run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({arguments!r}))"
+    run = f"import sys; from muster.cli.main import main; sys.exit(main({arguments!r}))"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 

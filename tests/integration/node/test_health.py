@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.runtime.conditions import GROUPS, LOG
-from muster.coordinator.runtime.loading.loader import GROUPS_TOPIC
+from muster.coordinator.runtime.loader import GROUPS_TOPIC
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.node.app import CoordinatorNode
@@ -38,7 +38,7 @@ async def asked(
 ) -> tuple[int, str, list[str]]:
     """The exit code of `muster health`, what it says, and the lines of its complaint."""
     words = [*command, "--bootstrap", f"127.0.0.1:{node.bound.port}", *arguments]
-    run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({words!r}))"
+    run = f"import sys; from muster.cli.main import main; sys.exit(main({words!r}))"
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", run, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

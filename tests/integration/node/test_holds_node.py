@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
+from muster.client import Admin, Consumer
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess, running_node
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.integration
 
 def groups(node: NodeProcess, *words: str) -> tuple[int, str, str]:
     arguments = ["groups", words[0], "--bootstrap", node.address, *words[1:]]
-    run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({arguments!r}))"
+    run = f"import sys; from muster.cli.main import main; sys.exit(main({arguments!r}))"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     return done.returncode, done.stdout, done.stderr
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
+from muster.client import Admin, Consumer
 from muster.coordinator.rpc.v1.ledger_pb2 import RebalanceCause
 from tests.support import plugins
 from tests.support.client_stories import Told, poll_until
@@ -62,7 +62,7 @@ def member(node: NodeProcess, topic: str, group: str, told: Told | None = None, 
 
 def health(node: NodeProcess) -> tuple[int, str]:
     words = ["health", "--bootstrap", node.address]
-    run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({words!r}))"
+    run = f"import sys; from muster.cli.main import main; sys.exit(main({words!r}))"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     return done.returncode, done.stderr
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
-from muster.coordinator.client.errors import Refused, TopicExists, TransportRefused
+from muster.cli.main import main
+from muster.client.aio import AsyncAdmin, AsyncConsumer, AsyncProducer
+from muster.client.errors import Refused, TopicExists, TransportRefused
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.server.node.app import CoordinatorNode
 from tests.integration.conftest import Run

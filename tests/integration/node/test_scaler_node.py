@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from muster.coordinator.core.events import Unload
+from muster.coordinator.core.model.core_events import Unload
 from muster.coordinator.rpc.v1 import externalscaler_service_pb2 as keda
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.rpc.v1.externalscaler_service_pb2_grpc import ExternalScalerStub

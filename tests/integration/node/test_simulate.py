@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from muster.assignors.api import Snapshot
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.client import Admin, Consumer, Producer
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
+from muster.client import Admin, Consumer
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess, running_node
 
@@ -26,7 +26,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 def muster(node: NodeProcess, *words: str, code: int = OK) -> Any:
     """What `muster groups` prints as JSON, or says."""
     arguments = ["groups", words[0], "--bootstrap", node.address, *words[1:]]
-    run = f"import sys; from muster.coordinator.cli.main import main; sys.exit(main({arguments!r}))"
+    run = f"import sys; from muster.cli.main import main; sys.exit(main({arguments!r}))"
     done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True)
     assert done.returncode == code, done.stderr
     return json.loads(done.stdout) if "json" in words else done.stdout + done.stderr

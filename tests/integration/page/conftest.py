@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Producer
+from muster.client import Admin, Producer
 from tests.support.chromium import (
     ARGUMENTS,
     AXE,

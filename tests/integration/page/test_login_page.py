@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.chromium import Watched
 from tests.support.logins import give_token

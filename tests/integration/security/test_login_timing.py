@@ -14,7 +14,7 @@ import pytest
 from scramp import ScramClient
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.security.login import plain
+from muster.coordinator.security import plain
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security.logins import KafkaLogins
 from tests.support.kafka.client import KafkaClient

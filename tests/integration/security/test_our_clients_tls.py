@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Consumer, Producer, Worker
-from muster.coordinator.client.errors import AuthorizationError, Unreachable
+from muster.cli.main import main
+from muster.client import Admin, Consumer, Producer, Worker
+from muster.client.errors import AuthorizationError, Unreachable
 from tests.support.certificates import client, secure, write
 from tests.support.node import NodeProcess, running_node
 

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaProducer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from kafka import KafkaAdminClient
 
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.certificates import authority, client, secure, write
 from tests.support.logins import user

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from muster.coordinator.cli.certs import making
+from muster.cli.security import certificate_authority
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.integration.security.test_tls_clients import Secured
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.integration
 PATIENCE_S = 30.0
 
 
-def gets_in(secured: Secured, who: making.IssuedCertificate) -> dict[str, bool]:
+def gets_in(secured: Secured, who: certificate_authority.IssuedCertificate) -> dict[str, bool]:
     """By which doors, with this certificate and a connection of its own."""
     secured.own = write(secured.directory, "shown.pem", who.pem())
     own = grpc.ssl_channel_credentials(authority().certificate_pem, who.key_pem(), who.certificate_pem)
@@ -48,11 +48,11 @@ def test_authorities_come_and_go_without_a_restart(tmp_path: Path) -> None:
         authorizer="acl",
         super_users="User:CN=alice",
     )
-    alice, other = client("alice"), making.issue_client_certificate(stranger(), "alice", 1)
+    alice, other = client("alice"), certificate_authority.issue_client_certificate(stranger(), "alice", 1)
     trusted, every = tmp_path / "ca.pem", {"grpc": True, "http": True}
     none = dict.fromkeys(every, False)
 
-    def until(who: making.IssuedCertificate, wanted: dict[str, bool]) -> None:
+    def until(who: certificate_authority.IssuedCertificate, wanted: dict[str, bool]) -> None:
         end_s = time.monotonic() + PATIENCE_S * pace()
         while gets_in(secured, who) != wanted:
             assert time.monotonic() < end_s, wanted

@@ -166,9 +166,9 @@ def test_who_shows_no_certificate_or_a_strangers_gets_in_nowhere(secured: Secure
 
 
 def stranger_client() -> bytes:
-    from muster.coordinator.cli.certs import making
+    from muster.cli.security import certificate_authority
 
-    return making.issue_client_certificate(stranger(), "alice", 1).pem()
+    return certificate_authority.issue_client_certificate(stranger(), "alice", 1).pem()
 
 
 def test_who_shows_one_is_who_it_says(secured: Secured) -> None:

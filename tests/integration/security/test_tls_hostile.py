@@ -16,7 +16,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.edge.transport import handshakes
+from muster.coordinator.edge import handshakes
 from muster.coordinator.server.node.app import CoordinatorNode
 from tests.support.certificates import authority, client, secure, write
 

@@ -11,20 +11,14 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Consumer, Producer
-from muster.coordinator.spark.pipelines.analysis import analyse
-from muster.coordinator.spark.pipelines.analytics import rebalance_rows
-from muster.coordinator.spark.pipelines.backtest import (
-    Backtest,
-    are_same_rows,
-    read_arrow_table,
-    run_here,
-    run_on_spark,
-)
-from muster.coordinator.spark.pipelines.candidates import BacktestCandidate, parse_candidates
-from muster.coordinator.spark.pipelines.keeping import keep, read_kept
-from muster.coordinator.spark.pipelines.synthetic import SCENARIOS, SyntheticPlan
+from muster.cli.main import main
+from muster.client import Admin, Consumer, Producer
+from muster.spark.pipelines.analysis import analyse
+from muster.spark.pipelines.analytics import rebalance_rows
+from muster.spark.pipelines.backtest import Backtest, are_same_rows, read_arrow_table, run_here, run_on_spark
+from muster.spark.pipelines.candidates import BacktestCandidate, parse_candidates
+from muster.spark.pipelines.keeping import keep, read_kept
+from muster.spark.pipelines.synthetic import SCENARIOS, SyntheticPlan
 from tests.support.node import NodeProcess, running_node
 
 pytestmark = pytest.mark.integration

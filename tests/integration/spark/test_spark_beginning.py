@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
-from muster.coordinator.spark.options import check_read_options
-from muster.coordinator.spark.reading.offsets import parse_offset
-from muster.coordinator.spark.streaming.admission import default_limit
-from muster.coordinator.spark.streaming.driver import StreamDriver
+from muster.client import Admin, Consumer
+from muster.spark.admission import default_limit
+from muster.spark.offsets import parse_offset
+from muster.spark.options import check_read_options
+from muster.spark.stream_driver import StreamDriver
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import eventually, fill, make_topics
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.spark.cluster import processes
+from muster.spark.cluster import processes
 from tests.support.pace import Patience
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 OWNER = """
 import sys
 from pathlib import Path
-from muster.coordinator.spark.cluster import running_cluster
+from muster.spark.cluster import running_cluster
 
 with running_cluster(Path(sys.argv[1]), workers=1):
     print("up", flush=True)
@@ -39,7 +39,7 @@ def test_no_jvm_outlives_its_owner(tmp_path: Path, how: str) -> None:
     assert owner.stdout.readline() == b"up\n"
     started = frozenset(pid for pid, parent, _ in processes() if parent == owner.pid)
     assert len(jvms_of(started)) == 2, "a master and a worker"
-    guards = {pid for pid, _, command in processes() if pid in started and "muster.coordinator.spark.guard" in command}
+    guards = {pid for pid, _, command in processes() if pid in started and "muster.spark.guard" in command}
     assert len(guards) == 1
     if how == "killed":
         owner.kill()

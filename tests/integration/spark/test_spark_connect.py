@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Admin
-from muster.coordinator.java import JavaNotFound, find_java
+from muster.client import Admin
+from muster.coordinator.java_runtime import JavaNotFound, find_java
 from tests.support.node import running_node
 from tests.support.pace import pace
 from tests.support.topics import fill, make_topics, values

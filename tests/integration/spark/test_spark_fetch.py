@@ -6,14 +6,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from muster.coordinator.client import Admin, Producer
-from muster.coordinator.client.config import ClientConfig, load
-from muster.coordinator.client.errors import Unreachable
-from muster.coordinator.spark.errors import DataLoss
-from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.fetch import SlotFetch, read_ranges
-from muster.coordinator.spark.reading.settings import FetchSettings
-from muster.coordinator.spark.schema import COLUMNS
+from muster.client import Admin, Producer
+from muster.client.config import ClientConfig, load
+from muster.client.errors import Unreachable
+from muster.spark.errors import DataLoss
+from muster.spark.fetch import SlotFetch, read_ranges
+from muster.spark.planning import OffsetRange
+from muster.spark.schema import COLUMNS
+from muster.spark.settings import FetchSettings
 from tests.support.node import NodeProcess, running_node
 from tests.support.topics import make_topics
 

@@ -9,8 +9,8 @@ from typing import Any
 import psutil
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
-from muster.coordinator.spark.groups.commit import OffsetCommitter
+from muster.client import Admin, Consumer
+from muster.spark.offset_commits import OffsetCommitter
 from tests.support.node import NodeProcess, running_node
 from tests.support.spark.reading import Reading
 from tests.support.topics import eventually, fill, make_topics

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Producer
-from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.groups.commit import commit_batch, pin_batch
+from muster.client import Admin, Producer
+from muster.spark.errors import OptionError
+from muster.spark.offset_commits import commit_batch, pin_batch
 from tests.support.node import NodeProcess, running_node
 from tests.support.spark.reading import Reading
 from tests.support.topics import make_topics

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.node import NodeProcess, running_node
 from tests.support.spark.reading import Reading
 from tests.support.topics import eventually, fill, make_topics
@@ -67,7 +67,7 @@ def test_a_node_that_stays_away_is_named_with_how_long_it_was_waited_for(
 
 DRIVER = """
 import sys
-from muster.coordinator.spark.session import session
+from muster.spark.session import session
 
 address, folder = sys.argv[1:]
 spark = session("driver", master="local[2]", light=True, config={"spark.sql.warehouse.dir": f"{folder}/warehouse"})

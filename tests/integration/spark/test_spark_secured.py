@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Producer
-from muster.coordinator.spark.groups.commit import OffsetCommitter
+from muster.client import Admin, Producer
+from muster.spark.offset_commits import OffsetCommitter
 from tests.support.certificates import authority, client, secure
 from tests.support.node import NodeProcess, running_node
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.node import NodeProcess, running_node
 from tests.support.spark.reading import Reading
 from tests.support.topics import eventually, fill, make_topics

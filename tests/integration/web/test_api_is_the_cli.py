@@ -12,8 +12,8 @@ import httpx
 import pytest
 from openapi_spec_validator import validate
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Consumer
+from muster.cli.main import main
+from muster.client import Admin, Consumer
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience
 

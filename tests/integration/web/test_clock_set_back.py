@@ -17,11 +17,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.cli.doctor.gather import gather_facts
-from muster.coordinator.cli.main import main
-from muster.coordinator.client.aio import AsyncAdmin
-from muster.coordinator.doctor.facts import DoctorFacts
-from muster.coordinator.doctor.table import examine_facts
+from muster.cli.gather import gather_facts
+from muster.cli.main import main
+from muster.client.aio import AsyncAdmin
+from muster.coordinator.observability.doctor.facts import DoctorFacts
+from muster.coordinator.observability.doctor.table import examine_facts
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.driver import clock

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from muster.coordinator.web import listener
-from muster.coordinator.web.guard import MOST_HEADER_BYTES
+from muster.coordinator.web.http.guard import MOST_HEADER_BYTES
 from tests.support.grpc_node import serving
 from tests.support.node import NodeProcess, running_node
 
@@ -158,7 +158,7 @@ def test_one_who_does_not_read_an_answer_costs_a_bounded_buffer(tmp_path: Path) 
     made: list[int] = []
 
     async def story() -> None:
-        from muster.coordinator.web.api import rendering
+        from muster.coordinator.web.http import rendering
 
         async def endless(items: Any, row: Any) -> Any:
             for number in range(1_000_000):
@@ -203,7 +203,7 @@ def test_a_reader_that_stands_still_loses_its_place(tmp_path: Path) -> None:
     """Its connection would count among those at once for as long as it likes."""
 
     async def story() -> None:
-        from muster.coordinator.web.api import rendering
+        from muster.coordinator.web.http import rendering
 
         ended = asyncio.Event()
 

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import SettingsError, http, load_settings
-from muster.coordinator.server.doors.http import NodeHttpListener
 from muster.coordinator.server.grpc.listener import AddressTaken
+from muster.coordinator.server.listeners.http_listener import NodeHttpListener
 from muster.coordinator.server.node.app import CoordinatorNode
 from muster.coordinator.server.node.observed_by import make_http_listener
 from tests.support.grpc_node import serving

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.assignors.data.user_data import Subscription, encode_assignment, encode_subscription
+from muster.assignors.data.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from muster.coordinator.server.node.app import CoordinatorNode

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import yaml
 
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.client import Admin, Consumer, Producer
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from muster.coordinator.rpc.v1.coordinator_service_pb2_grpc import GroupCoordinatorStub
 from tests.support.node import NodeProcess, running_node

@@ -4,13 +4,13 @@ from contextlib import suppress
 
 import pytest
 
-from muster.coordinator.replication.admin import adopting
-from muster.coordinator.replication.admin.adopting import adopt_topics
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.io.admin import topic_adoption
+from muster.coordinator.replication.io.admin.topic_adoption import adopt_topics
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.writing import MultiStep
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ConnectionLost
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.fakes.memory_files import MemoryFiles
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import session
@@ -24,8 +24,8 @@ def test_a_node_that_dies_between_two_of_a_topic_s_multis_publishes_the_rest_wit
     zookeeper: str, run: Run, monkeypatch: pytest.MonkeyPatch, done: int
 ) -> None:
     """done: multis before it dies. The controller would have made the states that are missing, at epoch 0."""
-    monkeypatch.setattr(adopting, "MOST_STEPS", 4)
-    commit, left = adopting.commit_steps, [done]
+    monkeypatch.setattr(topic_adoption, "MOST_STEPS", 4)
+    commit, left = topic_adoption.commit_steps, [done]
 
     async def dies(zk: ZooKeeperSession, steps: list[MultiStep]) -> None:
         if not left[0]:
@@ -40,18 +40,18 @@ def test_a_node_that_dies_between_two_of_a_topic_s_multis_publishes_the_rest_wit
             broker.append("large", number, batch(b"x", leader_epoch=5), T0)
         epochs = [broker.log("large", number).leader_epoch for number in range(PARTITIONS)]
         async with session(zookeeper) as zk:
-            monkeypatch.setattr(adopting, "commit_steps", dies)
+            monkeypatch.setattr(topic_adoption, "commit_steps", dies)
             with suppress(ConnectionLost):
                 await adopt_topics(zk, broker, 1)
-            monkeypatch.setattr(adopting, "commit_steps", commit)
+            monkeypatch.setattr(topic_adoption, "commit_steps", commit)
             await adopt_topics(zk, broker, 1)
             for number in range(PARTITIONS):
                 path = paths.partition_state_path("large", number)
                 found = await zk.get(path)
                 assert found is not None, f"{number} of {PARTITIONS}"
-                state = layout.read_state(path, found.data, found.version)
+                state = cluster_layout.read_state(path, found.data, found.version)
                 assert (state.leader_epoch, state.isr) == (epochs[number], (1,))
-            assert await zk.get(adopting.ADOPTING) is None
+            assert await zk.get(topic_adoption.ADOPTING) is None
             assert await adopt_topics(zk, broker, 1) == []
         broker.close()
 

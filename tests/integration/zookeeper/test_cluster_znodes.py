@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.cluster.controller.events import ClusterVersion, WriteFailure
-from muster.coordinator.cluster.facts import (
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.replication.protocol.controller.events import ClusterVersion, WriteFailure
+from muster.coordinator.replication.protocol.facts import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,
@@ -17,22 +17,22 @@ from muster.coordinator.cluster.facts import (
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.cluster.image import ImageVersion
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.protocol.image import ImageVersion
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.admin import (
     CONFIG_CHANGE_RETENTION_MS,
     AdminRequestWatch,
     ConfigChangeWatch,
     take_producer_ids,
 )
-from muster.coordinator.zookeeper.cluster.layout import SessionLength
+from muster.coordinator.zookeeper.cluster.cluster_layout import SessionLength
 from muster.coordinator.zookeeper.cluster.reading import ClusterTopicsWatch, NodeWatch, read_states, read_stored_version
 from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration, MixedNodeKinds
 from muster.coordinator.zookeeper.cluster.sessions import record_session_length
 from muster.coordinator.zookeeper.cluster.writing import DecisionWriter
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.registry import NodeIdTaken
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
 
@@ -138,7 +138,7 @@ def test_a_node_whose_place_another_one_has_taken_while_it_ran_is_told_so(zookee
             )
             await kept.register()
             kept.start()
-            body = layout.registration_json(
+            body = cluster_layout.registration_json(
                 node("b" * 22), timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "new", 9092)
             )
 
@@ -263,8 +263,8 @@ def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Ru
             fired = asyncio.Event()
             markers = AdminRequestWatch(zk, fired.set, warned.append)
             assert await markers.read() == []
-            await zk.create(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T0]))
-            await zk.create(layout.REASSIGN_PARTITIONS, layout.reassignment_json({T1: (4, 5)}))
+            await zk.create(paths.PREFERRED_REPLICA_ELECTION, cluster_layout.preferred_json([T0]))
+            await zk.create(cluster_layout.REASSIGN_PARTITIONS, cluster_layout.reassignment_json({T1: (4, 5)}))
             await zk.create(paths.topic_deletion_path("t"))
             await fired.wait()
             delete = events.TopicDeletionsRead(("t",))
@@ -273,18 +273,18 @@ def test_what_operators_ask_for_is_told_once_and_removed(zookeeper: str, run: Ru
             assert await markers.read() == [delete]
             await markers.remove(effects.RemoveMarker(AdminMarker.DELETE, "t"))
             await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
-            await zk.put(paths.PREFERRED_REPLICA_ELECTION, layout.preferred_json([T1]))
+            await zk.put(paths.PREFERRED_REPLICA_ELECTION, cluster_layout.preferred_json([T1]))
             await markers.remove(effects.RemoveMarker(AdminMarker.PREFERRED))  # of the first: another is there by now
             assert await markers.read() == [events.ElectLeadersRequested(None, (T1,))]
             again = {T0: (5, 6)}
-            await zk.create(layout.REASSIGN_PARTITIONS, layout.reassignment_json(again))
+            await zk.create(cluster_layout.REASSIGN_PARTITIONS, cluster_layout.reassignment_json(again))
             # The removal is asked for again, for its answer was lost: this one has the same version as the one before.
             await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
             assert await markers.read() == [events.ReassignmentRequested(None, again)]
             await markers.remove(effects.RemoveMarker(AdminMarker.REASSIGN))
-            await zk.create(layout.REASSIGN_PARTITIONS, b"?")
+            await zk.create(cluster_layout.REASSIGN_PARTITIONS, b"?")
             assert await markers.read() == []
-            assert not await zk.exists(layout.REASSIGN_PARTITIONS)
+            assert not await zk.exists(cluster_layout.REASSIGN_PARTITIONS)
             assert len(warned) == 1
 
     run(story)
@@ -296,8 +296,8 @@ def test_changes_of_settings_are_told_once_and_go_after_a_quarter_of_an_hour(zoo
             clock = [0]
             changes = ConfigChangeWatch(zk, lambda: None, unheard, lambda: clock[0])
             assert await changes.read() == set()
-            path = f"{layout.CONFIG_CHANGE}0000000001"
-            await zk.create(path, layout.config_change_json("topics/t"))
+            path = f"{cluster_layout.CONFIG_CHANGE}0000000001"
+            await zk.create(path, cluster_layout.config_change_json("topics/t"))
             assert await changes.read() == {("topics", "t")}
             found = await zk.get(path)
             assert found is not None
@@ -332,7 +332,7 @@ def test_the_longest_session_of_any_node_is_known_to_who_starts(zookeeper: str, 
             assert await record_session_length(zk, 2, SessionLength(4_000, "two")) == 6_000
             # Another disk: that life may go on somewhere.
             assert await record_session_length(zk, 1, SessionLength(3_000, "another")) == 6_000
-            written = await zk.get(f"{layout.SESSIONS}/1")
+            written = await zk.get(f"{cluster_layout.SESSIONS}/1")
             assert written is not None
             assert written.data == b'{"version":1,"session_ms":6000,"directory":"another"}'
 

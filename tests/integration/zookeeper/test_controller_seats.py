@@ -5,16 +5,22 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, ClusterNode, NodeEndpoint, TopicPartition
-from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterState
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.controlling.seat import CandidateContext, ControllerCandidate
-from muster.coordinator.replication.wire.words import NodeName
-from muster.coordinator.zookeeper import paths
+from muster.coordinator.replication.io.seat import CandidateContext, ControllerCandidate
+from muster.coordinator.replication.io.wire.words import NodeName
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import (
+    NO_EPOCH,
+    NO_NODE_ID,
+    ClusterNode,
+    NodeEndpoint,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ClusterState
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.cluster.registration import ClusterRegistration
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ConnectionLost
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_session import expire, session
 
@@ -76,7 +82,7 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
         async with member(zookeeper, 1) as one:
             async with member(zookeeper, 2) as two:
                 await one.led_by(one, {1, 2})
-                assert await two.zk.get(paths.CONTROLLER_EPOCH) is not None
+                assert await two.zk.get(layout.CONTROLLER_EPOCH) is not None
                 refused = await two.seat.cluster_state(NodeName(2, two.registration.epoch), NO_VERSION, (), 0)
                 assert refused.error is ErrorCode.NOT_CONTROLLER
                 await two.led_by(one, {1, 2})
@@ -96,7 +102,7 @@ def test_the_next_takes_over_from_one_that_stops_and_from_one_whose_session_ends
                 await one.hears(one)
             # The last one in sync was node 2, and nobody leads without it (CL-C4).
             await one.led_by(one, {NO_NODE_ID})
-            written = await one.zk.get(paths.partition_state_path(*SHARD))
+            written = await one.zk.get(layout.partition_state_path(*SHARD))
             assert written is not None
             assert written.data == (
                 b'{"controller_epoch":3,"leader":-1,"version":1,"leader_epoch":2,"isr":[2],"muster":{"elr":[],'
@@ -128,7 +134,7 @@ def test_a_write_whose_answer_was_lost_is_found_done(zookeeper: str, run: Run) -
             async with member(zookeeper, 2):
                 await one.led_by(one, {1, 2})
                 assert lost
-                found = await one.zk.get(paths.partition_state_path(*SHARD))
+                found = await one.zk.get(layout.partition_state_path(*SHARD))
                 assert found is not None
                 assert (found.version, one.image.known.epoch) == (0, 1)
 

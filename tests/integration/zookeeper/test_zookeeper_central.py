@@ -13,10 +13,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from muster.coordinator.cli.main import main as cli
-from muster.coordinator.client import Admin, Consumer, Producer
-from muster.coordinator.client.errors import ClientError
-from muster.coordinator.zookeeper import paths
+from muster.cli.main import main as cli
+from muster.client import Admin, Consumer, Producer
+from muster.client.errors import ClientError
+from muster.coordinator.zookeeper import layout
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience
@@ -75,7 +75,7 @@ def member(*nodes: NodeProcess) -> Consumer:
 
 def owners(tool: KazooClient) -> dict[int, str]:
     """partition -> the owner's entry"""
-    place = paths.topic_owners_path(GROUP, TOPIC)
+    place = layout.topic_owners_path(GROUP, TOPIC)
     found = {}
     for number in tool.get_children(place) if tool.exists(place) else ():
         with suppress(NoNodeError):  # it changes hands right now
@@ -84,7 +84,7 @@ def owners(tool: KazooClient) -> dict[int, str]:
 
 
 def offsets(tool: KazooClient) -> list[int]:
-    place = paths.topic_offsets_path(GROUP, TOPIC)
+    place = layout.topic_offsets_path(GROUP, TOPIC)
     if not tool.exists(place):
         return []
     return [int(tool.get(f"{place}/{number}")[0]) for number in sorted(tool.get_children(place))]
@@ -92,10 +92,10 @@ def offsets(tool: KazooClient) -> list[int]:
 
 def elected(tool: KazooClient) -> int | None:
     try:
-        stored, _ = tool.get(paths.CENTRAL_COORDINATOR)
+        stored, _ = tool.get(layout.CENTRAL_COORDINATOR)
     except NoNodeError:
         return None
-    return paths.read_coordinator(paths.CENTRAL_COORDINATOR, stored)[0]
+    return layout.read_coordinator(layout.CENTRAL_COORDINATOR, stored)[0]
 
 
 def test_a_tool_sees_owners_and_offsets_and_they_go_with_the_group(
@@ -120,13 +120,13 @@ def test_a_tool_sees_owners_and_offsets_and_they_go_with_the_group(
             (listed,) = admin.list_groups()
             assert (listed.group_id, listed.group_type) == (GROUP, "central")
             admin.delete_groups([GROUP])
-        until(lambda: not tool.exists(paths.group_path(GROUP)), "nothing of it is left")
+        until(lambda: not tool.exists(layout.group_path(GROUP)), "nothing of it is left")
 
 
 def test_a_group_that_consumers_have_themselves_is_not_touched(
     tmp_path: Path, zookeeper: str, tool: KazooClient
 ) -> None:
-    tool.create(paths.owner_path(GROUP, TOPIC, 0), b"somebody-0", makepath=True)
+    tool.create(layout.owner_path(GROUP, TOPIC, 0), b"somebody-0", makepath=True)
     with running_node(tmp_path / "data", settings(zookeeper, 1)) as node:
         make_topic(node)
         with member(node) as consumer:

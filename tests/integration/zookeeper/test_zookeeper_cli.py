@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from muster.coordinator.client import Consumer
+from muster.client import Consumer
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain, wait_for
 from tests.support.zookeeper.servers import running

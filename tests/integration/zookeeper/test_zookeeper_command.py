@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.java import JavaNotFound, find_java
+from muster.coordinator.java_runtime import JavaNotFound, find_java
 from muster.coordinator.zookeeper.ensemble import find_ensemble, open_or_create_ensemble
 from muster.coordinator.zookeeper.errors import ZooKeeperError
 

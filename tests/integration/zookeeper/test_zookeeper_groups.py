@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.client.aio.admin import AsyncAdmin
-from muster.coordinator.client.errors import GroupNotEmpty, GroupNotFound, Refused
-from muster.coordinator.client.types import TopicPartition
+from muster.client.aio.admin import AsyncAdmin
+from muster.client.errors import GroupNotEmpty, GroupNotFound, Refused
+from muster.client.types import TopicPartition
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from muster.coordinator.server.node.app import CoordinatorNode
-from muster.coordinator.zookeeper.connect import SessionState
 from muster.coordinator.zookeeper.ensemble import LocalEnsemble
+from muster.coordinator.zookeeper.session import SessionState
 from tests.integration.conftest import Run
 from tests.integration.zookeeper.test_zookeeper_registry import is_there, node_at, plain, until
 from tests.integration.zookeeper.test_zookeeper_session import expire

@@ -7,13 +7,6 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.zookeeper.connect import (
-    FRAME_BYTES,
-    MAX_REQUEST_BYTES,
-    SessionState,
-    WatchEvent,
-    ZooKeeperSession,
-)
 from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from muster.coordinator.zookeeper.errors import (
     BadVersion,
@@ -22,6 +15,13 @@ from muster.coordinator.zookeeper.errors import (
     NotEmpty,
     ZooKeeperRequestTooLarge,
     ZooKeeperUnreachable,
+)
+from muster.coordinator.zookeeper.session import (
+    FRAME_BYTES,
+    MAX_REQUEST_BYTES,
+    SessionState,
+    WatchEvent,
+    ZooKeeperSession,
 )
 from tests.integration.conftest import Run
 from tests.support.zookeeper.servers import TICK_MS

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
-from muster.coordinator.client import Admin, Consumer
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
+from muster.client import Admin, Consumer
 from tests.support.client_stories import poll_until
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Consumer, Producer
-from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.config import ClientConfig, load
-from muster.coordinator.client.membership.group_calls import GroupCalls
+from muster.client import Consumer, Producer
+from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.transport import Transport
+from muster.client.config import ClientConfig, load
 from tests.integration.conftest import Run
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain, wait_for

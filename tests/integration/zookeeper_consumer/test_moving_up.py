@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client import Admin, Consumer
+from muster.client import Admin, Consumer
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import Process, create, era_node, era_properties, fill, wait_for
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.client import Consumer, aio
-from muster.coordinator.client.errors import CommitFailed, ConsumerRebalanceFailed, ZookeeperAway
-from muster.coordinator.client.membership.zookeeper.joining import ZookeeperJoining
-from muster.coordinator.core.types import Cause
+from muster.client import Consumer, aio
+from muster.client.errors import CommitFailed, ConsumerRebalanceFailed, ZookeeperAway
+from muster.client.membership.zookeeper_joining import ZookeeperJoining
+from muster.coordinator.core.model.types import Cause
 from tests.integration.conftest import Run
 from tests.support.client_stories import Told, poll_until
 from tests.support.node import NodeProcess

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from muster.coordinator.client import Admin, Consumer
-from muster.coordinator.core.types import Cause
+from muster.client import Admin, Consumer
+from muster.coordinator.core.model.types import Cause
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, plain

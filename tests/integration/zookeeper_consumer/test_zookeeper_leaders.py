@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Consumer
-from muster.coordinator.client.errors import ZookeeperRefused
+from muster.client import Consumer
+from muster.client.errors import ZookeeperRefused
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess, running_node
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill

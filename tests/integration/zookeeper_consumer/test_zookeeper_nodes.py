@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Consumer
-from muster.coordinator.client.errors import ZookeeperRefused
+from muster.client import Consumer
+from muster.client.errors import ZookeeperRefused
 from tests.support.client_stories import poll_until, read
 from tests.support.node import NodeProcess
 from tests.support.zookeeper.consumers import Process, create, era_node, era_properties, fill, plain

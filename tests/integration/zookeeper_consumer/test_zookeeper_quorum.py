@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client import Consumer
-from muster.coordinator.client.errors import ZookeeperAway
+from muster.client import Consumer
+from muster.client.errors import ZookeeperAway
 from muster.coordinator.zookeeper.ensemble import LocalEnsemble
 from tests.support.client_stories import Told, poll_until, read
 from tests.support.zookeeper.consumers import create, era_node, era_properties, fill, wait_for

@@ -19,8 +19,8 @@ from muster.assignors.builtin.sticky import racks_that_count
 from muster.assignors.compliance import settled
 from muster.assignors.data.claims import rightful_owners
 from muster.assignors.run import run
+from muster.assignors.snapshot_binary import decode_snapshot, encode_snapshot
 from muster.assignors.tools.moves import owner_of
-from muster.assignors.wire.snapshot_binary import decode_snapshot, encode_snapshot
 
 BUILT_IN = list(registry.BUILT_IN)
 STICKY = ["sticky", "cooperative-sticky", "uniform"]

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.assignors import columns as wire_columns
 from muster.assignors import registry
 from muster.assignors.api import Assignment, Snapshot
-from muster.assignors.data.user_data import (
+from muster.assignors.blobs import LeaderTopics, SubscribedMember, assign_bytes, write_shares
+from muster.assignors.data.consumer_protocol import (
     Subscription,
     encode_assignment,
     encode_cooperative_user_data,
@@ -20,8 +22,6 @@ from muster.assignors.data.user_data import (
     parse_assignment,
 )
 from muster.assignors.run import run
-from muster.assignors.wire import columns as wire_columns
-from muster.assignors.wire.blobs import LeaderTopics, SubscribedMember, assign_bytes, write_shares
 
 TOPICS = {"a": 3, "bb": 2, "c": 0, "ccc": 9, "naïve": 1}
 WORDS = ["sticky", "cooperative-sticky", "uniform", "range"]

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, ConsumerGroupState, cells
+from muster.coordinator.core.model.types import Outcome
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Outcome
-from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import SkippedRecord
+from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import SkippedRecord
 from tests.support.stories.script import Stage, hard_state
 
 MEMBERS = st.sampled_from(["a", "b", "c"])

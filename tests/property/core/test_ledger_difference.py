@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.ledger import (
+from muster.coordinator.core.model.ledger import (
     MAX_ALSO,
     MAX_WAITED_FOR,
     OngoingRebalance,
@@ -13,9 +13,9 @@ from muster.coordinator.core.ledger import (
     RebalanceTrigger,
     last_few,
 )
-from muster.coordinator.core.moves import PlanBefore, WithheldPartition, diff_plans
-from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.model.moves import PlanBefore, WithheldPartition, diff_plans
+from muster.coordinator.core.model.plan import Plan
+from muster.coordinator.core.model.types import Cause
 
 MEMBERS = ["a", "b", "c"]
 PARTITIONS = [(topic, number) for topic in ("t", "u") for number in range(3)]

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.txn.pending import PendingPositions
-from muster.coordinator.core.types import StoredOffset
+from muster.coordinator.core.groups.pending import PendingPositions
+from muster.coordinator.core.model.types import StoredOffset
 
 PRODUCERS, GROUPS = st.integers(1, 3), st.sampled_from(["g", "h"])
 PLACES = st.lists(st.tuples(st.just("t"), st.integers(0, 2)), min_size=1, max_size=3, unique=True)

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.consumer.records import CurrentStored
-from muster.coordinator.core.records import RebalanceSettled, Record
+from muster.coordinator.core.model.consumer_records import CurrentStored
+from muster.coordinator.core.model.core_records import RebalanceSettled, Record
 from tests.support.stories.script import Stage
 
 Change = tuple[str, str]

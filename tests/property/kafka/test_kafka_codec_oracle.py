@@ -13,8 +13,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
-from muster.coordinator.kafka.schema import all_messages
-from muster.coordinator.server.dispatch import snake_case
+from muster.coordinator.kafka.codec.schema_init import all_messages
+from muster.coordinator.server.rpc_dispatch import snake_case
 from tests.support.kafka.messages import random_message
 
 ROUNDS = 25

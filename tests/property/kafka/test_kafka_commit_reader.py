@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.effects import OffsetCommitReply
-from muster.coordinator.core.events import OffsetCommit
-from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.core.model.core_events import OffsetCommit
+from muster.coordinator.core.model.effects import OffsetCommitReply
+from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
-from muster.coordinator.kafka.groups import commits
-from muster.coordinator.kafka.groups.commits import LONGEST_KEPT, CommitReader, CommitShape
-from muster.coordinator.kafka.groups.offsets import make_commit_event, make_commit_response
+from muster.coordinator.kafka.handlers import offset_commit_reader
+from muster.coordinator.kafka.handlers.committed_offsets import make_commit_event, make_commit_response
+from muster.coordinator.kafka.handlers.offset_commit_reader import LONGEST_KEPT, CommitReader, CommitShape
 
 VERSIONS = range(2, 10)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -205,7 +205,7 @@ def test_commits_for_one_group_after_the_other_are_not_searched_for_their_offset
     def searched(version: int, shape: CommitShape) -> list[int]:
         raise AssertionError(f"a commit for {shape.request.group_id!r} was searched")
 
-    monkeypatch.setattr(commits, "find_offset_positions", searched)
+    monkeypatch.setattr(offset_commit_reader, "find_offset_positions", searched)
     reader = CommitReader(9)
     for number in range(5):
         reader(request_of(9, (f"group-{number}", -1, "", [("t", [(0, -1, "")])], b""), [number]), 0)

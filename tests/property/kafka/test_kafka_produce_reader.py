@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode, encode, struct
-from muster.coordinator.kafka.log.produces import ProduceReader, SingleBatch
-from muster.coordinator.kafka.log.records import make_produce_response
+from muster.coordinator.kafka.handlers.records import make_produce_response
+from muster.coordinator.kafka.handlers.single_batch_produce import ProduceReader, SingleBatch
 from muster.storage.types import Appended
 
 INT16 = st.integers(-(2**15), 2**15 - 1)

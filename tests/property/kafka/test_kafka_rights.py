@@ -7,9 +7,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from muster.coordinator.kafka.apis import APIS
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
-from muster.coordinator.security.acl.supported import SUPPORTED_OPERATIONS
+from muster.coordinator.security.authorizer import AclAuthorizer
+from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.supported import SUPPORTED_OPERATIONS
 from tests.support.kafka.asked import HUNG_UP, Asked
 from tests.support.kafka.memory_node import MemoryNode
 from tests.support.kafka.rights import (

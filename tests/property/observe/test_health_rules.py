@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.observe.health import CommitWindows, HealthStatus, judge_health
+from muster.coordinator.observability.history.group_health import CommitWindows, HealthStatus, judge_health
 
 WIDTH = 10
 Commit = tuple[int, int, int]

@@ -5,17 +5,8 @@ from collections.abc import Callable
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.central.records import CentralDeleted, CentralStored
-from muster.coordinator.core.consumer import records as consumer
-from muster.coordinator.core.control.trial.records import (
-    CanaryBaseline,
-    CanaryForgotten,
-    CanaryGuardRule,
-    CanaryState,
-    CanaryStored,
-    CanaryTally,
-)
-from muster.coordinator.core.records import (
+from muster.coordinator.core.model import consumer_records as consumer
+from muster.coordinator.core.model.core_records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -36,11 +27,20 @@ from muster.coordinator.core.records import (
     TakeoverForgotten,
     TakeoverNoted,
 )
-from muster.coordinator.core.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
-from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
-from muster.coordinator.runtime.codec.ledger import decode_ledger
+from muster.coordinator.core.model.records import CentralDeleted, CentralStored
+from muster.coordinator.core.model.trial_records import (
+    CanaryBaseline,
+    CanaryForgotten,
+    CanaryGuardRule,
+    CanaryState,
+    CanaryStored,
+    CanaryTally,
+)
+from muster.coordinator.core.model.types import Protocol, RebalanceEntry, Score, Settlement, StoredOffset
+from muster.coordinator.runtime.codec_init import decode_group, encode
+from muster.coordinator.runtime.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 INT32 = st.integers(-(2**31), 2**31 - 1)

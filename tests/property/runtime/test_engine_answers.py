@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
-from muster.coordinator.core.events import Forget, JoinGroup, Request
-from muster.coordinator.core.refusals import REPLY_TYPES
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.core_events import Forget, JoinGroup, Request
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.model.refusals import REPLY_TYPES
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
-from muster.coordinator.core.events import Forget, JoinGroup, Request
-from muster.coordinator.core.refusals import REPLY_TYPES
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.core_events import Forget, JoinGroup, Request
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.model.refusals import REPLY_TYPES
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led.engine import LeasedEngine
+from muster.coordinator.runtime.led_engine import LeasedEngine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.slot import CALM_MS, ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog

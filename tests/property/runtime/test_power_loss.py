@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply, Reply
-from muster.coordinator.core.events import Request
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.core_events import Request
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply, Reply
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob

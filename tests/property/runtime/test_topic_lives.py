@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
-from muster.coordinator.core.events import OffsetCommit, OffsetFetch, TopicsChanged, Unload
-from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch, TopicsChanged, Unload
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed

@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.scaler.metadata import ScalerTrigger
-from muster.coordinator.scaler.rules import (
+from muster.coordinator.observability.scaler.replica_rules import (
     NOTHING,
     GroupSample,
     ScalerMemory,
@@ -15,6 +14,7 @@ from muster.coordinator.scaler.rules import (
     decide_replicas,
     is_active,
 )
+from muster.coordinator.observability.scaler.trigger_metadata import ScalerTrigger
 
 
 def seen(rows: list[tuple[int, int]], members: int = 1, produced: float | None = None) -> GroupSample:

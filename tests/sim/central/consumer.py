@@ -4,16 +4,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.central import events as central
-from muster.coordinator.core.central.orders import NOTHING_COMMITTED, StartFetcher
-from muster.coordinator.core.types import CommittedOffset
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.central.machine import CentralMemberMachine
-from muster.coordinator.member.consumer.report import RequestedSubscription
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import MemberSettings
+from muster.client.members import actions as act
+from muster.client.members import central_events as ce
+from muster.client.members import events as ev
+from muster.client.members.central_machine import CentralMemberMachine
+from muster.client.members.report import RequestedSubscription
+from muster.client.members.states import MembershipState
+from muster.client.members.types import MemberSettings
+from muster.coordinator.core.model import events as central
+from muster.coordinator.core.model.orders import NOTHING_COMMITTED, StartFetcher
+from muster.coordinator.core.model.types import CommittedOffset
 from tests.sim.central.node import LATENCY_MS, CentralNode, Connection, NodeEnd
 from tests.sim.clock import Clock
 from tests.sim.world import World

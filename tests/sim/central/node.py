@@ -4,11 +4,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.central import events as central
-from muster.coordinator.core.effects import CentralReply, Reply
-from muster.coordinator.core.events import Forget, TopicsChanged
+from muster.coordinator.core.model import events as central
+from muster.coordinator.core.model.core_events import Forget, TopicsChanged
+from muster.coordinator.core.model.effects import CentralReply, Reply
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
@@ -198,7 +198,7 @@ class CentralNode:
 
 
 class NodeEnd:
-    """The node's end of one stream, as `muster.coordinator.server.service.central_session` keeps it."""
+    """The node's end of one stream, as `muster.coordinator.server.services.central_session` keeps it."""
 
     def __init__(self, node: CentralNode, line: Connection) -> None:
         self.node = node

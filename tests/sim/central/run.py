@@ -8,11 +8,11 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 
+from muster.client.members.central_machine import CentralMemberMachine
+from muster.client.members.types import MemberSettings
 from muster.coordinator.core.central.group import CentralState
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
-from muster.coordinator.member.central.machine import CentralMemberMachine
-from muster.coordinator.member.types import MemberSettings
 from muster.coordinator.runtime.engine import Engine
 from tests.sim.central.consumer import CentralConsumer, Machine
 from tests.sim.central.node import KEEPALIVE_MS, CentralNode

@@ -4,12 +4,12 @@ before; and where an operator wants nobody to lose anything, nothing is judged.
 A rebalance that something else joined in moves what that needs, and does not count.
 """
 
-from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import RebalanceDecided
+from muster.coordinator.core.control.overrides import standing
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import RebalanceDecided
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry
 from tests.sim.members.balancing import COOLDOWN_MS
 from tests.sim.watch import Checker
 from tests.sim.world import World

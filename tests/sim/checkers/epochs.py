@@ -8,7 +8,7 @@ whose records one was damaged may skip epochs, and its count begins with a targe
 from dataclasses import dataclass, field
 
 from muster.coordinator.core.consumer.group import FIRST_EPOCH, ConsumerGroup, cells
-from muster.coordinator.core.consumer.records import (
+from muster.coordinator.core.model.consumer_records import (
     ConsumerMemberDeleted,
     ConsumerMemberStored,
     GroupEpochDeleted,
@@ -18,11 +18,11 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import RebalanceDecided, Record
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import RebalanceDecided, Record
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.types import Outcome, RebalanceEntry
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Outcome, RebalanceEntry
 from tests.sim.checkers.decisions import Owners, moved
 from tests.sim.watch import Checker
 from tests.sim.world import World

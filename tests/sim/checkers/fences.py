@@ -7,13 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from muster.coordinator.core.control.fences.claims import LAST_EPOCH
-from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.fences.records import FenceForgotten
-from muster.coordinator.core.effects import ClaimFenceReply, Effects, Reply
-from muster.coordinator.core.events import Event, Request
+from muster.client.members.types import TopicPartition
+from muster.coordinator.core.model.core_events import Event, Request
+from muster.coordinator.core.model.effects import ClaimFenceReply, Effects, Reply
+from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.fences_records import FenceForgotten
+from muster.coordinator.core.requests.fence_claims import LAST_EPOCH
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.member.types import TopicPartition
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -9,13 +9,13 @@ believes in never falls, whether it was fenced meanwhile or not.
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.consumer.records import GroupEpochDeleted
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import GroupDeleted
+from muster.client.members import events as ev
+from muster.coordinator.core.model.consumer_records import GroupEpochDeleted
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import GroupDeleted
+from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import events as ev
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -2,13 +2,13 @@
 partitions could go, and at a deploy from which everybody is back, whatever crash was in between.
 """
 
-from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.holds.correction import drained_members
-from muster.coordinator.core.control.holds.ground import OverrideContext, override_context
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
+from muster.coordinator.core.control.overrides import standing
+from muster.coordinator.core.control.overrides.ground import OverrideContext, override_context
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.correction import drained_members
+from muster.coordinator.core.model.effects import Effects
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
 from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
 

@@ -13,26 +13,26 @@ from dataclasses import dataclass, replace
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
 from muster.coordinator.core.consumer.group import cells as of_ids
-from muster.coordinator.core.control.events import HoldGroup, ResumeGroup
-from muster.coordinator.core.control.holds import standing
-from muster.coordinator.core.control.holds.correction import (
+from muster.coordinator.core.control.overrides import standing
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.control_events import HoldGroup, ResumeGroup
+from muster.coordinator.core.model.core_events import Event, TimerFired
+from muster.coordinator.core.model.core_records import RebalanceDecided
+from muster.coordinator.core.model.correction import (
     GroupSituation,
     TopicPartition,
     drained_members,
     partition_owner_map,
     partition_set,
 )
-from muster.coordinator.core.control.holds.values import By, HoldsStored, Orphans
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event, TimerFired
-from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.records import RebalanceDecided
-from muster.coordinator.core.rights import TopicRights
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.rights import TopicRights
+from muster.coordinator.core.model.types import GroupState, Outcome, RebalanceEntry
+from muster.coordinator.core.model.values import By, HoldsStored, Orphans
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import GroupState, Outcome, RebalanceEntry
 from tests.sim.checkers.replay import group_of
 from tests.sim.watch import Checker
 from tests.sim.world import World

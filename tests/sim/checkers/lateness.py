@@ -1,7 +1,6 @@
 """11. Who sent in time is not expired: nobody is taken out while something he said waits to be heard."""
 
-from muster.coordinator.core.effects import Effects, Reply
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     ConsumerHeartbeat,
     Event,
     Heartbeat,
@@ -11,6 +10,7 @@ from muster.coordinator.core.events import (
     SyncGroup,
     TimerFired,
 )
+from muster.coordinator.core.model.effects import Effects, Reply
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker

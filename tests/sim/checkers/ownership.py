@@ -17,16 +17,30 @@ A KIP-848 group itself never keeps a partition for two members, a revocation tha
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from muster.client.members import actions as act
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import AWAY, ConsumerGroup, cells
-from muster.coordinator.core.consumer.records import CurrentStored, GroupEpochDeleted
-from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, JoinReply, PushReply, Reply, SyncReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, Listen, Request, SessionHeartbeat, SyncGroup
-from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.records import GroupDeleted
+from muster.coordinator.core.model.consumer_records import CurrentStored, GroupEpochDeleted
+from muster.coordinator.core.model.core_events import (
+    ConsumerHeartbeat,
+    Event,
+    Listen,
+    Request,
+    SessionHeartbeat,
+    SyncGroup,
+)
+from muster.coordinator.core.model.core_records import GroupDeleted
+from muster.coordinator.core.model.effects import (
+    ConsumerHeartbeatReply,
+    Effects,
+    JoinReply,
+    PushReply,
+    Reply,
+    SyncReply,
+)
+from muster.coordinator.core.model.plan import assignment_of
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
 from tests.sim.members.client import Process
 from tests.sim.watch import Checker
 from tests.sim.world import World

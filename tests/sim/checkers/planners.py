@@ -6,14 +6,14 @@ topics that the member reads. What a member alone says it holds is given to nobo
 the assignor that is set has made the plan of every group in which it counts.
 """
 
-from muster.assignors.data.user_data import parse_assignment, parse_subscription
+from muster.assignors.data.consumer_protocol import parse_assignment, parse_subscription
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
-from muster.coordinator.core.effects import Effects, JoinReply, SyncReply
-from muster.coordinator.core.events import Event, SyncGroup
-from muster.coordinator.core.records import RebalanceDecided
+from muster.coordinator.core.model.core_events import Event, SyncGroup
+from muster.coordinator.core.model.core_records import RebalanceDecided
+from muster.coordinator.core.model.effects import Effects, JoinReply, SyncReply
+from muster.coordinator.core.model.types import GroupState, RebalanceEntry
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import GroupState, RebalanceEntry
 from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker
 from tests.sim.world import World

@@ -6,12 +6,12 @@ takes, whatever its kind and state. Groups without members are asked most, for t
 
 from collections.abc import Iterator
 
-from muster.coordinator.core import events
-from muster.coordinator.core.central.events import RegisterConsumer
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event, Request
+from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model.core_events import Event, Request
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.events import RegisterConsumer
+from muster.coordinator.core.model.types import CommittedOffset, Protocol
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import CommittedOffset, Protocol
 from muster.coordinator.errors import ErrorCode
 from tests.sim.checkers.commits import group_of
 from tests.sim.watch import Checker
@@ -70,15 +70,17 @@ def refusable(group_id: str) -> Iterator[Request]:
     """What no group takes, whatever its kind and state."""
     protocols = (Protocol("range", b""),)
 
-    def join(session_ms: int = 10_000, kind: str = "consumer", word: str = "", member: str = "") -> events.JoinGroup:
+    def join(
+        session_ms: int = 10_000, kind: str = "consumer", word: str = "", member: str = ""
+    ) -> core_events.JoinGroup:
         offer = protocols if kind else ()
-        return events.JoinGroup(
+        return core_events.JoinGroup(
             NOBODY, group_id, member, None, "c", "h", session_ms, -1, kind, offer, "f", "", False, remote_assignor=word
         )
 
-    def beat(epoch: int = 0, **said: object) -> events.ConsumerHeartbeat:
+    def beat(epoch: int = 0, **said: object) -> core_events.ConsumerHeartbeat:
         full: dict[str, object] = {"rebalance_timeout_ms": 10_000, "topic_names": ("t0",), "owned": {}, **said}
-        return events.ConsumerHeartbeat(NOBODY, group_id, "stranger", epoch, **full)  # type: ignore[arg-type]
+        return core_events.ConsumerHeartbeat(NOBODY, group_id, "stranger", epoch, **full)  # type: ignore[arg-type]
 
     def register(word: str = "range", session_ms: int = 10_000, generation: int = -1) -> RegisterConsumer:
         return RegisterConsumer(NOBODY, group_id, "stranger", "c", "h", session_ms, ("t0",), "", word, generation)
@@ -94,6 +96,6 @@ def refusable(group_id: str) -> Iterator[Request]:
     yield register(word="nonsense")
     yield register(session_ms=1)
     yield register(generation=1_000_000)
-    yield events.SyncGroup(NOBODY, group_id, "stranger", None, 1, None, None, ())
-    yield events.Heartbeat(NOBODY, group_id, "stranger", "instance", 1)
-    yield events.OffsetCommit(NOBODY, group_id, "stranger", None, 1_000_000, {("t0", 0): CommittedOffset(1)})
+    yield core_events.SyncGroup(NOBODY, group_id, "stranger", None, 1, None, None, ())
+    yield core_events.Heartbeat(NOBODY, group_id, "stranger", "instance", 1)
+    yield core_events.OffsetCommit(NOBODY, group_id, "stranger", None, 1_000_000, {("t0", 0): CommittedOffset(1)})

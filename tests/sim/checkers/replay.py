@@ -6,9 +6,8 @@ the mirror anew from the whole log.
 
 from collections.abc import Iterator, Sequence
 
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import (
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import (
     NumbersPassed,
     OwnRecord,
     Record,
@@ -17,12 +16,13 @@ from muster.coordinator.core.records import (
     TakeoverForgotten,
     TakeoverNoted,
 )
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.types import GroupState
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import GroupState
-from muster.coordinator.runtime.codec import decode_group
-from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
-from muster.coordinator.runtime.codec.ledger import decode_ledger
+from muster.coordinator.runtime.codec_init import decode_group
+from muster.coordinator.runtime.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

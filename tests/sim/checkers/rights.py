@@ -9,11 +9,18 @@ what it was told last, in whichever kind of group: a classic group may have beco
 
 from collections.abc import Iterable
 
-from muster.assignors.data.user_data import parse_assignment
+from muster.assignors.data.consumer_protocol import parse_assignment
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Event, Heartbeat, JoinGroup, SessionHeartbeat, SyncGroup
-from muster.coordinator.core.rights import RightsAnew, TopicRights
+from muster.coordinator.core.model.core_events import (
+    ConsumerHeartbeat,
+    Event,
+    Heartbeat,
+    JoinGroup,
+    SessionHeartbeat,
+    SyncGroup,
+)
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, Effects, PushReply, SyncReply
+from muster.coordinator.core.model.rights import RightsAnew, TopicRights
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from tests.sim.watch import Checker

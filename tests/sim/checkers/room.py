@@ -11,9 +11,7 @@ not do so for want of it. Commits of classic members are signs of life.
 from collections.abc import Sequence
 
 from muster.coordinator.core.consumer.checks import is_leaving
-from muster.coordinator.core.control.settings.consumer import SESSION_TIMEOUT
-from muster.coordinator.core.effects import Effects, Reply
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     AlterSettings,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
@@ -28,6 +26,8 @@ from muster.coordinator.core.events import (
     StreamLost,
     TimerFired,
 )
+from muster.coordinator.core.model.effects import Effects, Reply
+from muster.coordinator.core.settings.consumer import SESSION_TIMEOUT
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.ports import KeyValue

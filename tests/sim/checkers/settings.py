@@ -8,13 +8,13 @@ from the log has to be one of those from the last acknowledged one on.
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.core.control.events import DescribeHolds, HoldGroup, ResumeGroup
-from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored
-from muster.coordinator.core.control.trial.events import DescribeCanary, EndCanary, StartCanary
-from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryStored
-from muster.coordinator.core.effects import Effects, Reply, SettingsReply
-from muster.coordinator.core.events import AlterSettings, DescribeSettings, Event, Request
-from muster.coordinator.core.records import SettingsStored, SettingsUnset
+from muster.coordinator.core.model.control_events import DescribeHolds, HoldGroup, ResumeGroup
+from muster.coordinator.core.model.core_events import AlterSettings, DescribeSettings, Event, Request
+from muster.coordinator.core.model.core_records import SettingsStored, SettingsUnset
+from muster.coordinator.core.model.effects import Effects, Reply, SettingsReply
+from muster.coordinator.core.model.trial_events import DescribeCanary, EndCanary, StartCanary
+from muster.coordinator.core.model.trial_records import CanaryForgotten, CanaryStored
+from muster.coordinator.core.model.values import HoldsEnded, HoldsStored
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.watch import Checker

@@ -6,15 +6,15 @@ does nothing but what is told beside an entry that is there.
 """
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.trial.events import Shadowed, StartCanary
-from muster.coordinator.core.control.trial.records import CanaryForgotten, CanaryState, CanaryStored
-from muster.coordinator.core.control.trial.scoring import ShadowRequest
-from muster.coordinator.core.control.who import chosen_assignor
-from muster.coordinator.core.effects import Effects
-from muster.coordinator.core.events import Event
-from muster.coordinator.core.records import RebalanceShadowed
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import RebalanceShadowed
+from muster.coordinator.core.model.effects import Effects
+from muster.coordinator.core.model.scoring import ShadowRequest
+from muster.coordinator.core.model.trial_events import Shadowed, StartCanary
+from muster.coordinator.core.model.trial_records import CanaryForgotten, CanaryState, CanaryStored
+from muster.coordinator.core.model.types import Outcome
+from muster.coordinator.core.settings.who import chosen_assignor
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Outcome
 from tests.sim.watch import Checker
 from tests.sim.world import World
 

@@ -3,8 +3,15 @@
 from collections import Counter, deque
 from itertools import chain, pairwise
 
-from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE, directory_token
-from muster.coordinator.cluster.facts import NO_EPOCH, OFFSETS, ClusterTopic, PartitionState, TopicPartition, halves_of
+from muster.coordinator.replication.protocol.controller.nodes import UNCLEAN_LIFE, directory_token
+from muster.coordinator.replication.protocol.facts import (
+    NO_EPOCH,
+    OFFSETS,
+    ClusterTopic,
+    PartitionState,
+    TopicPartition,
+    halves_of,
+)
 from tests.sim.cluster.clients import Promises
 from tests.sim.cluster.disk import HASTY
 from tests.sim.cluster.elections import Costs, Elections, copied

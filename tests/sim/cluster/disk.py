@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.replicas.ports import LogBroken, Records
-from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.ports import LogBroken, Records
+from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
 from tests.sim.cluster.logs import Entry, LogModel
 
 HASTY = "hasty"

@@ -3,10 +3,10 @@ each."""
 
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin import elections
+from muster.coordinator.replication.io.admin import elections
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.operators import Asked, Operator
 from tests.sim.cluster.watching import DRAINED, state_path

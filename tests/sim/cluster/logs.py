@@ -1,7 +1,8 @@
 """A model of one partition's log: records with the epoch they were written in, what of them a loss of power leaves.
 
-It has what `storage` has under the names that the machines of `coordinator.cluster` speak of, and nothing of files. A
-kill takes nothing that was written; a loss of power takes what was not flushed, and may leave any part of that.
+It has what `storage` has under the names that the machines of `coordinator.replication.protocol` speak of, and nothing
+of files. A kill takes nothing that was written; a loss of power takes what was not flushed, and may leave any part of
+that.
 """
 
 from collections.abc import Sequence

@@ -10,17 +10,16 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from muster.coordinator.cluster.controller import events
-from muster.coordinator.cluster.controller.nodes import NodeRegistry
-from muster.coordinator.cluster.controller.reign import ControllerTerm
-from muster.coordinator.cluster.controller.tasks import reassign, units
-from muster.coordinator.cluster.controller.tasks.moves import LeaderMoves
-from muster.coordinator.cluster.controller.writes import WriteDraft
-from muster.coordinator.cluster.facts import NO_NODE_ID, ReplicaAssignment
-from muster.coordinator.cluster.leader import Leader
-from muster.coordinator.cluster.replicas.copying import LeaderFetcher
-from muster.coordinator.cluster.replicas.shelf import CopyRemoval
-from muster.coordinator.runtime.led.answers import LeasedAnswers
+from muster.coordinator.replication.protocol.controller import events, reassign, units
+from muster.coordinator.replication.protocol.controller.moves import LeaderMoves
+from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry
+from muster.coordinator.replication.protocol.controller.reign import ControllerTerm
+from muster.coordinator.replication.protocol.controller.writes import WriteDraft
+from muster.coordinator.replication.protocol.copying import LeaderFetcher
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, ReplicaAssignment
+from muster.coordinator.replication.protocol.leader import Leader
+from muster.coordinator.replication.protocol.shelf import CopyRemoval
+from muster.coordinator.runtime.led_answers import LeasedAnswers
 from tests.sim.cluster import node as simulated
 from tests.sim.cluster.seat import Seat
 

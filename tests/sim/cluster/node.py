@@ -1,20 +1,20 @@
 """A simulated node: real machines over a simulated disk, with everything that a process does around them.
 
 It polls the controller, fetches from leaders, flushes, asks for changes of the in-sync replicas, takes records from
-producers and answers readers. It decides nothing; `coordinator.replication` performs the same machines for real.
+producers and answers readers. It decides nothing; `coordinator.replication.io` performs the same machines for real.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.nodes import is_power_loss_settled
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, NodeEndpoint, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage
-from muster.coordinator.cluster.lease import lease_of
-from muster.coordinator.cluster.replicas.copying import TruncatedRecords
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.nodes import is_power_loss_settled
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.copying import TruncatedRecords
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterNode, NodeEndpoint, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.protocol.lease import lease_of
+from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
 from tests.sim.cluster.groups.coordinator import Answered, SimGroups
 from tests.sim.cluster.network import Host, Network, Refused

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.cluster.facts import LEDGER, TopicPartition
-from muster.coordinator.cluster.image import PartitionView
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.replication.protocol.facts import LEDGER, TopicPartition
+from muster.coordinator.replication.protocol.image import PartitionView
 from tests.sim.cluster.node import SimNode
 from tests.sim.cluster.watching import ASKED, RETRY_MS
 from tests.sim.cluster.zookeeper import Client, Create, Ensemble, NodeExists

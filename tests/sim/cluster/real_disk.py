@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.replicas.ports import LogBroken, Records
-from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
-from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
+from muster.coordinator.replication.io.logs import StoredLog, StoredLogs
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.ports import LogBroken, Records
+from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD, ROOM_TO_WRITE
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.logs import replica

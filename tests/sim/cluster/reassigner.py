@@ -1,10 +1,10 @@
 """An operator who has partitions kept by other nodes (CL-A8), as `replication.admin.cluster_admin` asks for it."""
 
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin import reassignments
-from muster.coordinator.replication.admin.reassignments import WantedReplicas
+from muster.coordinator.replication.io.admin import reassignments
+from muster.coordinator.replication.io.admin.reassignments import WantedReplicas
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.replication.protocol.facts import TopicPartition
 from tests.sim.cluster.operators import Asked, Operator
 from tests.sim.cluster.watching import TOPICS
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
-from muster.coordinator.cluster.controller.nodes import UNCLEAN_LIFE
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import (
+from muster.coordinator.replication.protocol.controller.nodes import UNCLEAN_LIFE
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import (
     LEDGER,
     OFFSETS,
     ClusterTopic,
@@ -15,7 +15,7 @@ from muster.coordinator.cluster.facts import (
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.cluster.replicas.roles import ROOM_TO_LEAD
+from muster.coordinator.replication.protocol.roles import ROOM_TO_LEAD
 from tests.sim.cluster.checkers import Checkers
 from tests.sim.cluster.clients import Producer, Promises, Reader
 from tests.sim.cluster.disk import HASTY, PLENTY, Disk

@@ -1,18 +1,18 @@
 """A simulated node's place at ZooKeeper: its registration, its candidacy, and the controller's orders carried out.
 
-What `coordinator.replication` does with kazoo, in callbacks. Znodes hold facts here instead of bytes.
+What `coordinator.replication.io` does with kazoo, in callbacks. Znodes hold facts here instead of bytes.
 """
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import ControllerEffect
-from muster.coordinator.cluster.controller.events import ControllerEvent
-from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import NO_EPOCH, ClusterNode, ClusterTopic
-from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ImageVersion
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.effects import ControllerEffect
+from muster.coordinator.replication.protocol.controller.events import ControllerEvent
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, ClusterNode, ClusterTopic
+from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ImageVersion
 from tests.sim.cluster.watching import (
     CONTROLLER,
     DELETED,

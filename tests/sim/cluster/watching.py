@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.cluster.controller.events import ClusterVersion
-from muster.coordinator.cluster.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
+from muster.coordinator.replication.protocol.controller.events import ClusterVersion
+from muster.coordinator.replication.protocol.facts import ClusterNode, ClusterTopic, PartitionState, TopicPartition
 from tests.sim.cluster.zookeeper import BadVersion, Client, Delete, NoNode, Znode
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from muster.coordinator.engine import node_subscriber
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.ownership.appends import AppendQueue
-from muster.coordinator.ownership.client_writes import ClientWrite, ClientWrites
-from muster.coordinator.ownership.facts import OwnerRecord, ShardRecord, encode_owner_record
-from muster.coordinator.ownership.following import OpenTransactions
-from muster.coordinator.ownership.taking import ShardAcquisition
-from muster.coordinator.ownership.voids import LogBatch, ShardReplay
+from muster.client.members.states import MembershipState
+from muster.coordinator.kafka_backend import node_subscriber
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendQueue
+from muster.coordinator.kafka_backend.shard_ownership.client_writes import ClientWrite, ClientWrites
+from muster.coordinator.kafka_backend.shard_ownership.facts import OwnerRecord, ShardRecord, encode_owner_record
+from muster.coordinator.kafka_backend.shard_ownership.following import OpenTransactions
+from muster.coordinator.kafka_backend.shard_ownership.taking import ShardAcquisition
+from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, ShardReplay
 from tests.sim.engine import node
 from tests.sim.engine.for_clients import ForClients
 from tests.sim.engine.world import World

@@ -3,20 +3,25 @@
 from collections.abc import Callable
 from typing import Any
 
-from muster.coordinator.core.txn.pending import PendingPositions
-from muster.coordinator.engine.node_subscriber import NodeSubscriber
-from muster.coordinator.engine.nodes_group import LEASED
+from muster.client.members import actions as act
+from muster.client.members import events as mev
+from muster.client.members.machine import ClassicMemberMachine
+from muster.client.members.types import GroupMember, LeavePolicy, MemberSettings
+from muster.coordinator.core.groups.pending import PendingPositions
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as mev
-from muster.coordinator.member.classic.machine import ClassicMemberMachine
-from muster.coordinator.member.types import GroupMember, LeavePolicy, MemberSettings
-from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import AppendLimits
-from muster.coordinator.ownership.deal import PROTOCOL, decode_assignment, instance_id, plan_assignment
-from muster.coordinator.ownership.ground import OwnershipSettings
-from muster.coordinator.ownership.shards import NodeShards
+from muster.coordinator.kafka_backend.node_subscriber import NodeSubscriber
+from muster.coordinator.kafka_backend.nodes_group import LEASED
+from muster.coordinator.kafka_backend.shard_ownership import effects as fx
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
+    PROTOCOL,
+    decode_assignment,
+    instance_id,
+    plan_assignment,
+)
 from tests.fakes.kafka_group import Joined, Synced
 from tests.sim.engine.for_clients import GROUP, REQUEST_MS, ForClients, Store
 

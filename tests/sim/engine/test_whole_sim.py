@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from muster.coordinator.engine.owning import ShardOwner
-from muster.coordinator.engine.transactions.writing import ClientTransactions
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.transactions_writing import ClientTransactions
 from tests.sim.engine.whole import run_whole_seed
 
 

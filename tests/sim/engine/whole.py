@@ -7,23 +7,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from muster.coordinator.cluster.image import PartitionView
-from muster.coordinator.core.events import Planned
-from muster.coordinator.core.plan import PlanRequest, compute_plan
+from muster.coordinator.core.model.core_events import Planned
+from muster.coordinator.core.model.plan import PlanRequest, compute_plan
 from muster.coordinator.core.shard import Shard
 from muster.coordinator.edge.cluster import OFFSETS_TOPIC
-from muster.coordinator.engine.nodes_group import NodesGroup
-from muster.coordinator.engine.owning import ShardOwner
-from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.transactions.positions import decode_offset
-from muster.coordinator.ownership.appends import AppendLimits
-from muster.coordinator.ownership.effects import AcquisitionReport
-from muster.coordinator.ownership.ground import OwnershipSettings
-from muster.coordinator.ownership.shards import NodeShards
-from muster.coordinator.ownership.stages import Stage
-from muster.coordinator.ownership.voids import LogBatch, ShardReplay
-from muster.coordinator.runtime.led.engine import LeasedEngine
-from muster.coordinator.runtime.loading.loader import replay_shard
+from muster.coordinator.kafka_backend.nodes_group import NodesGroup
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.positions import decode_offset
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
+from muster.coordinator.kafka_backend.shard_ownership.effects import AcquisitionReport
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.node_shards import NodeShards
+from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
+from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, ShardReplay
+from muster.coordinator.kafka_backend.state_log import StateLog
+from muster.coordinator.replication.protocol.image import PartitionView
+from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.loader import replay_shard
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.sim.checkers.replay import hard_shard

@@ -3,13 +3,13 @@
 from collections import deque
 from collections.abc import Callable
 
-from muster.coordinator.lab.ensemble import EnsembleModel, ModelSession
-from muster.coordinator.lab.era_registry import IDS, ModelConsumerRegistry, owner_path
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
-from muster.coordinator.member.zookeeper.types import GroupRegistration, ZookeeperMemberSettings, ZookeeperSession
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members import zookeeper_events as zk
+from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
+from muster.client.members.zookeeper_types import GroupRegistration, ZookeeperMemberSettings, ZookeeperSession
+from muster.workshop.lab.ensemble import EnsembleModel, ModelSession
+from muster.workshop.lab.era_registry import IDS, ModelConsumerRegistry, owner_path
 from tests.sim.world import World
 
 OFFSETS = "/offsets"

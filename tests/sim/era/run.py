@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from muster.coordinator.lab.ensemble import EnsembleModel
-from muster.coordinator.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
-from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
-from muster.coordinator.member.zookeeper.states import ZookeeperState
-from muster.coordinator.member.zookeeper.types import GroupRegistration, ZookeeperMemberSettings
+from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
+from muster.client.members.zookeeper_states import ZookeeperState
+from muster.client.members.zookeeper_types import GroupRegistration, ZookeeperMemberSettings
+from muster.workshop.lab.ensemble import EnsembleModel
+from muster.workshop.lab.era_registry import BROKERS, IDS, TOPICS, owner_path
 from tests.sim.era.consumer import EraConsumer
 from tests.sim.world import START_MS, Violated, World
 

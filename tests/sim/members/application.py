@@ -3,12 +3,12 @@
 from collections import deque
 from typing import TYPE_CHECKING
 
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
-from muster.coordinator.core.events import OffsetCommit, OffsetFetch
-from muster.coordinator.core.types import CommittedOffset
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import NO_GENERATION, TopicPartition
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.types import NO_GENERATION, TopicPartition
+from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.types import CommittedOffset
 from tests.sim.faults import CALM
 from tests.sim.members.fences import FencedWriter
 from tests.sim.network import Answer

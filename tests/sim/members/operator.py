@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Protocol as Shape
 
 from muster.assignors.api import JsonValue
-from muster.coordinator.core.control.events import (
+from muster.coordinator.core.model.control_events import (
     AskDeploy,
     AskDrain,
     AskFreeze,
@@ -16,8 +16,8 @@ from muster.coordinator.core.control.events import (
     OverrideRequest,
     ResumeGroup,
 )
-from muster.coordinator.core.control.holds.values import By, Orphans
-from muster.coordinator.core.events import AlterSettings
+from muster.coordinator.core.model.core_events import AlterSettings
+from muster.coordinator.core.model.values import By, Orphans
 from tests.sim.network import Answer, Network
 from tests.sim.node.node import Node
 

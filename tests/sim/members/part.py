@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from muster.coordinator.core import effects, events
-from muster.coordinator.member import actions as act
-from muster.coordinator.member.states import MembershipState
+from muster.client.members import actions as act
+from muster.client.members.states import MembershipState
+from muster.coordinator.core.model import core_events, effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,6 @@ class Part(Protocol):
 
     def question(self, action: Any) -> Question: ...
 
-    def farewell(self, action: Any) -> events.Request: ...
+    def farewell(self, action: Any) -> core_events.Request: ...
 
     def pushed(self, reply: effects.PushReply, generation: int) -> Any: ...

@@ -4,13 +4,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from muster.assignors.api import Snapshot
-from muster.assignors.data.user_data import encode_assignment, member_from_subscription
+from muster.assignors.data.consumer_protocol import encode_assignment, member_from_subscription
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.coordinator.core.types import DELAYED
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.connect.member import DelayedLeader
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.member import DelayedLeader
+from muster.coordinator.core.model.types import DELAYED
 
 if TYPE_CHECKING:
     from tests.sim.members.client import Process

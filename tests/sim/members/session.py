@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.core import effects
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.coordinator.core.model import effects
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
 from tests.sim.faults import REQUEST_TIMEOUT_MS
 from tests.sim.members.stream import Stream
 

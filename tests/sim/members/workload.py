@@ -6,7 +6,12 @@ from functools import partial
 
 from muster.assignors.api import Assignor
 from muster.assignors.registry import resolve
-from muster.coordinator.core.events import (
+from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.machine import ClassicMemberMachine
+from muster.client.members.member import DelayedLeader, DelayedSubscriber
+from muster.client.members.subscription import Subscriber
+from muster.client.members.types import LeavePolicy, MemberSettings
+from muster.coordinator.core.model.core_events import (
     DeleteGroup,
     DescribeConsumerGroup,
     DescribeGroup,
@@ -16,12 +21,7 @@ from muster.coordinator.core.events import (
     OffsetDelete,
     OffsetFetch,
 )
-from muster.coordinator.core.types import CommittedOffset, MemberIdentity
-from muster.coordinator.member.classic.machine import ClassicMemberMachine
-from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.connect.member import DelayedLeader, DelayedSubscriber
-from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
-from muster.coordinator.member.types import LeavePolicy, MemberSettings
+from muster.coordinator.core.model.types import CommittedOffset, MemberIdentity
 from tests.sim.clock import draw as draw_clock
 from tests.sim.faults import DEAF_MS, FULL_MS, Faults
 from tests.sim.members.balancing import balance

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from muster.coordinator.core.effects import Effects, GroupChanged, HeartbeatReply, Reply
-from muster.coordinator.core.events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
-from muster.coordinator.core.records import Record
-from muster.coordinator.core.rights import Rights, RightsAnew
+from muster.coordinator.core.model.core_events import Event, Forget, Heartbeat, JoinGroup, Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.effects import Effects, GroupChanged, HeartbeatReply, Reply
+from muster.coordinator.core.model.rights import Rights, RightsAnew
+from muster.coordinator.core.model.types import Limits, RequestId, TimerKey
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits, RequestId, TimerKey
 from muster.coordinator.runtime.answers import ReleasedAnswers
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.flushing import FlushJob

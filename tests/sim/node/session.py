@@ -1,14 +1,21 @@
-"""The node's end of session streams, as `coordinator.server.service.session` keeps them: one a member at most."""
+"""The node's end of session streams, as `coordinator.server.services.session` keeps them: one a member at most."""
 
 from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from muster.coordinator.core import effects
-from muster.coordinator.core.effects import Reply
-from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, Hello, Listen, SessionHeartbeat, StreamLost
+from muster.client.members.types import MemberSettings
+from muster.coordinator.core.model import effects
+from muster.coordinator.core.model.core_events import (
+    ConsumerHeartbeat,
+    Heartbeat,
+    Hello,
+    Listen,
+    SessionHeartbeat,
+    StreamLost,
+)
+from muster.coordinator.core.model.effects import Reply
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.types import MemberSettings
 from tests.sim.members.session import Down, Drain, Up
 from tests.sim.members.stream import Stream
 

@@ -6,10 +6,10 @@ it has the shard. Until it is fenced it does not know of a second process, and w
 
 from typing import Final
 
-from muster.coordinator.engine.owning import ShardOwner
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
-from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
 
 FOR_EVER: Final = 1 << 60
 """A moment behind all others."""

@@ -12,8 +12,8 @@ from kio.index import load_entity_schema
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from muster.coordinator.engine.proxy.allowed import TABLE
-from muster.coordinator.server.dispatch import snake_case
+from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
+from muster.coordinator.server.rpc_dispatch import snake_case
 from muster.storage.records.batch import encode_turn
 
 Fields = Mapping[str, Any]

@@ -11,8 +11,8 @@ import signal
 import sys
 from typing import Any
 
-from muster.coordinator.engine.nodes_group import NodesGroup
-from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.nodes_group import NodesGroup
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
 from tests.support.engine.over_kafka import OverKafka
 
 CONFLICT = 5

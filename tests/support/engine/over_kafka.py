@@ -11,20 +11,20 @@ from itertools import count
 from typing import Any, Self
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.core.effects import OffsetCommitReply, OffsetFetchReply
-from muster.coordinator.core.events import OffsetCommit, OffsetFetch
-from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.engine.owning import ShardOwner
-from muster.coordinator.engine.starting import StateTopicSpec, prepare_state_topic
-from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch
+from muster.coordinator.core.model.effects import OffsetCommitReply, OffsetFetchReply
+from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.appends import AppendLimits
-from muster.coordinator.ownership.effects import AcquisitionReport
-from muster.coordinator.ownership.ground import OwnershipSettings
-from muster.coordinator.runtime.led.engine import LeasedEngine
-from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
+from muster.coordinator.kafka_backend.shard_ownership.effects import AcquisitionReport
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.starting import StateTopicSpec, prepare_state_topic
+from muster.coordinator.kafka_backend.state_log import StateLog
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.driver.clock import NodeClock

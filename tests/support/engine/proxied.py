@@ -6,10 +6,10 @@ from typing import Any, Self
 
 from muster.coordinator.config import Address, Settings, load_settings
 from muster.coordinator.edge.cluster import ClusterView
-from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.server.doors.proxy import NodeProxyListener
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.server.listeners.proxy_listener import NodeProxyListener
 from tests.interop.kafka_broker import free_port
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.memory_node import SHARDS, MemoryNode

@@ -12,8 +12,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from muster.coordinator.client import Admin
-from muster.coordinator.security.acl.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from muster.client import Admin
+from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from tests.support.certificates import client, secure, write
 from tests.support.engine.proxied import free_ports
 from tests.support.engine.served import over

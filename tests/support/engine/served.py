@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Mapping
 
 from muster.coordinator.config import parse_address
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.topics import create_topic
-from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.topics import create_topic
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 
 SHARDS = 4
 

@@ -3,9 +3,9 @@
 import asyncio
 from typing import Any, Self
 
-from muster.coordinator.engine.proxy.allowed import TABLE
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode, decode_frame, encode, is_flexible, struct
+from muster.coordinator.kafka_backend.proxy.allowed_apis import TABLE
 from tests.support.pace import pace
 
 KEYS = {api.name: api.key for api in (*(api for api, _ in TABLE.values()), *APIS)}

@@ -55,7 +55,7 @@ def by_aiokafka(node: NodeProcess, group: str, topic: str, partitions: int) -> l
 
 
 def by_grpc(node: NodeProcess, group: str, topic: str, partitions: int) -> list[int]:
-    from muster.coordinator.client import Consumer
+    from muster.client import Consumer
 
     places = [(topic, number) for number in range(partitions)]
     with Consumer(bootstrap_servers=node.address, group_id=group) as consumer:

@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka.errors import NotCoordinatorError
 
-from muster.coordinator.client import Admin
+from muster.client import Admin
 from tests.support.kafka.commits import COMMITTED
 from tests.support.node import NodeProcess
 from tests.support.pace import Patience, pace, until

@@ -203,8 +203,8 @@ def aiokafka_assignors(name: str) -> list[Any]:
 
 
 def by_grpc(told: dict[str, Any]) -> None:
-    from muster.coordinator.client import Consumer
-    from muster.coordinator.client.errors import ClientError
+    from muster.client import Consumer
+    from muster.client.errors import ClientError
 
     settings = {"group_protocol": "consumer"}
     if told["assignor"] != "consumer":

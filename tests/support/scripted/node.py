@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol
 
 import grpc
 
-from muster.coordinator.client.calls import methods
+from muster.client.calls import methods
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
 
 SERVED: Final = (

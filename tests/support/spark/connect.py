@@ -10,8 +10,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from muster.coordinator.spark import OffsetCommitter
-from muster.coordinator.spark.session import LIGHT, LOOPBACK, prepare, register
+from muster.spark import OffsetCommitter
+from muster.spark.session import LIGHT, LOOPBACK, prepare, register
 
 ONLY_HERE = {"spark.connect.grpc.binding.address": "127.0.0.1"}
 

@@ -7,7 +7,7 @@ import sys
 
 from pyspark.errors import StreamingQueryException
 
-from muster.coordinator.spark.session import session
+from muster.spark.session import session
 from tests.support.spark.reading import LATE
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.java import JavaNotFound, find_java
+from muster.coordinator.java_runtime import JavaNotFound, find_java
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @contextmanager
 def started(folder: Path) -> Iterator[Any]:
-    from muster.coordinator.spark.session import session
+    from muster.spark.session import session
 
     spark = session(
         "muster tests",

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from muster.coordinator.core.central import events as central
-from muster.coordinator.core.central.orders import (
+from muster.coordinator.core.model import events as central
+from muster.coordinator.core.model.effects import CentralReply
+from muster.coordinator.core.model.orders import (
     NOTHING_COMMITTED,
     Order,
     Ping,
@@ -17,8 +18,7 @@ from muster.coordinator.core.central.orders import (
     StartFetcher,
     StopFetcher,
 )
-from muster.coordinator.core.effects import CentralReply
-from muster.coordinator.core.types import CommittedOffset
+from muster.coordinator.core.model.types import CommittedOffset
 from muster.coordinator.errors import ErrorCode
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 

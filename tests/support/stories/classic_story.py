@@ -3,14 +3,14 @@
 from collections.abc import Iterable
 
 from muster.assignors.api import RebalanceProtocol
-from muster.assignors.data.user_data import encode_assignment, parse_subscription
+from muster.assignors.data.consumer_protocol import encode_assignment, parse_subscription
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.machine import ClassicMemberMachine
+from muster.client.members.states import MembershipState
+from muster.client.members.subscription import Subscriber
+from muster.client.members.types import MemberSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMemberMachine
-from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import MemberSettings
 from tests.support.stories.member_story import MemberStory
 
 

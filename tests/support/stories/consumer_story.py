@@ -1,11 +1,11 @@
 """One KIP-848 member, driven by hand on a virtual clock."""
 
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.states import MembershipState
+from muster.client.members.types import MemberSettings, Partitions
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import MemberSettings, Partitions
 from tests.support.stories.member_story import MemberStory, t
 
 FIVE_SECONDS = 5_000

@@ -1,8 +1,8 @@
 """Workers of a delayed group as its leader sees them."""
 
-from muster.assignors.data.user_data import Subscription, encode_subscription, parse_assignment
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import GroupMember
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription, parse_assignment
+from muster.client.members import events as ev
+from muster.client.members.types import GroupMember
 
 RESOURCES = ("r", "s", "t", "u")
 

@@ -2,9 +2,9 @@
 
 from typing import Any, TypeVar
 
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import Partitions
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.types import Partitions
 
 A = TypeVar("A")
 

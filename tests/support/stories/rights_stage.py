@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from muster.coordinator.core.rights import Rights, RightsAnew, TopicNames, TopicRights
+from muster.coordinator.core.model.rights import Rights, RightsAnew, TopicNames, TopicRights
 
 
 class RightsStage:

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from muster.assignors.data.user_data import Subscription, encode_sticky_user_data, encode_subscription
-from muster.coordinator.core.types import Protocol
+from muster.assignors.data.consumer_protocol import Subscription, encode_sticky_user_data, encode_subscription
+from muster.coordinator.core.model.types import Protocol
 
 
 @dataclass

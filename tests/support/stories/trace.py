@@ -3,59 +3,59 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from muster.coordinator.core import effects, records
-from muster.coordinator.core.central import records as central
-from muster.coordinator.core.consumer import records as consumer
 from muster.coordinator.core.consumer.group import ConsumerMemberState
-from muster.coordinator.core.control.balance.records import NEVER_MS, BalanceForgotten, BalanceRecord, BalanceStored
-from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
-from muster.coordinator.core.control.holds import values as holds
-from muster.coordinator.core.control.trial import records as trial
-from muster.coordinator.core.control.trial.guards import guard_text
-from muster.coordinator.core.control.trial.replies import CanaryReply
-from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.txn.replies import TxnOffsetCommitReply
-from muster.coordinator.core.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
+from muster.coordinator.core.control.trials.guards import guard_text
+from muster.coordinator.core.model import consumer_records as consumer
+from muster.coordinator.core.model import core_records, effects
+from muster.coordinator.core.model import records as central
+from muster.coordinator.core.model import trial_records as trial
+from muster.coordinator.core.model import values as holds
+from muster.coordinator.core.model.balance_records import NEVER_MS, BalanceForgotten, BalanceRecord, BalanceStored
+from muster.coordinator.core.model.fences_records import FenceForgotten, FenceStored
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.replies import CanaryReply
+from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply
+from muster.coordinator.core.model.types import Cause, Limits, RebalanceEntry, Score, Stall, StoredOffset
 from muster.coordinator.errors import ErrorCode
 
 
-def describe_records(decided: Iterable[records.Record]) -> Iterator[str]:
+def describe_records(decided: Iterable[core_records.Record]) -> Iterator[str]:
     for record in decided:
-        if isinstance(record, records.OffsetsStored):
+        if isinstance(record, core_records.OffsetsStored):
             yield from (describe_offset(*tp, value) for tp, value in record.offsets.items())
-        elif isinstance(record, records.RebalanceShadowed):
+        elif isinstance(record, core_records.RebalanceShadowed):
             yield from (f"ledger #{record.number} shadow {describe_score(score)}" for score in record.scores)
         else:
             yield describe_record(record)
 
 
-def describe_record(record: records.Record) -> str:
+def describe_record(record: core_records.Record) -> str:
     match record:
-        case records.GroupStored():
+        case core_records.GroupStored():
             shares = "".join(f" {member.member_id}={share(member.assignment)}" for member in record.members)
             leader = f" leader={record.leader}" if record.leader else ""
             return f"append GroupStored {record.group_id} generation={record.generation}{leader}{shares or ' empty'}"
-        case records.GroupDeleted():
+        case core_records.GroupDeleted():
             return f"append GroupDeleted {record.group_id or '(no name)'}"
-        case records.OffsetStored():
+        case core_records.OffsetStored():
             return describe_offset(record.topic, record.partition, record.value)
-        case records.OffsetDeleted():
+        case core_records.OffsetDeleted():
             return f"append OffsetDeleted {record.topic}-{record.partition}"
-        case records.RebalanceDecided():
+        case core_records.RebalanceDecided():
             return f"ledger {describe_entry(record.entry)}"
-        case records.RebalanceSettled():
+        case core_records.RebalanceSettled():
             settled = record.settlement
             return f"ledger #{settled.number} settled: {settled.unowned_partition_ms} partition-ms unowned"
-        case records.RebalanceForgotten() | records.ShadowsForgotten():
-            shadows = " shadows" if isinstance(record, records.ShadowsForgotten) else ""
+        case core_records.RebalanceForgotten() | core_records.ShadowsForgotten():
+            shadows = " shadows" if isinstance(record, core_records.ShadowsForgotten) else ""
             return f"ledger #{record.number}{shadows} forgotten"
-        case records.DelayStored() | records.DelayForgotten():
+        case core_records.DelayStored() | core_records.DelayForgotten():
             return describe_delay(record)
-        case records.StallNoted() | records.StallForgotten():
+        case core_records.StallNoted() | core_records.StallForgotten():
             return describe_noted(record)
         case trial.CanaryStored() | trial.CanaryForgotten() | holds.HoldsStored() | holds.HoldsEnded():
             return f"append {describe_control(record)}"
-        case records.SettingsStored() | records.SettingsUnset():
+        case core_records.SettingsStored() | core_records.SettingsUnset():
             return describe_settings(record)
         case BalanceStored() | BalanceForgotten() | FenceStored() | FenceForgotten():
             return describe_balance(record) if isinstance(record, BalanceRecord) else describe_fence(record)
@@ -68,8 +68,8 @@ def describe_record(record: records.Record) -> str:
             return f"append {type(record).__name__} {describe_consumer_record(record)}"
 
 
-def describe_delay(record: records.DelayStored | records.DelayForgotten) -> str:
-    if isinstance(record, records.DelayForgotten):
+def describe_delay(record: core_records.DelayStored | core_records.DelayForgotten) -> str:
+    if isinstance(record, core_records.DelayForgotten):
         return "ledger what the leader knew is forgotten"
     until = "no delay" if record.until_ms is None else f"delay until {record.until_ms}ms"
     return f"ledger leader knows {record.leader_state}, {until}"
@@ -86,8 +86,8 @@ def describe_score(score: Score) -> str:
     )
 
 
-def describe_noted(record: records.StallNoted | records.StallForgotten) -> str:
-    if isinstance(record, records.StallForgotten):
+def describe_noted(record: core_records.StallNoted | core_records.StallForgotten) -> str:
+    if isinstance(record, core_records.StallForgotten):
         return f"ledger stall #{record.number} forgotten"
     return f"ledger stall #{record.stall.number}: {describe_stall(record.stall)}"
 
@@ -140,8 +140,8 @@ def describe_canary(record: trial.CanaryRecord) -> str:
     return f"Canary {record.group_id} {record.state.value} {record.assignor}{options}{until}{seen}{why}"
 
 
-def describe_settings(record: records.SettingsStored | records.SettingsUnset) -> str:
-    if isinstance(record, records.SettingsUnset):
+def describe_settings(record: core_records.SettingsStored | core_records.SettingsUnset) -> str:
+    if isinstance(record, core_records.SettingsUnset):
         return f"append SettingsUnset {record.group_id}"
     suspended = f" suspended: {record.suspended}" if record.suspended else ""
     return f"append SettingsStored {record.group_id} version={record.version} {json.dumps(record.values)}{suspended}"

@@ -15,12 +15,11 @@ A trace lists what is asked for, in order, and where the consumer stands if that
 import shlex
 from collections.abc import Iterator
 
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
-from muster.coordinator.member.zookeeper.types import (
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members import zookeeper_events as zk
+from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
+from muster.client.members.zookeeper_types import (
     BLACK_LIST,
     WHITE_LIST,
     ConsumerGroupView,
@@ -28,6 +27,7 @@ from muster.coordinator.member.zookeeper.types import (
     ZookeeperMemberSettings,
     ZookeeperSession,
 )
+from muster.coordinator.errors import ErrorCode
 from tests.support.stories.story import milliseconds, pairs, topic_partition
 
 LINKS = {

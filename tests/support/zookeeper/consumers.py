@@ -13,7 +13,7 @@ from typing import Any
 
 from kazoo.client import KazooClient
 
-from muster.coordinator.client import Admin, Consumer, Producer
+from muster.client import Admin, Consumer, Producer
 from tests.support.node import NodeProcess, running_node
 from tests.support.pace import Patience
 

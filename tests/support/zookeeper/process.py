@@ -4,8 +4,8 @@ import json
 import sys
 from typing import Any
 
-from muster.coordinator.client import Consumer
-from muster.coordinator.client.errors import ClientError
+from muster.client import Consumer
+from muster.client.errors import ClientError
 
 
 def say(kind: str, **facts: Any) -> None:

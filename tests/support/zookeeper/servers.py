@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.java import JavaNotFound, find_java
+from muster.coordinator.java_runtime import JavaNotFound, find_java
 from muster.coordinator.zookeeper.ensemble import LocalEnsemble, open_or_create_ensemble
 from muster.coordinator.zookeeper.server import ServerTuning
 

@@ -4,8 +4,8 @@ from itertools import count
 
 import pytest
 
-from muster.assignors.tools.bench import grid, isolation
-from muster.assignors.tools.bench import suite as bench
+from muster.workshop.bench import grid, isolation
+from muster.workshop.bench import suite as bench
 
 
 def ticking():

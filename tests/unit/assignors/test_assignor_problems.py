@@ -5,8 +5,8 @@ import json
 import pytest
 
 from muster.assignors.api import AssignorError, Member, Snapshot
+from muster.assignors.snapshot_binary import decode_snapshot, encode_snapshot
 from muster.assignors.tools.problem import snapshot_of, solve
-from muster.assignors.wire.snapshot_binary import decode_snapshot, encode_snapshot
 
 GROUP = Snapshot(
     {"t": 3, "u": 0},

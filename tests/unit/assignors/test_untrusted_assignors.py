@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from muster.assignors.api import Assignment, AssignorError, Member, RebalanceProtocol, Snapshot
-from muster.assignors.data.user_data import (
+from muster.assignors.data.consumer_protocol import (
     Subscription,
     encode_sticky_user_data,
     encode_subscription,

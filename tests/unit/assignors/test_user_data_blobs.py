@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from muster.assignors.data.user_data import (
+from muster.assignors.data.consumer_protocol import (
     Subscription,
     encode_assignment,
     encode_cooperative_user_data,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
 
 GOOD = '{"assignor":"range","topics":{"t":3},"members":[{"id":"a","topics":["t"]},{"id":"b","topics":["t"]}]}'
 PLAN = {"a": {"t": [0, 1]}, "b": {"t": [2]}}

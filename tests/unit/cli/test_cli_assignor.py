@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from muster.coordinator.cli.common.errors import CommandError, Unhealthy
-from muster.coordinator.cli.main import cli
+from muster.cli.common.errors import CommandError, Unhealthy
+from muster.cli.main import cli
 
 SNAPSHOT = {
     "topics": {"t": 4},

@@ -8,18 +8,18 @@ from collections.abc import Iterator
 import grpc
 import pytest
 
-from muster.coordinator.cli.cluster.explain import fetch_elections
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
-from muster.coordinator.client.errors import Refused
-from muster.coordinator.cluster.facts import NodeEndpoint, TopicPartition
-from muster.coordinator.cluster.image import NodeView
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
+from muster.cli.nodes.explain import fetch_elections
+from muster.client.errors import Refused
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import ElectionRecord, ElectionReport, LossRecord
+from muster.coordinator.replication.io.records import ElectionRecord, ElectionReport, LossRecord
+from muster.coordinator.replication.protocol.facts import NodeEndpoint, TopicPartition
+from muster.coordinator.replication.protocol.image import NodeView
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.clustered.cluster_service import CLUSTER_SERVICE
-from muster.coordinator.server.dispatch import methods_of
+from muster.coordinator.server.cluster_backend.cluster_service import CLUSTER_SERVICE
 from muster.coordinator.server.grpc.adapter import GrpcMethods
+from muster.coordinator.server.rpc_dispatch import methods_of
 from tests.support.operated import Given, view
 
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.cli.groups.describe import print_planner
-from muster.coordinator.client.described import GroupDescription, GroupHolds
-from muster.coordinator.views.groups import planner_words, state_row
+from muster.cli.groups.describe import print_planner
+from muster.client.described import GroupDescription, GroupHolds
+from muster.coordinator.observability.views.groups import planner_words, state_row
 
 LED = GroupDescription("g", "Stable", "consumer", "range", 3, "a-1", "here:1", ())
 SET = replace(LED, leader="", planned_there="lag", assignor_is_set=True)

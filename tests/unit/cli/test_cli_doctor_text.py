@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.coordinator.cli.doctor.command import MOST_OF_A_RULE, print_findings, summary
-from muster.coordinator.doctor.facts import DoctorFacts, ExaminedGroup, ExaminedMember
-from muster.coordinator.doctor.table import examine_facts
+from muster.cli.doctor import MOST_OF_A_RULE, print_findings, summary
+from muster.coordinator.observability.doctor.facts import DoctorFacts, ExaminedGroup, ExaminedMember
+from muster.coordinator.observability.doctor.table import examine_facts
 
 
 def facts(groups: int, name: str = "g") -> DoctorFacts:

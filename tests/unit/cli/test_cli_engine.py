@@ -4,12 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.engine.status import find_troubles, node_rows, shard_rows, status_document
-from muster.coordinator.cli.main import main
-from muster.coordinator.engine.groups.survey import BackendSurvey, SurveyedShard, assignment_of
-from muster.coordinator.engine.upstream.groups import UpstreamMember
-from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment, encode_assignment
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
+from muster.cli.status import find_troubles, node_rows, shard_rows, status_document
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
+    AssignedNode,
+    ShardAssignment,
+    encode_assignment,
+)
+from muster.coordinator.kafka_backend.survey import BackendSurvey, SurveyedShard, assignment_of
+from muster.coordinator.kafka_backend.upstream.groups import UpstreamMember
 
 OVER = ["--engine", "kafka://b1:9092"]
 

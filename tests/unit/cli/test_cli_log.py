@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from muster.coordinator.cli.main import cli
+from muster.cli.main import cli
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
 from muster.storage.records.batch import encode_batch

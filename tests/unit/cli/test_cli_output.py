@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from muster.coordinator.cli.common.output import Column, console, plain_table, print_rows
-from muster.coordinator.views.words import Names, spans
+from muster.cli.common.output import Column, console, plain_table, print_rows
+from muster.coordinator.observability.views.formatting import Names, spans
 
 ROWS = [
     {"group": "blue", "lag": 3, "owners": ["a", "b"], "host": None},

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_work_that_wrote_nothing_leaves_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["backtest", "analytics"])
 def test_without_pyarrow_a_pipeline_says_what_to_install(command: str, tmp_path: Path) -> None:
     program = (
-        "import sys\nsys.modules['pyarrow'] = None\nfrom muster.coordinator.cli.main import main\n"
+        "import sys\nsys.modules['pyarrow'] = None\nfrom muster.cli.main import main\n"
         f"sys.exit(main(['pipeline', '{command}', '--out', 'out']))"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.coordinator.cli.common.errors import CommandError, Exit
-from muster.coordinator.cli.produce import ANY, MAX_NAMED, LineDelivery
-from muster.coordinator.client.errors import BufferFull, MessageTooLarge, Unreachable
+from muster.cli.common.errors import CommandError, Exit
+from muster.cli.records.produce import ANY, MAX_NAMED, LineDelivery
+from muster.client.errors import BufferFull, MessageTooLarge, Unreachable
 
 TOO_LARGE = MessageTooLarge(10, "MESSAGE_TOO_LARGE", "a record of 9 bytes")
 GONE = Unreachable("127.0.0.1:1", 500, "producing records")

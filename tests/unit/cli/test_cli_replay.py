@@ -9,11 +9,11 @@ import pytest
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
-from muster.coordinator.core.types import DELAYED
-from muster.coordinator.member.actions import MakePlan
-from muster.coordinator.member.connect.member import DelayedLeader
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
+from muster.client.members.actions import MakePlan
+from muster.client.members.member import DelayedLeader
+from muster.coordinator.core.model.types import DELAYED
 from tests.support.stories.delayed import shares, worker
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import Exit
-from muster.coordinator.cli.main import main
+from muster.cli.common.errors import Exit
+from muster.cli.main import main
 from muster.coordinator.config import known_settings, load_settings
 
 

@@ -6,12 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from muster.coordinator.cli.common.signals import (
-    STOP_SIGNALS,
-    interrupt_on_signals,
-    raise_if_interrupted,
-    stop_on_signal,
-)
+from muster.cli.common.signals import STOP_SIGNALS, interrupt_on_signals, raise_if_interrupted, stop_on_signal
 
 
 @pytest.fixture(autouse=True)

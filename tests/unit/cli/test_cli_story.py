@@ -3,7 +3,7 @@
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.cli.groups.story import assignor_lines, merge_by_time
+from muster.cli.groups.rebalance_story import assignor_lines, merge_by_time
 from muster.coordinator.rpc.v1 import ledger_pb2
 
 GROUP = Snapshot({"t": 3}, [Member("a", ("t",))], assignor="lag")

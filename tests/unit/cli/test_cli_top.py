@@ -5,10 +5,15 @@ from dataclasses import replace
 import pytest
 from rich.cells import cell_len
 
-from muster.coordinator.cli.top.board import SORTS, TopScreen
-from muster.coordinator.cli.top.keys import named
-from muster.coordinator.cli.top.picture import GroupLine, GroupsPicture, LagTrail
-from muster.coordinator.doctor.facts import ExaminedGroup, ExaminedMember, ExaminedPartition, ExaminedPosition
+from muster.cli.board import SORTS, TopScreen
+from muster.cli.keys import named
+from muster.cli.picture import GroupLine, GroupsPicture, LagTrail
+from muster.coordinator.observability.doctor.facts import (
+    ExaminedGroup,
+    ExaminedMember,
+    ExaminedPartition,
+    ExaminedPosition,
+)
 from muster.coordinator.rpc.v1.ledger_pb2 import REBALANCE_CAUSE_SESSION_EXPIRED, Rebalance
 
 NOW = 4_000_000

@@ -10,14 +10,14 @@ from unittest import mock
 import click
 import pytest
 
-from muster.coordinator.cli.common import options
-from muster.coordinator.cli.common.errors import CommandError, Exit, Unhealthy, exit_code_of, run_command
-from muster.coordinator.cli.common.lazy import LazyGroup
-from muster.coordinator.cli.common.reach import require_listening_node
-from muster.coordinator.cli.main import cli, main
-from muster.coordinator.client import errors as client
-from muster.coordinator.client.aio.admin import AdminConfig
-from muster.coordinator.client.config import load
+from muster.cli.common import options
+from muster.cli.common.errors import CommandError, Exit, Unhealthy, exit_code_of, run_command
+from muster.cli.common.lazy import LazyGroup
+from muster.cli.common.reach import require_listening_node
+from muster.cli.main import cli, main
+from muster.client import errors as client
+from muster.client.aio.admin import AdminConfig
+from muster.client.config import load
 from muster.storage.errors import DataDirectoryError, StorageError
 
 HEAVY = {"grpc", "pydantic", "numpy", "rich", "yaml", "structlog", "asyncio", "google.protobuf", "uvloop", "storage"}
@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
 @pytest.mark.parametrize("arguments", [["--help"], ["groups", "--help"], ["serv"]])
 def test_help_and_typing_errors_import_nothing_heavy(arguments: list[str]) -> None:
     program = (
-        "import sys; from muster.coordinator.cli.main import main; "
+        "import sys; from muster.cli.main import main; "
         f"main({arguments!r}); print(*sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -70,7 +70,7 @@ def test_an_error_that_says_nothing_is_told_by_its_name(capsys: pytest.CaptureFi
 )
 def test_a_shell_completes_commands_and_options(typed: str, offered: set[str]) -> None:
     asked = os.environ | {"_MUSTER_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
-    program = "import sys; from muster.coordinator.cli.main import main; sys.exit(main([]))"
+    program = "import sys; from muster.cli.main import main; sys.exit(main([]))"
     done = subprocess.run([sys.executable, "-c", program], env=asked, capture_output=True, text=True)
     assert {line.partition(",")[2] for line in done.stdout.split()} == offered
 
@@ -268,7 +268,7 @@ def test_a_port_that_refuses_is_said_without_trying_on(
     """Nothing but the look itself is done: a client would try for ten seconds, or for sixty."""
     with (
         mock.patch("grpc.insecure_channel"),
-        mock.patch("muster.coordinator.client.calls.transport.Transport") as transport,
+        mock.patch("muster.client.calls.transport.Transport") as transport,
     ):
         code, out, err = run(capsys, *arguments, "--bootstrap", "127.0.0.1:1")
     assert (code, out, transport.called) == (Exit.UNHEALTHY, "", False)
@@ -285,7 +285,7 @@ def test_one_of_several_nodes_that_listens_is_enough() -> None:
 def test_whoever_waits_for_a_node_is_told_before_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("muster.coordinator.client.calls.transport.QUIET_MS", 0)
+    monkeypatch.setattr("muster.client.calls.transport.QUIET_MS", 0)
     _, _, err = run(capsys, "topics", "list", "--bootstrap", "127.0.0.1:1", "--set", "default.api.timeout.ms=200")
     told, failed = err.splitlines()
     assert told == "listing topics: 127.0.0.1:1 cannot be reached; trying again"
@@ -296,7 +296,7 @@ def test_commands_that_ask_once_give_up_sooner_than_the_library_unless_told_othe
     def patience(properties: Mapping[str, object]) -> object:
         return load(AdminConfig, properties, {}).default_api_timeout_ms
 
-    with mock.patch("muster.coordinator.client.Admin", patience), socket.create_server(("127.0.0.1", 0)) as somebody:
+    with mock.patch("muster.client.Admin", patience), socket.create_server(("127.0.0.1", 0)) as somebody:
         address = f"127.0.0.1:{somebody.getsockname()[1]}"
         assert options.connect_admin(address, {}) == options.ONE_SHOT_PATIENCE_MS
         assert options.connect_admin("127.0.0.1:1", {"default.api.timeout.ms": "300"}) == 300

@@ -1,7 +1,6 @@
 """What a cluster, its nodes and its elections look like to people: a row each."""
 
-from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.views.cluster import (
+from muster.coordinator.observability.views.cluster import (
     cluster_row,
     election_document,
     election_row,
@@ -9,6 +8,7 @@ from muster.coordinator.views.cluster import (
     node_row,
     unwell_words,
 )
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 
 LOST = pb.LostRecords(node_id=1, from_offset=120, to_offset=133, records=13, epochs=[6, 7])
 ELECTION = pb.Election(

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.errors import CommandError
-from muster.coordinator.cli.demo.children import DemoProcesses
+from muster.cli.common.errors import CommandError
+from muster.cli.demo.processes import DemoProcesses
 
 
 def test_a_node_that_cannot_start_is_reported_with_its_own_words(tmp_path: Path) -> None:

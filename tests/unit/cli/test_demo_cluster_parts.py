@@ -8,17 +8,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from muster.coordinator.cli.demo.cluster import show
-from muster.coordinator.cli.demo.cluster.checks import (
-    OwnershipSpan,
-    ReportedReads,
-    find_double_owners,
-    longest_gap_s,
-    ownership_spans,
-)
-from muster.coordinator.cli.demo.cluster.show import ClusterProof, DemoStanding, StandingBefore
-from muster.coordinator.cli.demo.proof import REPORT_STRUCT
-from muster.coordinator.cli.main import main
+from muster.cli.demo import show
+from muster.cli.demo.checks import OwnershipSpan, ReportedReads, find_double_owners, longest_gap_s, ownership_spans
+from muster.cli.demo.proof import REPORT_STRUCT
+from muster.cli.demo.show import ClusterProof, DemoStanding, StandingBefore
+from muster.cli.main import main
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
 from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove
 

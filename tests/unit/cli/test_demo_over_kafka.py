@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from muster.coordinator.cli.demo.over_kafka import ASSIGNOR, TakeoverProof, show_takeover_proof
-from muster.coordinator.cli.main import main
+from muster.cli.demo.kafka_backend_demo import ASSIGNOR, TakeoverProof, show_takeover_proof
+from muster.cli.main import main
 
 HOLDS = TakeoverProof(
     sent=6, read=6, again=1, in_kafka=False, planned_by=ASSIGNOR, before=(1, 1), after=(1, 1), without_s=6.5

@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from muster.coordinator.cli.common.errors import CommandError
-from muster.coordinator.cli.demo.filling import route_lines
-from muster.coordinator.cli.demo.lines import (
-    MAX_LINE_BYTES,
-    LineSource,
-    SourceLine,
-    choose_source,
-    standard_library_files,
-)
-from muster.coordinator.cli.demo.proof import REPORT, REPORT_STRUCT, DeliveryProof, ProducedLines, checksum
-from muster.coordinator.cli.demo.report import show_ownership, show_proof
-from muster.coordinator.client.producing.partitioner import choose_partition
+from muster.cli.common.errors import CommandError
+from muster.cli.demo.filling import route_lines
+from muster.cli.demo.proof import REPORT, REPORT_STRUCT, DeliveryProof, ProducedLines, checksum
+from muster.cli.demo.report import show_ownership, show_proof
+from muster.cli.records.lines import MAX_LINE_BYTES, LineSource, SourceLine, choose_source, standard_library_files
+from muster.client.records.partitioner import choose_partition
 from muster.coordinator.rpc.v1 import ledger_pb2 as pb
 
 

@@ -5,14 +5,9 @@ from typing import ClassVar
 
 from pyspark.status import SparkJobInfo, SparkStageInfo
 
-from muster.coordinator.cli.demo.lines import SourceLine
-from muster.coordinator.cli.demo.spark import (
-    WordCountProof,
-    count_words_locally,
-    describe_batch_line,
-    word_count_verdict,
-)
-from muster.coordinator.cli.demo.spark_driver import TaskTracker
+from muster.cli.demo.spark_demo import WordCountProof, count_words_locally, describe_batch_line, word_count_verdict
+from muster.cli.demo.spark_driver import TaskTracker
+from muster.cli.records.lines import SourceLine
 
 EXPECTED = Counter({b"the": 4, b"end": 1})
 

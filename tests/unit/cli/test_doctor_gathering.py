@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.doctor.gather import gather_facts
-from muster.coordinator.client.described import GroupDescription, GroupListing, NodeStatus
-from muster.coordinator.client.errors import GroupNotFound
-from muster.coordinator.doctor.facts import DoctorFacts
+from muster.cli.gather import gather_facts
+from muster.client.described import GroupDescription, GroupListing, NodeStatus
+from muster.client.errors import GroupNotFound
+from muster.coordinator.observability.doctor.facts import DoctorFacts
 
 
 class Operator:

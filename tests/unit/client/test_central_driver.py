@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.membership.central.driver import CentralDriver
-from muster.coordinator.client.membership.central.joining import CentralJoining
-from muster.coordinator.client.membership.central.store import CentralStore
-from muster.coordinator.client.membership.driver import build_member_settings
-from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.membership.seam import Interest
-from muster.coordinator.client.types import OffsetAndMetadata, TopicPartition
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.report import RequestedSubscription
-from muster.coordinator.member.states import MembershipState
+from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.transport import Transport
+from muster.client.config import ConsumerConfig, load
+from muster.client.members import events as ev
+from muster.client.members.report import RequestedSubscription
+from muster.client.members.states import MembershipState
+from muster.client.membership.central_driver import CentralDriver
+from muster.client.membership.driver import build_member_settings
+from muster.client.membership.joining import CentralJoining
+from muster.client.membership.seam import Interest
+from muster.client.membership.store import CentralStore
+from muster.client.types import OffsetAndMetadata, TopicPartition
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
 from tests.support.pace import pace
 

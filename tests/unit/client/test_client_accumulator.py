@@ -2,12 +2,12 @@
 
 import pytest
 
-from muster.coordinator.client.config import ProducerConfig, load
-from muster.coordinator.client.errors import BufferFull
-from muster.coordinator.client.producing.accumulator import Accumulator
-from muster.coordinator.client.producing.sender import split_into_requests
-from muster.coordinator.client.producing.shared import encode_bytes, measure_record
-from muster.coordinator.client.types import TopicPartition
+from muster.client.aio.producing_shared import encode_bytes, measure_record
+from muster.client.config import ProducerConfig, load
+from muster.client.errors import BufferFull
+from muster.client.records.accumulator import Accumulator
+from muster.client.records.sender import split_into_requests
+from muster.client.types import TopicPartition
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 

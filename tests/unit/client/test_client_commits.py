@@ -5,13 +5,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.consuming.commits import STALE_MEMBER_EPOCH, ConsumerCommits
-from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
-from muster.coordinator.client.errors import CommitFailed, Refused, refusal
-from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
+from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.transport import Transport
+from muster.client.config import ConsumerConfig, load
+from muster.client.errors import CommitFailed, Refused, refusal
+from muster.client.records.commits import STALE_MEMBER_EPOCH, ConsumerCommits
+from muster.client.records.fetcher import ConsumerFetcher
+from muster.client.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 OFFSETS = {TopicPartition("t", 0): OffsetAndMetadata(7)}
 CONFIG = load(ConsumerConfig, {"group.id": "g"}, {})

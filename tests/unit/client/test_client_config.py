@@ -2,15 +2,8 @@
 
 import pytest
 
-from muster.coordinator.client.config import (
-    ClientConfig,
-    ConsumerConfig,
-    GroupConfig,
-    ProducerConfig,
-    WorkerConfig,
-    load,
-)
-from muster.coordinator.client.errors import ConfigError
+from muster.client.config import ClientConfig, ConsumerConfig, GroupConfig, ProducerConfig, WorkerConfig, load
+from muster.client.errors import ConfigError
 
 
 def consumer(properties: dict[str, object] | None = None, **keywords: object) -> ConsumerConfig:

@@ -4,12 +4,12 @@ import asyncio
 import gc
 import warnings
 
-from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.config import ConsumerConfig, load
-from muster.coordinator.client.membership.driver import ConsumerParticipation, MemberDriver
-from muster.coordinator.client.membership.group_calls import GroupCalls
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import RequestedSubscription
+from muster.client.calls.group_calls import GroupCalls
+from muster.client.calls.transport import Transport
+from muster.client.config import ConsumerConfig, load
+from muster.client.members import events as ev
+from muster.client.members.consumer_machine import RequestedSubscription
+from muster.client.membership.driver import ConsumerParticipation, MemberDriver
 
 
 def test_a_call_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable
 import grpc
 import pytest
 
-from muster.coordinator.client.calls import transport as transports
-from muster.coordinator.client.calls.methods import METADATA
-from muster.coordinator.client.calls.transport import CallRetry, Transport, describe_outage
-from muster.coordinator.client.config import ClientConfig
-from muster.coordinator.client.errors import ConfigError, Unreachable, WrongPort
-from muster.coordinator.client.membership.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
+from muster.client.calls import transport as transports
+from muster.client.calls.group_calls import MAX_GROUP_ID_CHARS, GroupCalls
+from muster.client.calls.methods import METADATA
+from muster.client.calls.transport import CallRetry, Transport, describe_outage
+from muster.client.config import ClientConfig
+from muster.client.errors import ConfigError, Unreachable, WrongPort
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 ADDRESS = "10.0.0.1:9290"

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import pytest
 
 from muster.assignors.api import Assignor, Plan, RebalanceProtocol, Snapshot
-from muster.assignors.data.user_data import Subscription, encode_subscription, parse_assignment
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription, parse_assignment
 from muster.assignors.registry import resolve
-from muster.coordinator.client.membership.planner import LeaderPlanner, shared_isolation
-from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.types import GroupMember
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.types import GroupMember
+from muster.client.membership.leader_planner import LeaderPlanner, shared_isolation
+from muster.client.types import TopicPartition
 from tests.support import plugins
 
 

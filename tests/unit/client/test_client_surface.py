@@ -11,35 +11,35 @@ from types import ModuleType
 
 import pytest
 
-import muster.coordinator.client
-from muster.coordinator.client import aio
-from muster.coordinator.client.calls.loop import shared_loop
-from muster.coordinator.client.calls.transport import channel_options
-from muster.coordinator.client.config import ClientConfig
-from muster.coordinator.client.consuming.listener import RebalanceListener
-from muster.coordinator.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
-from muster.coordinator.client.membership.classic_calls import read_cause
-from muster.coordinator.client.membership.seam import Callback, parse_leave_policy
-from muster.coordinator.client.types import RebalanceEvent, TopicPartition
-from muster.coordinator.core.types import Cause
+import muster.client
+from muster.client import aio
+from muster.client.calls.transport import channel_options
+from muster.client.config import ClientConfig
+from muster.client.errors import BY_CODE, IllegalState, Refused, WrongProcess, refusal
+from muster.client.loop import shared_loop
+from muster.client.members.types import LeavePolicy
+from muster.client.membership.classic_calls import read_cause
+from muster.client.membership.listener import RebalanceListener
+from muster.client.membership.seam import Callback, parse_leave_policy
+from muster.client.types import RebalanceEvent, TopicPartition
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode, error_code_of
-from muster.coordinator.member.types import LeavePolicy
 
 DOCUMENTED = [
-    "muster.coordinator.client",
-    "muster.coordinator.client.calls.catalog",
-    "muster.coordinator.client.consuming.partitions",
-    "muster.coordinator.client.consumer",
-    "muster.coordinator.client.errors",
-    "muster.coordinator.client.consuming.listener",
-    "muster.coordinator.client.producing.partitioner",
-    "muster.coordinator.client.producing.shared",
-    "muster.coordinator.client.types",
-    "muster.coordinator.member.backoff",
-    "muster.coordinator.member.classic.cooperative",
-    "muster.coordinator.member.classic.eager",
-    "muster.coordinator.member.classic.subscription",
-    "muster.coordinator.views.words",
+    "muster.client",
+    "muster.client.calls.catalog",
+    "muster.client.records.partition_state",
+    "muster.client.sync.consumer",
+    "muster.client.errors",
+    "muster.client.membership.listener",
+    "muster.client.records.partitioner",
+    "muster.client.aio.producing_shared",
+    "muster.client.types",
+    "muster.client.members.backoff",
+    "muster.client.members.cooperative",
+    "muster.client.members.eager",
+    "muster.client.members.subscription",
+    "muster.coordinator.observability.views.formatting",
 ]
 
 
@@ -50,7 +50,7 @@ def test_examples_in_the_documentation_are_true(name: str) -> None:
     assert results.failed == 0
 
 
-@pytest.mark.parametrize("package", [muster.coordinator.client, aio])
+@pytest.mark.parametrize("package", [muster.client, aio])
 def test_every_public_name_can_be_had(package: ModuleType) -> None:
     for name in package.__all__:
         assert getattr(package, name).__name__ == name
@@ -59,7 +59,7 @@ def test_every_public_name_can_be_had(package: ModuleType) -> None:
 
 
 def test_importing_the_package_loads_no_grpc() -> None:
-    script = "import sys, muster.coordinator.client; sys.exit('grpc' in sys.modules or 'pydantic' in sys.modules)"
+    script = "import sys, muster.client; sys.exit('grpc' in sys.modules or 'pydantic' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
@@ -71,13 +71,13 @@ def methods_of(client: type) -> set[str]:
 
 def test_synchronous_and_asynchronous_clients_have_the_same_methods() -> None:
     for name in aio.__all__:
-        sync, twin = getattr(muster.coordinator.client, name.removeprefix("Async")), getattr(aio, name)
+        sync, twin = getattr(muster.client, name.removeprefix("Async")), getattr(aio, name)
         assert methods_of(twin) == methods_of(sync), name
 
 
 @pytest.mark.parametrize("name", aio.__all__)
 def test_twins_take_the_same_and_say_the_same(name: str) -> None:
-    sync, twin = getattr(muster.coordinator.client, name.removeprefix("Async")), getattr(aio, name)
+    sync, twin = getattr(muster.client, name.removeprefix("Async")), getattr(aio, name)
     for method in methods_of(twin):
         ours, theirs = getattr(sync, method), getattr(twin, method)
         wanted, taken = (list(inspect.signature(each).parameters) for each in (theirs, ours))

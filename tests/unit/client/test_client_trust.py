@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.client.aio import AsyncAdmin, AsyncConsumer
-from muster.coordinator.client.config import ClientConfig, load
-from muster.coordinator.client.errors import (
+from muster.cli.main import main
+from muster.client import credentials
+from muster.client.aio import AsyncAdmin, AsyncConsumer
+from muster.client.config import ClientConfig, load
+from muster.client.errors import (
     AuthenticationError,
     AuthorizationError,
     ConfigError,
@@ -22,7 +23,6 @@ from muster.coordinator.client.errors import (
     WrongPort,
     refusal,
 )
-from muster.coordinator.client.trust import credentials
 from tests.support.secured import PASSWORD, Authority, Signed, secured
 
 TOKEN = "mt_s3cr3t"
@@ -97,7 +97,7 @@ def test_a_client_that_does_neither_shows_nothing_and_imports_nothing() -> None:
 
     asyncio.run(story())
     script = (
-        "import sys, muster.coordinator.client.aio.admin as a; a.AsyncAdmin();"
+        "import sys, muster.client.aio.admin as a; a.AsyncAdmin();"
         "sys.exit(any('client.trust' in name for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False, timeout=60).returncode == 0

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.calls.leaders import ONE_NODE
-from muster.coordinator.client.calls.transport import Transport
-from muster.coordinator.client.config import ConsumerConfig, ProducerConfig, load
-from muster.coordinator.client.consuming.fetcher import ConsumerFetcher
-from muster.coordinator.client.errors import ClientError, ConfigError
-from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.client.upstream import reading as room
-from muster.coordinator.client.upstream.reading import KafkaPoll
-from muster.coordinator.client.upstream.settings import consumer_properties, load_confluent_kafka, producer_properties
+from muster.client.calls.leaders import ONE_NODE
+from muster.client.calls.transport import Transport
+from muster.client.config import ConsumerConfig, ProducerConfig, load
+from muster.client.errors import ClientError, ConfigError
+from muster.client.records import reading as room
+from muster.client.records.fetcher import ConsumerFetcher
+from muster.client.records.reading import KafkaPoll
+from muster.client.records.settings import consumer_properties, load_confluent_kafka, producer_properties
+from muster.client.types import TopicPartition
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 
 PLACE = TopicPartition("orders", 0)

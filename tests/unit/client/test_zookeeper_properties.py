@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from muster.coordinator.client import Consumer
-from muster.coordinator.client.config import ConsumerConfig, WorkerConfig, load
-from muster.coordinator.client.consuming.subscribed import TopicSubscription
-from muster.coordinator.client.errors import ConfigError, IllegalState
-from muster.coordinator.client.membership.zookeeper.joining import build_zookeeper_settings
-from muster.coordinator.member.zookeeper.types import ZookeeperMemberSettings, build_registration, check_retry_time
+from muster.client import Consumer
+from muster.client.config import ConsumerConfig, WorkerConfig, load
+from muster.client.errors import ConfigError, IllegalState
+from muster.client.members.zookeeper_types import ZookeeperMemberSettings, build_registration, check_retry_time
+from muster.client.membership.zookeeper_joining import build_zookeeper_settings
+from muster.client.records.subscribed import TopicSubscription
 
 ERA = {"group.protocol": "zookeeper", "group.id": "g", "zookeeper.connect": "zk1:2181,zk2/kafka"}
 
@@ -108,7 +108,7 @@ def test_a_black_list_is_for_that_era_alone() -> None:
 
 def test_the_other_generations_do_not_load_kazoo() -> None:
     program = (
-        "import sys; from muster.coordinator.client import Consumer; c = Consumer({'group.id': 'g'}); c.close(); "
+        "import sys; from muster.client import Consumer; c = Consumer({'group.id': 'g'}); c.close(); "
         "print([name for name in sys.modules if 'kazoo' in name or name.startswith('muster.coordinator.zookeeper')])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.cluster.controller.nodes import is_power_loss_settled
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import ClusterNode
-from muster.coordinator.cluster.image import (
+from muster.coordinator.replication.protocol.controller.nodes import is_power_loss_settled
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import ClusterNode
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,

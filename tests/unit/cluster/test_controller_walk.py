@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller import elect
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.elect import ReplicaStanding
-from muster.coordinator.cluster.controller.machine import Controller
-from muster.coordinator.cluster.controller.nodes import NodeRegistry, RegistrationChanges
-from muster.coordinator.cluster.controller.reign import AdmitNode, ConfirmNode, ReviewMark
-from muster.coordinator.cluster.facts import ClusterNode, TopicPartition
+from muster.coordinator.replication.protocol.controller import elections
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller.controller import Controller
+from muster.coordinator.replication.protocol.controller.elections import ReplicaStanding
+from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry, RegistrationChanges
+from muster.coordinator.replication.protocol.controller.reign import AdmitNode, ConfirmNode, ReviewMark
+from muster.coordinator.replication.protocol.facts import ClusterNode, TopicPartition
 from tests.support.controller_walk import Lost, walk
 from tests.support.reigning import Store
 
@@ -136,5 +136,5 @@ def test_bounced_node_not_treated_as_dead_first(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_last_in_sync_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elect, "retained_isr", lambda state, now: ())
+    monkeypatch.setattr(elections, "retained_isr", lambda state, now: ())
     assert "ISR ()" in caught()

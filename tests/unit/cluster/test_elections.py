@@ -2,13 +2,13 @@
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.nodes import NodeRegistry
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import NO_NODE_ID
-from muster.coordinator.cluster.image import ClusterNodeStatus
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID
+from muster.coordinator.replication.protocol.image import ClusterNodeStatus
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
 

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.replicas import serving
-from muster.coordinator.cluster.replicas.messages import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol import fetch_sessions
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.fetch_sessions import COMING_FOR_MS, COMING_MS, GATHER_MS, NO_HURRY_MS
+from muster.coordinator.replication.protocol.messages import (
     LAST_EPOCH,
     NO_SUCH_SESSION,
     WRONG_SESSION_EPOCH,
@@ -14,8 +16,6 @@ from muster.coordinator.cluster.replicas.messages import (
     FetchItem,
     ForgottenPartition,
 )
-from muster.coordinator.cluster.replicas.serving import COMING_FOR_MS, COMING_MS, GATHER_MS, NO_HURRY_MS
-from muster.coordinator.errors import ErrorCode
 from tests.unit.cluster.test_replicas import HERE, ID, OTHER_ID, PLACE, THERE, Pair, copy_once, orders, two
 
 
@@ -54,7 +54,7 @@ def test_f1_an_answer_has_no_more_than_was_asked_for() -> None:
 
 
 def test_f1_a_session_has_at_most_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "MAX_SESSION_PARTITIONS", 2)
+    monkeypatch.setattr(fetch_sessions, "MAX_SESSION_PARTITIONS", 2)
     leader, follower = two()
     copy_once(leader, follower)
     [(_, request)] = follower.replicas.requests(0)

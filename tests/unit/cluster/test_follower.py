@@ -2,8 +2,9 @@
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.follower import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.follower import (
     APPEND,
     VOID,
     WAIT,
@@ -16,7 +17,6 @@ from muster.coordinator.cluster.follower import (
     StopReplica,
     TruncateLog,
 )
-from muster.coordinator.errors import ErrorCode
 
 PLACE = TopicPartition("orders", 3)
 EPOCHS = [(3, 0), (5, 10), (6, 14)]

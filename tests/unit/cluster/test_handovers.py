@@ -3,12 +3,12 @@ CL-C10)."""
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import NO_NODE_ID, OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ImageVersion
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, OFFSETS, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterNodeStatus, ImageVersion
 from tests.support.reigning import SMALL, Reigning, node, nodes, place, topic
 
 

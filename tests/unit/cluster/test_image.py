@@ -2,8 +2,9 @@
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
@@ -14,7 +15,6 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.errors import ErrorCode
 
 T, U = b"t" * 16, b"u" * 16
 VIEW = PartitionView(1, 4, 7, (1, 2), (), (1, 2))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState
-from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState
+from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
 from tests.support.led import EPOCH, LAG_MS, SHARD, UNIT, Cluster
 
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller.tasks import asks
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import asks
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
 

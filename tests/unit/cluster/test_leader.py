@@ -2,10 +2,10 @@
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_EPOCH
-from muster.coordinator.cluster.leader import ALL, FetchDivergence, FetchRefusal
-from muster.coordinator.cluster.lease import Peer
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import NO_EPOCH
+from muster.coordinator.replication.protocol.leader import ALL, FetchDivergence, FetchRefusal
+from muster.coordinator.replication.protocol.lease import Peer
 from tests.support.led import EPOCH, LAG_MS, SHARD, Cluster
 
 SESSION_MS = 6_000

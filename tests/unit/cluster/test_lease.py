@@ -1,7 +1,8 @@
 """The lease: what a leader rests on, what a new one waits for, what becomes of timers meanwhile (CL-G4 to CL-G6)."""
 
-from muster.coordinator.cluster.in_sync import IsrAnswer
-from muster.coordinator.cluster.lease import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.in_sync import IsrAnswer
+from muster.coordinator.replication.protocol.lease import (
     FOREVER,
     HOLD,
     LOAD,
@@ -14,8 +15,7 @@ from muster.coordinator.cluster.lease import (
     SilencePromise,
     TimerVerdict,
 )
-from muster.coordinator.cluster.lease import lease_of as lease_of_session
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.lease import lease_of as lease_of_session
 from tests.support.led import EPOCH, SHARD, Cluster
 
 LEASE = 5_880

@@ -1,9 +1,9 @@
 """What the controller makes of registrations that it sees, and of who shut down for the one before it (CL-C3, CL-C7,
 CL-A7)."""
 
-from muster.coordinator.cluster.controller.nodes import NodeRegistry
-from muster.coordinator.cluster.facts import ClusterNode
-from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ClusterState, NodeView
+from muster.coordinator.replication.protocol.controller.nodes import NodeRegistry
+from muster.coordinator.replication.protocol.facts import ClusterNode
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterNodeStatus, ClusterState, NodeView
 
 
 def node(number: int, epoch: int) -> ClusterNode:

@@ -2,13 +2,13 @@
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller import telling
-from muster.coordinator.cluster.controller.tasks.units import MAX_REVIEWS
-from muster.coordinator.cluster.facts import OFFSETS, PartitionState
-from muster.coordinator.cluster.image import NO_VERSION, ClusterImage, ClusterNodeStatus, ImageVersion
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller import metadata_publisher
+from muster.coordinator.replication.protocol.controller.units import MAX_REVIEWS
+from muster.coordinator.replication.protocol.facts import OFFSETS, PartitionState
+from muster.coordinator.replication.protocol.image import NO_VERSION, ClusterImage, ClusterNodeStatus, ImageVersion
 from tests.support.reigning import Reigning, as_read, node, nodes, place, topic
 
 
@@ -299,7 +299,7 @@ def test_who_knows_too_little_is_told_all_n1(story: Reigning, monkeypatch: pytes
     known = ImageVersion(1, story.told(story.poll(1)).sequence)
     story.see_topic(topic("u", *[(1,)] * 30))
     assert not story.told(story.poll(1, known)).full
-    monkeypatch.setattr(telling, "MAX_CHANGES", 20)
+    monkeypatch.setattr(metadata_publisher, "MAX_CHANGES", 20)
     story.ask(1, "t-0", (1, 2))
     assert story.told(story.poll(2, known)).full
 

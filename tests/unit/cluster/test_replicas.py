@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.copying import TruncatedRecords
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
@@ -11,10 +13,8 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.cluster.replicas.copying import TruncatedRecords
-from muster.coordinator.cluster.replicas.messages import NO_SUCH_SESSION, FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.messages import NO_SUCH_SESSION, FetchAnswer, FetchRequest
+from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk, SimLog
 
 PLACE = TopicPartition("orders", 0)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import MIN_ISR, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
-from muster.coordinator.replication.admin.node_configs import LEADER_RATE, apply_config_changes
-from muster.coordinator.server.clustered.described import ClusterStanding
+from muster.coordinator.replication.io.admin.node_configs import LEADER_RATE, apply_config_changes
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import MIN_ISR, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
+from muster.coordinator.server.cluster_backend.described import ClusterStanding
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig
 from tests.sim.cluster.disk import Disk

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.placement import NodeRack
-from muster.coordinator.cluster.spreading import spread_replicas
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.placement import NodeRack
+from muster.coordinator.replication.protocol.spreading import spread_replicas
 
 ONE_TO_THREE = [NodeRack(1), NodeRack(2), NodeRack(3)]
 

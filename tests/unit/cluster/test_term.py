@@ -2,7 +2,8 @@
 
 import pytest
 
-from muster.coordinator.cluster.lease import (
+from muster.coordinator.replication.protocol.coordinator_term import CoordinatorTerm
+from muster.coordinator.replication.protocol.lease import (
     HOLD,
     LOAD,
     RUN,
@@ -12,7 +13,6 @@ from muster.coordinator.cluster.lease import (
     SilencePromise,
     TimerVerdict,
 )
-from muster.coordinator.cluster.term import CoordinatorTerm
 from tests.support.led import EPOCH, SHARD, Cluster
 
 SESSION = 6_000

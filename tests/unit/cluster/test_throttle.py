@@ -2,15 +2,15 @@
 
 import pytest
 
-from muster.coordinator.cluster.image import PartitionView, TopicView
-from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.throttle import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.image import PartitionView, TopicView
+from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchRequest
+from muster.coordinator.replication.protocol.throttle import (
     FOLLOWER_THROTTLED_REPLICAS,
     LEADER_THROTTLED_REPLICAS,
     ThrottleBucket,
     is_throttled_replica,
 )
-from muster.coordinator.errors import ErrorCode
 from tests.unit.cluster.test_replicas import HERE, ID, PLACE, THERE, Pair, node
 
 

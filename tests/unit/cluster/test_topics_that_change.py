@@ -2,13 +2,13 @@
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller import telling
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import ELECTIONS, LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment
-from muster.coordinator.cluster.image import ClusterImage, TopicView
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller import metadata_publisher
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import ELECTIONS, LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.protocol.image import ClusterImage, TopicView
 from tests.support.reigning import Reigning, node, nodes, place, topic
 
 
@@ -378,7 +378,7 @@ def test_a_new_one_that_comes_when_the_one_that_runs_is_about_to_end_is_not_lost
 
 def test_however_many_are_deleted_at_once_all_nodes_hear_of_each_a3(monkeypatch: pytest.MonkeyPatch) -> None:
     """The eldest were forgotten before anybody had asked: they stayed in every image, and their records on disk."""
-    monkeypatch.setattr(telling, "MAX_DELETED_TOPICS", 2)
+    monkeypatch.setattr(metadata_publisher, "MAX_DELETED_TOPICS", 2)
     names = [f"t{number}" for number in range(5)]
     story = Reigning().begin(*(topic(name, (1, 2)) for name in (*names, "u", "v")), on=nodes(1, 2, 3))
     images = {each: ClusterImage() for each in (1, 2, 3)}

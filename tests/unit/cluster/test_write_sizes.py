@@ -3,13 +3,18 @@ who took that for a lost answer would send the same for ever."""
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects as ef
-from muster.coordinator.cluster.controller import events as ev
-from muster.coordinator.cluster.controller import writes
-from muster.coordinator.cluster.controller.writes import state_size, topic_size
-from muster.coordinator.cluster.facts import ClusterTopic, PartitionState, ReplicaAssignment, TopicPartition
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.protocol.controller import effects as ef
+from muster.coordinator.replication.protocol.controller import events as ev
+from muster.coordinator.replication.protocol.controller import writes
+from muster.coordinator.replication.protocol.controller.writes import state_size, topic_size
+from muster.coordinator.replication.protocol.facts import (
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from tests.support.reigning import Reigning, nodes, topic
 
 PARTITIONS = 40
@@ -21,9 +26,9 @@ def encoded(write: ef.WriteMulti) -> int:
     for each in write.operations:
         match each:
             case ef.PutPartitionState(place, state):
-                total += len(paths.partition_state_path(*place)) + len(layout.state_json(state))
+                total += len(paths.partition_state_path(*place)) + len(cluster_layout.state_json(state))
             case ef.PutTopicZnode(changed):
-                total += len(paths.topic_path(changed.name)) + len(layout.topic_json(changed))
+                total += len(paths.topic_path(changed.name)) + len(cluster_layout.topic_json(changed))
             case _:
                 raise AssertionError(each)
     return total
@@ -33,7 +38,7 @@ def test_topics_with_many_partitions_take_a_write_each(monkeypatch: pytest.Monke
     monkeypatch.setattr(writes, "MAX_WRITE_BYTES", 2_500)
     names = [f"t{number}" for number in range(6)]
     story = Reigning().begin(*(topic(name, *[(1, 2, 3)] * PARTITIONS) for name in names), on=nodes(1, 2, 3, 4))
-    assert len(layout.topic_json(story.topics["t0"])) > 400
+    assert len(cluster_layout.topic_json(story.topics["t0"])) > 400
     before = len(story.writes)
     story.say(ev.ReassignmentRequested(900, {TopicPartition(name, 0): (4, 2, 3) for name in names}))
     assert set(story.answers[900].results) == {TopicPartition(name, 0) for name in names}
@@ -69,9 +74,9 @@ def test_sizes_are_never_taken_for_less_than_they_are(number: int) -> None:
     )
     place = TopicPartition("t" * 9, number)
     path = paths.partition_state_path(*place)
-    made = len(path) + len(paths.partition_path(*place)) + len(layout.state_json(state))
+    made = len(path) + len(paths.partition_path(*place)) + len(cluster_layout.state_json(state))
     assert made <= state_size(place, state) <= 2 * made + 200
     assigned = ReplicaAssignment((number, number - 1), (number,), (number - 1,))
     large = ClusterTopic("t" * 9, bytes(16), (assigned,) * 50)
-    made = len(paths.topic_path(large.name)) + len(layout.topic_json(large))
+    made = len(paths.topic_path(large.name)) + len(cluster_layout.topic_json(large))
     assert made <= topic_size(large) <= 2 * made

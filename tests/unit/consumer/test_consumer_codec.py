@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.core.consumer.records import (
+from muster.coordinator.core.model.consumer_records import (
     ClassicSide,
     ConsumerMemberDeleted,
     ConsumerMemberStored,
@@ -18,10 +18,10 @@ from muster.coordinator.core.consumer.records import (
     TargetEpochStored,
     TargetStored,
 )
-from muster.coordinator.core.types import Protocol
-from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MalformedRecord
+from muster.coordinator.core.model.types import Protocol
+from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import MalformedRecord
 
 G, M = "0001 67", "0002 6d31"
 TOPIC = bytes(range(16))

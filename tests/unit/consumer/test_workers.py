@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from muster.assignors.api import Member, RebalanceProtocol, Snapshot
-from muster.assignors.isolation.pool import Isolation, IsolationLimits
-from muster.coordinator.core.control.trial.candidates import candidate_of
-from muster.coordinator.core.control.trial.events import Shadowed
-from muster.coordinator.core.control.trial.scoring import ShadowRequest
-from muster.coordinator.core.effects import ResolveRegex
-from muster.coordinator.core.events import Planned, RegexResolved
-from muster.coordinator.core.plan import PlanRequest
-from muster.coordinator.core.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
+from muster.assignors.plugin_pool import Isolation, IsolationLimits
+from muster.coordinator.core.model.candidates import candidate_of
+from muster.coordinator.core.model.core_events import Planned, RegexResolved
+from muster.coordinator.core.model.effects import ResolveRegex
+from muster.coordinator.core.model.plan import PlanRequest
+from muster.coordinator.core.model.scoring import ShadowRequest
+from muster.coordinator.core.model.trial_events import Shadowed
+from muster.coordinator.core.model.types import Cause, Limits, MemberPlan, Outcome, RebalanceEntry
 from muster.coordinator.server.driver.workers import AssignorWorkers
 from tests.support.pace import Patience, pace
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.control.trial import guards
-from muster.coordinator.core.control.trial.records import CanaryBaseline, CanaryState, CanaryStored, CanaryTally
-from muster.coordinator.core.ledger import GroupLedger
-from muster.coordinator.core.types import Cause, Outcome, PartitionMove, RebalanceEntry, Settlement
+from muster.coordinator.core.control.trials import guards
+from muster.coordinator.core.model.ledger import GroupLedger
+from muster.coordinator.core.model.trial_records import CanaryBaseline, CanaryState, CanaryStored, CanaryTally
+from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, Settlement
 
 MINUTE = 60_000
 SOLID = CanaryBaseline(

@@ -6,12 +6,18 @@ import pytest
 
 from muster.assignors import registry
 from muster.assignors.api import Assignor
-from muster.coordinator.core.control.balance.rules import OWN_OPTIONS
-from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, LoadMeasured, TimerFired, TopicsChanged
-from muster.coordinator.core.plan import Plan, PlanRequest, compute_plan
+from muster.coordinator.core.model.core_events import (
+    AlterSettings,
+    ConsumerHeartbeat,
+    LoadMeasured,
+    TimerFired,
+    TopicsChanged,
+)
+from muster.coordinator.core.model.plan import Plan, PlanRequest, compute_plan
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.settings.rules import OWN_OPTIONS
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
-from muster.coordinator.server.sight.loads import LoadMeter
+from muster.coordinator.server.monitoring.loads import LoadMeter
 from tests.support.plugins import Deals
 from tests.unit.server.test_load_meter import Shards, pieces
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.core.control.trial.candidates import AssignorCandidate, candidate_of, split_candidates
-from muster.coordinator.core.control.trial.scoring import ShadowRequest, balance, score_candidates
-from muster.coordinator.core.types import Cause, Limits, MemberPlan, Outcome, PartitionMove, RebalanceEntry
+from muster.coordinator.core.model.candidates import AssignorCandidate, candidate_of, split_candidates
+from muster.coordinator.core.model.scoring import ShadowRequest, balance, score_candidates
+from muster.coordinator.core.model.types import Cause, Limits, MemberPlan, Outcome, PartitionMove, RebalanceEntry
 
 A_AND_B = [Member("a", ("t",), owned={"t": [0, 1, 2, 3]}), Member("b", ("t",))]
 SNAPSHOT = Snapshot({"t": 4}, A_AND_B, assignor="uniform")

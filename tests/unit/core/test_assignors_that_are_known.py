@@ -6,13 +6,13 @@ import pytest
 
 from muster.assignors import registry
 from muster.assignors.api import JsonValue
-from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.central.events import RegisterConsumer
-from muster.coordinator.core.control.trial.events import StartCanary
-from muster.coordinator.core.effects import Reply
-from muster.coordinator.core.events import AlterSettings, ConsumerHeartbeat, Event, JoinGroup, TopicsChanged
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.model.core_events import AlterSettings, ConsumerHeartbeat, Event, JoinGroup, TopicsChanged
+from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.events import RegisterConsumer
+from muster.coordinator.core.model.trial_events import StartCanary
+from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 
 HOUR_MS = 3_600_000

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from muster.coordinator.core.classic.group import MOVES
-from muster.coordinator.core.types import GroupState
+from muster.coordinator.core.model.types import GroupState
 
 PAGE = Path(__file__).parents[3] / "docs" / "protocol" / "classic.md"
 BEGIN, END = "<!-- moves: from muster.coordinator.core.classic.group.MOVES -->\n", "<!-- end of moves -->"

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.core.ledger import GroupLedger, entry_weight, settle_entry
-from coordinator.core.types import AUDIT_OUTCOMES, Cause, MemberPlan, Outcome, PartitionMove, RebalanceEntry, Settlement
+from muster.coordinator.core.model.ledger import GroupLedger, entry_weight, settle_entry
+from muster.coordinator.core.model.types import (
+    AUDIT_OUTCOMES,
+    Cause,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    RebalanceEntry,
+    Settlement,
+)
 
 
 def entry(number: int, outcome: Outcome = Outcome.COMPLETED, snapshot: str = "") -> RebalanceEntry:

@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.central.events import RegisterConsumer
-from muster.coordinator.core.effects import JoinReply
-from muster.coordinator.core.events import (
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.model.core_events import (
     AlterSettings,
     ConsumerHeartbeat,
     SyncGroup,
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.plan import PlanRequest
+from muster.coordinator.core.model.effects import JoinReply
+from muster.coordinator.core.model.events import RegisterConsumer
+from muster.coordinator.core.model.plan import PlanRequest
+from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits, Protocol
 from tests.unit.core.test_assignor_setting import request
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.client.config import WorkerConfig
+from muster.client.config import WorkerConfig
 from muster.coordinator.config import known_settings
-from muster.coordinator.core.types import DELAYED, Cause
+from muster.coordinator.core.model.types import DELAYED, Cause
 
 ROOT = Path(__file__).parents[3]
 PAGES = ["delayed", "remote"]

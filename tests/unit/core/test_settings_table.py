@@ -7,8 +7,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.control.settings.setting import GroupScope, Setting
-from muster.coordinator.core.control.settings.shapes import (
+from muster.coordinator.core.control.settings_table import SETTINGS
+from muster.coordinator.core.groups.state import ShardState
+from muster.coordinator.core.kinds.kinds import FACTS
+from muster.coordinator.core.model.core_records import SettingsStored
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.settings.setting import GroupScope, Setting
+from muster.coordinator.core.settings.shapes import (
     Flag,
     Fraction,
     NameList,
@@ -18,11 +23,6 @@ from muster.coordinator.core.control.settings.shapes import (
     WholeNumber,
     Word,
 )
-from muster.coordinator.core.control.settings.table import SETTINGS
-from muster.coordinator.core.groups.kinds import FACTS
-from muster.coordinator.core.records import SettingsStored
-from muster.coordinator.core.state import ShardState
-from muster.coordinator.core.types import Limits
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/control.md"
 LIMITS = Limits()

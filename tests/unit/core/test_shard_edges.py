@@ -2,12 +2,11 @@
 
 import pytest
 
-from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.effects import DescribeReply, HeartbeatReply
-from muster.coordinator.core.events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.groups.state import Step
 from muster.coordinator.core.handlers import HANDLERS
-from muster.coordinator.core.plan import assignment_of
-from muster.coordinator.core.records import (
+from muster.coordinator.core.model.core_events import DescribeGroup, Heartbeat, JoinGroup, Loaded, TimerFired
+from muster.coordinator.core.model.core_records import (
     GroupDeleted,
     GroupStored,
     MemberRecord,
@@ -17,10 +16,11 @@ from muster.coordinator.core.records import (
     RebalanceForgotten,
     Record,
 )
-from muster.coordinator.core.requests import push
+from muster.coordinator.core.model.effects import DescribeReply, HeartbeatReply
+from muster.coordinator.core.model.plan import assignment_of
+from muster.coordinator.core.model.types import GroupState, Limits, Protocol, StoredOffset
+from muster.coordinator.core.requests import session_streams
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import GroupState, Limits, Protocol, StoredOffset
 from muster.coordinator.errors import CoordinatorError, ErrorCode
 
 SUBSCRIPTION = encode_subscription(Subscription(version=1, topics=("t",)))
@@ -100,8 +100,8 @@ def test_positions_are_nothing_that_listening_members_are_told_of() -> None:
     """Or each commit would ask for every member what its heartbeat would hear."""
     position = StoredOffset(5, -1, "", 0)
     facts = (OffsetsStored("g", {("t", 0): position}), OffsetStored("g", "t", 0, position), OffsetDeleted("g", "t", 0))
-    assert [push.group_of(fact) for fact in facts] == ["", "", ""]
-    assert push.group_of(stored_group(None)) == "g"
+    assert [session_streams.group_of(fact) for fact in facts] == ["", "", ""]
+    assert session_streams.group_of(stored_group(None)) == "g"
 
 
 def test_a_request_that_is_refused_after_something_was_decided_is_a_bug(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ from unittest.mock import patch
 
 import pytest
 
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.txn import commits
-from muster.coordinator.core.txn.pending import PendingPositions
+from muster.coordinator.core.groups.pending import PendingPositions
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.requests import commits
 from tests.support.stories.script import Stage
 from tests.support.stories.story import read_story
 

@@ -13,9 +13,9 @@ import yaml
 
 from docs.tools import commands, contracts, examples, hooks, ledger, tables, twins
 from muster.assignors import registry
-from muster.coordinator.client import Admin, Consumer, aio, config, errors
+from muster.client import Admin, Consumer, aio, config, errors
 from muster.coordinator.config import known_settings
-from muster.coordinator.core.types import RebalanceEntry
+from muster.coordinator.core.model.types import RebalanceEntry
 from muster.storage.topic_config import TopicSettings
 from tests.support.pages import PAGES as ALL_PAGES
 from tests.support.pages import examples as shown_examples
@@ -110,7 +110,7 @@ def test_the_ledgers_page_tells_every_field_of_an_entry() -> None:
 def test_twins_are_shown_as_the_methods_that_they_are() -> None:
     extension = griffe.load_extensions(twins.Twins)
     package = griffe.load("muster", search_paths=[ROOT], extensions=extension, try_relative_path=False)
-    consumer, admin = (package[f"coordinator.client.{name}"] for name in ("consumer.Consumer", "admin.Admin"))
+    consumer, admin = (package[f"client.sync.{name}"] for name in ("consumer.Consumer", "admin.Admin"))
     position = consumer["position"]
     assert position.is_function
     assert [parameter.name for parameter in position.parameters] == ["self", "partition"]
@@ -122,7 +122,7 @@ def test_twins_are_shown_as_the_methods_that_they_are() -> None:
     assert {name for name in admin.members if not name.startswith("_")} == {
         name for name in vars(Admin) if not name.startswith("_")
     }
-    assert "```pycon" in package["coordinator.client.types.TopicPartition"].docstring.value
+    assert "```pycon" in package["client.types.TopicPartition"].docstring.value
 
 
 def test_examples_become_code_and_stay_as_they_are_between_fences() -> None:

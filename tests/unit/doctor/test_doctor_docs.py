@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from muster.coordinator.doctor.finding import DoctorRule
-from muster.coordinator.doctor.rules.clients import DEFECTS, Defect
-from muster.coordinator.doctor.table import RULES
+from muster.coordinator.observability.doctor.clients import DEFECTS, Defect
+from muster.coordinator.observability.doctor.finding import DoctorRule
+from muster.coordinator.observability.doctor.table import RULES
 
 WHOLE = (Path(__file__).resolve().parents[3] / "docs" / "observe.md").read_text(encoding="utf-8")
 PAGE = WHOLE.partition("\n## muster doctor\n")[2].partition("\n## ")[0]

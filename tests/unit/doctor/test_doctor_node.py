@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.doctor.facts import ExaminedNode, NodeTrouble
-from muster.coordinator.doctor.rules.clients import DEFECTS, numbers
+from muster.coordinator.observability.doctor.clients import DEFECTS, numbers
+from muster.coordinator.observability.doctor.facts import ExaminedNode, NodeTrouble
 from tests.support.doctor import NOW, found, group, member, only
 
 

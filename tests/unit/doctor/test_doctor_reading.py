@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.doctor.facts import ExaminedGroup, ExaminedPosition
-from muster.coordinator.doctor.finding import Severity
-from muster.coordinator.doctor.holding import drained_ids, override_lines
-from muster.coordinator.doctor.table import has_problem
-from muster.coordinator.views.holds import SeenDrain, SeenHolds
+from muster.coordinator.observability.doctor.facts import ExaminedGroup, ExaminedPosition
+from muster.coordinator.observability.doctor.finding import Severity
+from muster.coordinator.observability.doctor.holding import drained_ids, override_lines
+from muster.coordinator.observability.doctor.table import has_problem
+from muster.coordinator.observability.views.holds import SeenDrain, SeenHolds
 from tests.support.doctor import at, entry, found, group, member, only, tp
 
 

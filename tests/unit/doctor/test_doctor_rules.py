@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.doctor.facts import DoctorFacts, ExaminedNode
-from muster.coordinator.doctor.finding import Severity
-from muster.coordinator.doctor.table import RULES, examine_facts, examine_group
+from muster.coordinator.observability.doctor.facts import DoctorFacts, ExaminedNode
+from muster.coordinator.observability.doctor.finding import Severity
+from muster.coordinator.observability.doctor.table import RULES, examine_facts, examine_group
 from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
 from tests.support.doctor import MINUTE, NOW, at, entry, found, group, member, only, tp
 

@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.engine.groups.guard import ForeignMemberGuard, ForeignMembers, foreign_members_sentence
-from muster.coordinator.engine.upstream import groups
-from muster.coordinator.engine.upstream.errors import UpstreamRefused
-from muster.coordinator.engine.upstream.groups import UpstreamMember, UpstreamOffset
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka_backend.foreign_member_guard import (
+    ForeignMemberGuard,
+    ForeignMembers,
+    foreign_members_sentence,
+)
+from muster.coordinator.kafka_backend.upstream import groups
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamRefused
+from muster.coordinator.kafka_backend.upstream.groups import UpstreamMember, UpstreamOffset
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine import producing
-from muster.coordinator.engine.upstream.errors import Unreached, Unspoken, UpstreamError
-from muster.coordinator.engine.upstream.line import UpstreamConnection
-from muster.coordinator.engine.upstream.lines import ASK, WRITE
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import encode, struct
-from muster.coordinator.ownership import events as ev
+from muster.coordinator.kafka_backend import producing
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.upstream.errors import Unreached, Unspoken, UpstreamError
+from muster.coordinator.kafka_backend.upstream.line import UpstreamConnection
+from muster.coordinator.kafka_backend.upstream.lines import ASK, WRITE
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker, metadata
 from tests.support.engine.over_kafka import OverKafka

@@ -3,8 +3,12 @@
 import pytest
 
 from muster.coordinator.config import Address, Settings, known_settings, load_settings
-from muster.coordinator.config.nodes.engine import KafkaBackendSettings
-from muster.coordinator.engine.configured import ownership_settings_of, state_topic_spec_of, upstream_address_of
+from muster.coordinator.config.kafka_backend import KafkaBackendSettings
+from muster.coordinator.kafka_backend.backend_settings import (
+    ownership_settings_of,
+    state_topic_spec_of,
+    upstream_address_of,
+)
 from tests.support.complaints import complaint
 
 OVER = {"engine": "kafka://b1:9092, b2:9093"}

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from muster.coordinator.engine.groups.mirror import LEFT_ALONE_MS, GroupAway, OffsetMirror
-from muster.coordinator.engine.upstream.groups import UpstreamOffset
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.records import TopicPartition
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka_backend.mirror import LEFT_ALONE_MS, GroupAway, OffsetMirror
+from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.records import TopicPartition
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
 INTERVAL_MS = 5_000

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from muster.client.members.states import MembershipState
 from muster.coordinator.edge.cluster import GRPC, KAFKA, NodeAddress, coordinates_shard
-from muster.coordinator.engine import nodes_group
-from muster.coordinator.engine.starting import UnusableUpstream
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.ownership import deal
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.lease import lease_ms_of
+from muster.coordinator.kafka_backend import nodes_group
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership import shard_assignment
+from muster.coordinator.kafka_backend.shard_ownership.lease import lease_ms_of
+from muster.coordinator.kafka_backend.starting import UnusableUpstream
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.driver.clock import NodeClock
 from tests.fakes.group_desk import GroupDesk
@@ -29,7 +29,7 @@ GROUPS = [f"g{number}" for number in range(12)]
 @pytest.fixture(autouse=True)
 def in_a_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes_group, "HURRY_MS", 10)
-    monkeypatch.setattr(deal, "AGAIN_MS", 10)
+    monkeypatch.setattr(shard_assignment, "AGAIN_MS", 10)
 
 
 class Kafka:

@@ -1,8 +1,8 @@
 """What an operator hears of clients' transactions that do not end."""
 
-from muster.coordinator.core.txn.pending import PendingPositions
-from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.engine.transactions.hanging import (
+from muster.coordinator.core.groups.pending import PendingPositions
+from muster.coordinator.core.model.types import StoredOffset
+from muster.coordinator.kafka_backend.hanging import (
     HANGS_MS,
     OPEN,
     PendingTransaction,

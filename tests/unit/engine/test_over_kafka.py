@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.engine import state_log
-from muster.coordinator.engine.reading import log_batches_of
-from muster.coordinator.engine.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
-from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.engine.writing import fit_turn, wire_of
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.facts import ProducerEpoch, ShardBatch, ShardRecordRead
-from muster.coordinator.runtime.led.engine import COMMIT_TIMEOUT_MS
+from muster.coordinator.kafka_backend import state_log
+from muster.coordinator.kafka_backend.reading import log_batches_of
+from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, ShardBatch, ShardRecordRead
+from muster.coordinator.kafka_backend.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
+from muster.coordinator.kafka_backend.state_log import StateLog
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.writing import fit_turn, wire_of
+from muster.coordinator.runtime.led_engine import COMMIT_TIMEOUT_MS
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.server.driver.clock import NodeClock
 from muster.storage.records.batch import encode_batch, read_batches

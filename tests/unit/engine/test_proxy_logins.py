@@ -10,10 +10,10 @@ import pytest
 from muster.coordinator.config import Settings
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.connections import login
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.facts import AclKey, SecurityRecord
-from muster.coordinator.server.security.security import NodeSecurity
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.server.security.node_security import NodeSecurity
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 from tests.support.engine.proxied import Proxied

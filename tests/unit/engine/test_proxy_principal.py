@@ -10,16 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cli.certs import making
+from muster.cli.security import certificate_authority
 from muster.coordinator.config import load_settings
-from muster.coordinator.engine.configured import proxy_address_of
-from muster.coordinator.engine.proxy.allowed import TOKENS
-from muster.coordinator.engine.proxy.beginnings import START
-from muster.coordinator.engine.proxy.login.principal import ProxyPrincipalCheck
-from muster.coordinator.engine.starting import UnusableUpstream
-from muster.coordinator.engine.topics import UpstreamTopics
-from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.authorized import (
     ALTER,
     CREATE,
@@ -31,8 +23,16 @@ from muster.coordinator.kafka.authorized import (
     operation_bits,
 )
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
+from muster.coordinator.kafka_backend.proxy.allowed_apis import TOKENS
+from muster.coordinator.kafka_backend.proxy.beginnings import START
+from muster.coordinator.kafka_backend.proxy.proxy_principal import ProxyPrincipalCheck
+from muster.coordinator.kafka_backend.starting import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.engined.oddities import UpstreamDiagnostics
+from muster.coordinator.server.kafka_backend.oddities import UpstreamDiagnostics
 from tests.fakes.upstream_broker import UpstreamBroker, metadata
 from tests.support.certificates import authority, client, server, stranger, write
 from tests.support.complaints import complaint
@@ -392,7 +392,7 @@ def test_where_brokers_go_by_certificates_it_shows_its_own(tmp_path: Path) -> No
         there.load_verify_locations(write(tmp_path, "ca.pem", authority().certificate_pem))
         there.verify_mode = ssl.CERT_REQUIRED
         given = ASKS | KEYS | {"engine.kafka.ssl.truststore.location": str(tmp_path / "ca.pem")}
-        strange = making.issue_client_certificate(stranger(), "muster", 30).pem()
+        strange = certificate_authority.issue_client_certificate(stranger(), "muster", 30).pem()
         given["engine.kafka.ssl.keystore.location"] = write(tmp_path, "me.pem", strange)
         given["engine.kafka.proxy.ssl.keystore.location"] = write(tmp_path, "apps.pem", client("apps").pem())
         given["kafka.advertised.listeners"] = "127.0.0.1:0"

@@ -6,14 +6,14 @@ import pytest
 
 from muster.coordinator.config import Address
 from muster.coordinator.edge.cluster import NodeAddress
-from muster.coordinator.engine.proxy import rewriting
-from muster.coordinator.engine.proxy.allowed import GROUPS_HERE, TABLE, RequestRoute, offered_versions
-from muster.coordinator.engine.proxy.beginnings import LONGEST, acks_of, group_of
-from muster.coordinator.engine.proxy.ours import groups_by_name
-from muster.coordinator.engine.proxy.passage import change_of, edit_of
-from muster.coordinator.engine.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
-from muster.coordinator.engine.proxy.rewriting import Edit
 from muster.coordinator.kafka.codec.codec import MalformedFrame, decode_frame, encode, struct
+from muster.coordinator.kafka_backend.proxy import response_rewriting
+from muster.coordinator.kafka_backend.proxy.allowed_apis import GROUPS_HERE, TABLE, RequestRoute, offered_versions
+from muster.coordinator.kafka_backend.proxy.beginnings import LONGEST, acks_of, group_of
+from muster.coordinator.kafka_backend.proxy.ours import groups_by_name
+from muster.coordinator.kafka_backend.proxy.passage import change_of, edit_of
+from muster.coordinator.kafka_backend.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
+from muster.coordinator.kafka_backend.proxy.response_rewriting import Edit
 from tests.support.kafka.client import KEYS, frame
 
 REAL = "broker.of.somebody"
@@ -87,7 +87,9 @@ def test_metadata_names_ports_of_this_node_and_all_nodes(name: str, version: int
 
 
 def test_a_broker_without_a_port_is_left_out() -> None:
-    body = edited(rewriting.edit_metadata(9, places(ports=1)), bytes_of("MetadataResponse", 9, metadata_of([1, 2, 0])))
+    body = edited(
+        response_rewriting.edit_metadata(9, places(ports=1)), bytes_of("MetadataResponse", 9, metadata_of([1, 2, 0]))
+    )
     told = decode_frame("MetadataResponse", 9, body).brokers
     assert [each.node_id for each in told] == [1, BASE + 7]
     assert REAL.encode() not in body
@@ -97,7 +99,7 @@ def test_a_broker_without_a_port_is_left_out() -> None:
 def test_metadata_that_ends_within_its_brokers_is_refused(cut: int) -> None:
     body = bytes_of("MetadataResponse", 9, metadata_of([1]))[:cut]
     with pytest.raises(MalformedFrame):
-        rewriting.edit_metadata(9, places())(body, True)
+        response_rewriting.edit_metadata(9, places())(body, True)
 
 
 @pytest.mark.parametrize(("name", "version"), versions("DescribeCluster"))
@@ -129,7 +131,7 @@ def test_coordinators_of_the_upstream_are_at_their_ports(
         answer = made(**said)
     change = change_of(PortLike(), name, version)  # type: ignore[arg-type]
     assert change is not None
-    whole = rewriting.edit_whole("FindCoordinatorResponse", version, change)
+    whole = response_rewriting.edit_whole("FindCoordinatorResponse", version, change)
     body = edited(whole, bytes_of("FindCoordinatorResponse", version, answer))
     assert REAL.encode() not in body
     told = decode_frame("FindCoordinatorResponse", version, body)
@@ -172,7 +174,7 @@ def test_settings_of_brokers_are_told_without_their_addresses(name: str, version
     body = bytes_of("DescribeConfigsResponse", version, struct("DescribeConfigsResponse")(results=[result]))
     change = change_of(PortLike(), name, version)  # type: ignore[arg-type]
     assert change is not None
-    body = edited(rewriting.edit_whole("DescribeConfigsResponse", version, change), body)
+    body = edited(response_rewriting.edit_whole("DescribeConfigsResponse", version, change), body)
     assert REAL.encode() not in body
     told = decode_frame("DescribeConfigsResponse", version, body).results[0].configs
     assert [(each.value, each.is_sensitive) for each in told] == [*[(None, True)] * 3, ("8", False)]
@@ -202,7 +204,9 @@ def offered(rows: dict[int, tuple[int, int]]) -> Any:
 @pytest.mark.parametrize("version", [0, 1, 2, 3])
 def test_only_what_both_have_is_told_and_no_feature(version: int) -> None:
     everything = offered(dict.fromkeys(range(100), (0, 99)))
-    body = edited(rewriting.edit_versions(version, False), bytes_of("ApiVersionsResponse", version, everything))
+    body = edited(
+        response_rewriting.edit_versions(version, False), bytes_of("ApiVersionsResponse", version, everything)
+    )
     answer = decode_frame("ApiVersionsResponse", version, body)
     assert not answer.finalized_features
     assert answer.finalized_features_epoch == -1
@@ -226,7 +230,7 @@ def test_an_older_upstream_is_believed_but_for_groups_at_the_node_s_own_port() -
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_an_upstream_that_does_not_know_the_version_has_the_client_ask_again_in_the_first(version: int) -> None:
     body = edited(
-        rewriting.edit_versions(version, False), b"\0\x23\1\0\x12\0\0\0\2\0"
+        response_rewriting.edit_versions(version, False), b"\0\x23\1\0\x12\0\0\0\2\0"
     )  # as librdkafka's mock cluster says it
     answer = decode_frame("ApiVersionsResponse", 0, body)
     assert answer.error_code == 35
@@ -236,7 +240,7 @@ def test_an_upstream_that_does_not_know_the_version_has_the_client_ask_again_in_
 def test_every_api_that_names_a_group_is_looked_at() -> None:
     ways = {api.name: way for api, way in TABLE.values()}
     passing = {name for name, way in ways.items() if way in (RequestRoute.PASS, RequestRoute.LOGIN)}
-    from muster.coordinator.kafka.schema import all_messages
+    from muster.coordinator.kafka.codec.schema_init import all_messages
 
     for name in passing & {each.removesuffix("Request") for each in all_messages() if each.endswith("Request")}:
         message = all_messages()[f"{name}Request"]

@@ -6,17 +6,17 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.engine.secured import log as security_log
-from muster.coordinator.engine.secured import starting
-from muster.coordinator.engine.starting import UnusableUpstream
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.kafka_backend import log as security_log
+from muster.coordinator.kafka_backend import secured_starting
+from muster.coordinator.kafka_backend.starting import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from muster.coordinator.security.facts import AclKey, SecurityRecord
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.records import encode_security_record
-from muster.coordinator.server.engined import rights_store
-from muster.coordinator.server.engined.rights_store import BEGUN, UpstreamSecurityStore
-from muster.coordinator.server.security.store import (
+from muster.coordinator.server.kafka_backend import rights_store
+from muster.coordinator.server.kafka_backend.rights_store import BEGUN, UpstreamSecurityStore
+from muster.coordinator.server.security.security_store import (
     ConcurrentSecurityChange,
     SecurityDamaged,
     SecurityUnavailable,
@@ -52,7 +52,7 @@ class Nodes:
         )
 
     async def prepare(self, *, new: bool) -> None:
-        await starting.prepare_security_topic(
+        await secured_starting.prepare_security_topic(
             self.ups[0],
             TOPIC,
             replication=3,

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.engine import reading, writing
-from muster.coordinator.engine.owning import ShardOwner
-from muster.coordinator.engine.transactions import writing as transactions
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import RECORD_BYTES, AppendLimits, AppendQueues
-from muster.coordinator.ownership.facts import (
+from muster.coordinator.kafka_backend import reading, writing
+from muster.coordinator.kafka_backend import transactions_writing as transactions
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import RECORD_BYTES, AppendLimits, AppendQueues
+from muster.coordinator.kafka_backend.shard_ownership.facts import (
     MeasuredRecords,
     NewRecord,
     ProducerEpoch,

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.engine import starting
-from muster.coordinator.engine.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
-from muster.coordinator.engine.state.marks import id_text
-from muster.coordinator.engine.state.watching import StateTopicWatch as Looks
-from muster.coordinator.engine.upstream.errors import UpstreamError
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.ownership.topics_seen import UpstreamTopic
+from muster.coordinator.kafka_backend import starting
+from muster.coordinator.kafka_backend.marks import id_text
+from muster.coordinator.kafka_backend.shard_ownership.topic_presence import UpstreamTopic
+from muster.coordinator.kafka_backend.starting import StateTopicSpec, UnusableUpstream, prepare_state_topic
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.watching import StateTopicWatch as Looks
 from tests.fakes.state_topic import StateTopic
 from tests.fakes.upstream_broker import UpstreamBroker
 from tests.support.kafka.memory_node import until

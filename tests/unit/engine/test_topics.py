@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.engine.topics import UpstreamTopics
-from muster.coordinator.engine.upstream import catalog
-from muster.coordinator.engine.upstream.errors import Unreached
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
-from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS
+from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.kafka_backend.shard_ownership.topic_presence import ASK_AGAIN_MS
+from muster.coordinator.kafka_backend.upstream import catalog
+from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.errors import Unreached
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
-from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
-from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.engine.transactions.committing import TransactionCommits
-from muster.coordinator.engine.transactions.handlers import TransactionHandlers
-from muster.coordinator.engine.transactions.writing import ClientWriteResult
-from muster.coordinator.engine.upstream.errors import Unreached
+from muster.coordinator.core.model.txn_events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.model.types import StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.kafka.codec.codec import decode_frame, struct
 from muster.coordinator.kafka.dispatch import ClientPeer, EncodedAnswer, KafkaCall
+from muster.coordinator.kafka_backend.committing import TransactionCommits
+from muster.coordinator.kafka_backend.handlers import TransactionHandlers
+from muster.coordinator.kafka_backend.transactions_writing import ClientWriteResult
+from muster.coordinator.kafka_backend.upstream.errors import Unreached
 from tests.support.kafka.memory_node import until
 
 PATH = "TxnOffsetCommitRequest.topics"

@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.engine.owning import ShardOwner
-from muster.coordinator.engine.state_log import StateLog
-from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
-from muster.coordinator.ownership.events import ShardsAssigned, Synced
-from muster.coordinator.ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership.events import ShardsAssigned, Synced
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
+from muster.coordinator.kafka_backend.state_log import StateLog
 from muster.coordinator.runtime.slot import ShardStatus
 
 SESSION_MS, SLEPT_MS = 10_000, 3_600_000

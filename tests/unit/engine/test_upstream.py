@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.dumping import dump_shard_log
-from muster.coordinator.engine.upstream import producers, records, topics
-from muster.coordinator.engine.upstream import upstream as asking
-from muster.coordinator.engine.upstream.errors import Unreached, UpstreamRefused, describe_code
-from muster.coordinator.engine.upstream.lines import FIRST_PAUSE_S, ConnectionPool
-from muster.coordinator.engine.upstream.membership import UpstreamMembership
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.speaking import SUPPORTED_APIS
-from muster.coordinator.engine.upstream.upstream import TRANSACTION, Upstream
-from muster.coordinator.engine.upstream.view import UpstreamMetadata, merge_metadata
 from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka_backend.dumping import dump_shard_log
+from muster.coordinator.kafka_backend.upstream import producers, records, topics
+from muster.coordinator.kafka_backend.upstream import upstream as asking
+from muster.coordinator.kafka_backend.upstream.errors import Unreached, UpstreamRefused, describe_code
+from muster.coordinator.kafka_backend.upstream.lines import FIRST_PAUSE_S, ConnectionPool
+from muster.coordinator.kafka_backend.upstream.membership import UpstreamMembership
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.speaking import SUPPORTED_APIS
+from muster.coordinator.kafka_backend.upstream.upstream import TRANSACTION, Upstream
+from muster.coordinator.kafka_backend.upstream.view import UpstreamMetadata, merge_metadata
 from muster.storage.records.batch import encode_batch, read_batches
 from tests.fakes.upstream_broker import HANG_UP, UpstreamBroker, metadata
 
@@ -456,7 +456,7 @@ def test_what_an_upstream_lacks_is_named() -> None:
 
 def test_codes_have_names_and_versions_are_within_the_schema() -> None:
     assert describe_code(90) == "PRODUCER_FENCED (90)"
-    from muster.coordinator.kafka.schema import all_messages
+    from muster.coordinator.kafka.codec.schema_init import all_messages
 
     for name, api in SUPPORTED_APIS.items():
         assert {api.first, api.last} <= set(all_messages()[f"{name}Request"].versions), name

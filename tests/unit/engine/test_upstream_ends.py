@@ -7,11 +7,17 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.engine import ends as module
-from muster.coordinator.engine.ends import FRESH_MS, SILENT_MS, STARTS_MS, UpstreamLogEnds, partitions_of
-from muster.coordinator.engine.topics import UpstreamTopics
-from muster.coordinator.engine.upstream.reach import UpstreamAddress
-from muster.coordinator.engine.upstream.upstream import Upstream
+from muster.coordinator.kafka_backend.upstream import ends as module
+from muster.coordinator.kafka_backend.upstream.ends import (
+    FRESH_MS,
+    SILENT_MS,
+    STARTS_MS,
+    UpstreamLogEnds,
+    partitions_of,
+)
+from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
 from muster.coordinator.runtime.ports import LastKnownExtent, LogFailed, LogNotReady
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.fakes.upstream_catalog import Told, UpstreamCatalog

@@ -9,17 +9,17 @@ import pytest
 from scramp import ScramMechanism
 
 from muster.coordinator.config import Address
-from muster.coordinator.engine.upstream import line as line_module
-from muster.coordinator.engine.upstream.errors import Unreached, UpstreamError
-from muster.coordinator.engine.upstream.greeting import open_connection
-from muster.coordinator.engine.upstream.line import (
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka_backend.upstream import line as line_module
+from muster.coordinator.kafka_backend.upstream.errors import Unreached, UpstreamError
+from muster.coordinator.kafka_backend.upstream.greeting import open_connection
+from muster.coordinator.kafka_backend.upstream.line import (
     MOST_ANSWER_BYTES,
     MOST_GREETING_BYTES,
     MOST_UNDER_WAY,
     UpstreamConnection,
 )
-from muster.coordinator.engine.upstream.reach import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
-from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka_backend.upstream.reach import UpstreamAddress, UpstreamCredentials, UpstreamTlsFiles
 from tests.fakes.upstream_broker import HANG_UP, SILENCE, UpstreamBroker
 from tests.support import certificates
 from tests.support.kafka.memory_node import until

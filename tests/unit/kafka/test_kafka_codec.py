@@ -5,8 +5,8 @@ import pytest
 from muster.coordinator.kafka.codec.codec import MalformedFrame, Unencodable, decode, decode_frame, encode, struct
 from muster.coordinator.kafka.codec.decoding import MAX_ELEMENTS, MAX_TAGS
 from muster.coordinator.kafka.codec.encoding import encode_uvarint
-from muster.coordinator.kafka.schema import all_messages
-from muster.coordinator.kafka.schema.notation import parse_messages
+from muster.coordinator.kafka.codec.notation import parse_messages
+from muster.coordinator.kafka.codec.schema_init import all_messages
 
 BEAT = struct("HeartbeatRequest")(group_id="group", generation_id=7, member_id="member", group_instance_id="i")
 

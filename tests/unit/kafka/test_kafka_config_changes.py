@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.control.settings.table import SETTINGS
+from muster.coordinator.core.control.settings_table import SETTINGS
 from muster.storage.broker.in_turns import TURN
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.kafka.door import NODE_ID, Door, made, play

@@ -1,7 +1,7 @@
 """What Kafka's tools are shown of a member of a KIP-848 group."""
 
-from muster.coordinator.core.effects import ConsumerMemberView
-from muster.coordinator.kafka.groups.consumer_groups import consumer_member_row
+from muster.coordinator.core.model.effects import ConsumerMemberView
+from muster.coordinator.kafka.handlers.consumer_groups import consumer_member_row
 
 TOPIC = b"t" * 16
 

@@ -18,7 +18,7 @@ from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.connections import login as login_module
 from muster.coordinator.kafka.connections.listener import LONGEST_WAIT_S, AdmissionRate, ConnectionListener
 from muster.coordinator.security.facts import SecurityRecord, UserKey
-from muster.coordinator.security.login.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
+from muster.coordinator.security.limits import MOST_BYTES_BEFORE_LOGIN, MOST_REQUESTS_BEFORE_LOGIN
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.security import hashing
 from muster.coordinator.server.security.logins import KafkaLogins

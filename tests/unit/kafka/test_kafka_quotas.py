@@ -9,12 +9,12 @@ import pytest
 
 from muster.coordinator.kafka.apis import APIS
 from muster.coordinator.kafka.codec.codec import decode_frame, encode, struct
+from muster.coordinator.kafka.connections import charges
+from muster.coordinator.kafka.connections.charges import ConnectionCharges, set_throttle_time, throttle_time_position
+from muster.coordinator.kafka.connections.limiting import RequestQuotas
 from muster.coordinator.kafka.connections.listener import ConnectionListener
 from muster.coordinator.kafka.dispatch import EncodedAnswer, ThreadedAnswer
-from muster.coordinator.kafka.quotas import charges
-from muster.coordinator.kafka.quotas.charges import ConnectionCharges, set_throttle_time, throttle_time_position
-from muster.coordinator.kafka.quotas.limiting import RequestQuotas
-from muster.coordinator.security.quotas.quotas import NodeQuotas
+from muster.coordinator.security.quotas import NodeQuotas
 from tests.support.kafka.asked import KEYS, Asked
 from tests.support.kafka.client import KafkaClient
 from tests.support.kafka.listener import HeldHandlers, client, listening

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from muster.coordinator.cli.main import main
-from muster.coordinator.lab.autoscaling import MUSTER, WriteLoad, keda_trigger, make_loads, run_deployment
+from muster.cli.main import main
+from muster.workshop.lab.autoscaling import MUSTER, WriteLoad, keda_trigger, make_loads, run_deployment
 
 LOADS = {trace.name: trace for trace in make_loads(1)}
 

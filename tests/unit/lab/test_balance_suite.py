@@ -7,11 +7,11 @@ import pytest
 
 from muster.coordinator.core.control.balance.judging import does_member_fall_behind
 from muster.coordinator.core.control.balance.loads import UNKNOWN, PartitionLoads
-from muster.coordinator.core.control.balance.rules import BalanceRules
-from muster.coordinator.lab.balance.plays import TraceScore, play_trace
-from muster.coordinator.lab.balance.policies import Kcl3, MusterBalance
-from muster.coordinator.lab.balance.suite import POLICIES, PolicyScore, judge_goals
-from muster.coordinator.lab.balance.traces import HEADROOM, MEMBERS, PARTITIONS, SAMPLE_S, TOTAL, WRITTEN, make_trace
+from muster.coordinator.core.settings.rules import BalanceRules
+from muster.workshop.lab.plays import TraceScore, play_trace
+from muster.workshop.lab.policies import Kcl3, MusterBalance
+from muster.workshop.lab.suite import POLICIES, PolicyScore, judge_goals
+from muster.workshop.lab.traces import HEADROOM, MEMBERS, PARTITIONS, SAMPLE_S, TOTAL, WRITTEN, make_trace
 
 RULES = BalanceRules()
 

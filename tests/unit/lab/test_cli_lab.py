@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.main import main
+from muster.cli.main import main
 
 FEW = ["lab", "compare", "--members", "2", "--partitions", "4", "--joining", "1"]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cli.common.output import plain_table
-from muster.coordinator.cli.lab import COMPARISON_COLUMNS, comparison_rows
-from muster.coordinator.lab.account import RunAccount
-from muster.coordinator.lab.chart import ChartUnavailable, draw_comparison
-from muster.coordinator.lab.compare import ComparisonResult, Workload, compare_generations
-from muster.coordinator.lab.generations import BY_NAME, GENERATIONS
+from muster.cli.common.output import plain_table
+from muster.cli.lab import COMPARISON_COLUMNS, comparison_rows
+from muster.workshop.lab.account import RunAccount
+from muster.workshop.lab.chart import ChartUnavailable, draw_comparison
+from muster.workshop.lab.compare import ComparisonResult, Workload, compare_generations
+from muster.workshop.lab.generations import BY_NAME, GENERATIONS
 
 SMALL = Workload(members=3, partitions=9, joining=1)
 PAGE = Path(__file__).parents[3] / "docs" / "protocol" / "compare.md"

@@ -4,17 +4,17 @@ from collections.abc import Sequence
 
 import pytest
 
-from muster.coordinator.core.central.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
-from muster.coordinator.core.types import Cause
+from muster.client.members import actions as act
+from muster.client.members import central_events as ce
+from muster.client.members import events as ev
+from muster.client.members.central_machine import CentralMemberMachine
+from muster.client.members.central_states import MEANINGS, MOVES
+from muster.client.members.report import RequestedSubscription
+from muster.client.members.states import MembershipState
+from muster.client.members.types import LeavePolicy, MemberSettings
+from muster.coordinator.core.model.orders import Ping, RebalanceFailed, StartFetcher, StopFetcher
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.central import events as ce
-from muster.coordinator.member.central.machine import CentralMemberMachine
-from muster.coordinator.member.central.states import MEANINGS, MOVES
-from muster.coordinator.member.consumer.report import RequestedSubscription
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import LeavePolicy, MemberSettings
 
 T0, T1 = ("t", 0), ("t", 1)
 SESSION_MS = 6_000

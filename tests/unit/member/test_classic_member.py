@@ -3,14 +3,14 @@
 import pytest
 
 from muster.assignors.api import RebalanceProtocol
-from muster.assignors.data.user_data import encode_assignment, parse_subscription
-from muster.coordinator.core.types import Cause
+from muster.assignors.data.consumer_protocol import encode_assignment, parse_subscription
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.states import MembershipState
+from muster.client.members.subscription import Subscriber
+from muster.client.members.types import GroupMember
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.subscription import Subscriber
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import GroupMember
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, STICKY, Story, claims
 from tests.support.stories.member_story import t
 

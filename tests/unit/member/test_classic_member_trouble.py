@@ -2,12 +2,12 @@
 
 import pytest
 
-from muster.coordinator.core.types import Cause
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.states import MOVES, MembershipState
+from muster.client.members.types import LeavePolicy
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.states import MOVES, MembershipState
-from muster.coordinator.member.types import LeavePolicy
 from tests.support.stories.classic_story import COOPERATIVE, RANGE, Named, Story, claims
 from tests.support.stories.member_story import t
 

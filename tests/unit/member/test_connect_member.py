@@ -5,12 +5,12 @@ import json
 import pytest
 
 from muster.assignors.api import RebalanceProtocol, Snapshot
-from muster.assignors.data.user_data import parse_subscription
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.classic.machine import ClassicMemberMachine
-from muster.coordinator.member.connect.leader import DelayedLeaderState
-from muster.coordinator.member.connect.member import (
+from muster.assignors.data.consumer_protocol import parse_subscription
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.leader import DelayedLeaderState
+from muster.client.members.machine import ClassicMemberMachine
+from muster.client.members.member import (
     DELAYED,
     DelayedLeader,
     DelayedSubscriber,
@@ -20,8 +20,8 @@ from muster.coordinator.member.connect.member import (
     replay_decision,
     write_state,
 )
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import GroupMember, MemberSettings
+from muster.client.members.states import MembershipState
+from muster.client.members.types import GroupMember, MemberSettings
 from tests.support.stories.delayed import RESOURCES, shares, worker
 
 DELAY_MS = 300_000

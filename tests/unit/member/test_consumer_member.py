@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.consumer_machine import RequestedSubscription
+from muster.client.members.consumer_states import MOVES
+from muster.client.members.states import MembershipState
+from muster.client.members.types import LeavePolicy
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import RequestedSubscription
-from muster.coordinator.member.consumer.states import MOVES
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import LeavePolicy
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t
 

@@ -2,12 +2,12 @@
 
 import pytest
 
-from muster.coordinator.core.types import Cause
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.report import RequestedSubscription
+from muster.client.members.states import MembershipState
+from muster.coordinator.core.model.types import Cause
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.report import RequestedSubscription
-from muster.coordinator.member.states import MembershipState
 from tests.support.stories.consumer_story import FIVE_SECONDS, Story, answer
 from tests.support.stories.member_story import t
 

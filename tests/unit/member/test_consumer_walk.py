@@ -3,12 +3,12 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members.consumer_machine import ConsumerMemberMachine, RequestedSubscription
+from muster.client.members.states import MembershipState
+from muster.client.members.types import LeavePolicy, MemberSettings
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.consumer.machine import ConsumerMemberMachine, RequestedSubscription
-from muster.coordinator.member.states import MembershipState
-from muster.coordinator.member.types import LeavePolicy, MemberSettings
 
 CODES = [
     ErrorCode.NONE,

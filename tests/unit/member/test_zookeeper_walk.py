@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.member import actions as act
-from muster.coordinator.member import events as ev
-from muster.coordinator.member.zookeeper import events as zk
-from muster.coordinator.member.zookeeper.machine import ZookeeperMemberMachine
-from muster.coordinator.member.zookeeper.states import MOVES, ZookeeperState
-from muster.coordinator.member.zookeeper.types import (
+from muster.client.members import actions as act
+from muster.client.members import events as ev
+from muster.client.members import zookeeper_events as zk
+from muster.client.members.zookeeper_machine import ZookeeperMemberMachine
+from muster.client.members.zookeeper_states import MOVES, ZookeeperState
+from muster.client.members.zookeeper_types import (
     ConsumerGroupView,
     GroupRegistration,
     ZookeeperMemberSettings,
     ZookeeperSession,
 )
+from muster.coordinator.errors import ErrorCode
 
 ONE = GroupRegistration({"t": 1})
 OTHERS: Sequence[dict[str, GroupRegistration]] = (

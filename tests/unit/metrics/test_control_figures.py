@@ -7,16 +7,21 @@ from muster.coordinator.core.control.balance.judging import PaidRounds
 from muster.coordinator.core.control.balance.loads import PartitionLoads
 from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 from muster.coordinator.core.control.balance.problem import problem_of
-from muster.coordinator.core.control.balance.rules import BalanceRules
-from muster.coordinator.core.control.trial.setting import SHADOW_ASSIGNORS
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.records import RebalanceDecided, RebalanceShadowed, SettingsStored, SettingsUnset
+from muster.coordinator.core.control.trials.setting import SHADOW_ASSIGNORS
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.core_records import (
+    RebalanceDecided,
+    RebalanceShadowed,
+    SettingsStored,
+    SettingsUnset,
+)
+from muster.coordinator.core.model.types import MemberPlan, Score
+from muster.coordinator.core.settings.rules import BalanceRules
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import MemberPlan, Score
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.metrics.scraping import SeriesGranularity
-from muster.coordinator.metrics.table import FAMILIES, Level
+from muster.coordinator.observability.metrics.scrape import SeriesGranularity
+from muster.coordinator.observability.metrics.table import FAMILIES, Level
 from tests.support.sight import store_group
 from tests.unit.metrics.test_scraping import Scraped, entry, names, of, two_members
 

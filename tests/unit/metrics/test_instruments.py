@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.metrics.instruments import BOUNDS, Instruments, RequestMeter, Timing
+from muster.coordinator.observability.metrics.instruments import BOUNDS, Instruments, RequestMeter, Timing
 from muster.coordinator.runtime.metrics import FENCING, MAX_FENCED, Metrics
 
 

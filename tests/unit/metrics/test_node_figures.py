@@ -5,12 +5,17 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from muster.coordinator.metrics.cluster import ClusterFigures
-from muster.coordinator.metrics.engine import KafkaBackendFigures
-from muster.coordinator.metrics.instruments import Instruments
-from muster.coordinator.metrics.node import NodeFigures, encode_family, negotiate_format, node_families
-from muster.coordinator.metrics.rebalances import RebalanceTotals
-from muster.coordinator.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, Level
+from muster.coordinator.observability.metrics.cluster import ClusterFigures
+from muster.coordinator.observability.metrics.engine import KafkaBackendFigures
+from muster.coordinator.observability.metrics.instruments import Instruments
+from muster.coordinator.observability.metrics.node_metrics import (
+    NodeFigures,
+    encode_family,
+    negotiate_format,
+    node_families,
+)
+from muster.coordinator.observability.metrics.rebalances import RebalanceTotals
+from muster.coordinator.observability.metrics.table import FAMILIES, OF_CLUSTER, OF_ENGINE, Level
 
 
 def text(figures: NodeFigures, instruments: Instruments, accept: str = "") -> str:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.metrics.table import FAMILIES, MetricFamily
+from muster.coordinator.observability.metrics.table import FAMILIES, MetricFamily
 
 PAGE = (Path(__file__).parents[3] / "docs/observe.md").read_text()
 ROWS = {

@@ -1,15 +1,15 @@
 """Who has what in groups of every kind, as balance is told by it."""
 
-from muster.assignors.data.user_data import encode_assignment
+from muster.assignors.data.consumer_protocol import encode_assignment
 from muster.coordinator.core.central.group import CentralGroup
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.classic.members import ClassicMember
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.observed.events import GroupObserved
-from muster.coordinator.core.observed.group import ObservedGroup
+from muster.coordinator.core.groups.observed_group import ObservedGroup
+from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
-from muster.coordinator.metrics.ownership import OwnerCache
+from muster.coordinator.observability.metrics.ownership import OwnerCache
 
 T = bytes(15) + b"t"
 STATE = Shard(Limits(), 0).state

@@ -1,7 +1,7 @@
 """What changed since a mark: named as long as it is remembered, never passed over."""
 
-from muster.coordinator.observe import changes as room
-from muster.coordinator.observe.changes import GroupChanges
+from muster.coordinator.observability.history import group_changes as room
+from muster.coordinator.observability.history.group_changes import GroupChanges
 
 
 def test_each_group_is_named_once_the_latest_first() -> None:

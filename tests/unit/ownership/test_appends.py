@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.ownership.appends import (
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import (
     MAX_SEQUENCE,
     AppendFailure,
     AppendLimits,
@@ -10,8 +10,8 @@ from muster.coordinator.ownership.appends import (
     AppendsBroken,
     BatchAcknowledged,
 )
-from muster.coordinator.ownership.effects import FindLeaders, Produce
-from muster.coordinator.ownership.facts import BatchResult, ProducerEpoch
+from muster.coordinator.kafka_backend.shard_ownership.effects import FindLeaders, Produce
+from muster.coordinator.kafka_backend.shard_ownership.facts import BatchResult, ProducerEpoch
 
 PRODUCER = ProducerEpoch(7, 0)
 

@@ -3,10 +3,10 @@ over a model of Kafka."""
 
 import pytest
 
-from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership.client_writes import MOST_TRIES
-from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
-from muster.coordinator.ownership.following import UNKNOWN_TRANSACTION
+from muster.coordinator.kafka_backend.shard_ownership import effects as fx
+from muster.coordinator.kafka_backend.shard_ownership.client_writes import MOST_TRIES
+from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.kafka_backend.shard_ownership.following import UNKNOWN_TRANSACTION
 from tests.support.client_transactions import (
     APP,
     adds,

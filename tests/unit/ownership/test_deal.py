@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.ownership.deal import (
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
     AssignedNode,
     NodeBid,
     ShardAssignment,

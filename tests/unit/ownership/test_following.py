@@ -2,10 +2,10 @@
 
 import pytest
 
-from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import ProducerEpoch, TransactionalClient
-from muster.coordinator.ownership.following import OUTCOME_IN_DOUBT, UNKNOWN_TRANSACTION
+from muster.coordinator.kafka_backend.shard_ownership import effects as fx
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, TransactionalClient
+from muster.coordinator.kafka_backend.shard_ownership.following import OUTCOME_IN_DOUBT, UNKNOWN_TRANSACTION
 from tests.support.client_transactions import (
     APP,
     adds,

@@ -2,11 +2,16 @@
 
 import pytest
 
-from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.facts import ProducerEpoch, ShardRecordRead
-from muster.coordinator.ownership.losses import AcceptedLoss, LogLosses, decode_accepted_loss, encode_accepted_loss
-from muster.coordinator.ownership.stages import Stage
+from muster.coordinator.kafka_backend.shard_ownership import effects as fx
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.facts import ProducerEpoch, ShardRecordRead
+from muster.coordinator.kafka_backend.shard_ownership.losses import (
+    AcceptedLoss,
+    LogLosses,
+    decode_accepted_loss,
+    encode_accepted_loss,
+)
+from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
 from tests.support.owning import Kafka, OwningNode
 
 NOBODY = ProducerEpoch(-1, -1)

@@ -1,7 +1,7 @@
 """KB-F7: until when a node may answer."""
 
-from muster.coordinator.ownership.facts import NEVER
-from muster.coordinator.ownership.lease import Lease, lease_ms_of
+from muster.coordinator.kafka_backend.shard_ownership.facts import NEVER
+from muster.coordinator.kafka_backend.shard_ownership.lease import Lease, lease_ms_of
 
 SESSION = 10_000
 

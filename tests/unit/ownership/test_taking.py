@@ -2,18 +2,18 @@
 
 import pytest
 
-from muster.coordinator.ownership import effects as fx
-from muster.coordinator.ownership import events as ev
-from muster.coordinator.ownership.appends import AppendLimits
-from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
-from muster.coordinator.ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership import effects as fx
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.append_queues import AppendLimits
+from muster.coordinator.kafka_backend.shard_ownership.facts import (
     KEPT_KEY,
     BatchResult,
     ProducerEpoch,
     TransactionalClient,
     decode_owner_record,
 )
-from muster.coordinator.ownership.stages import Stage
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
+from muster.coordinator.kafka_backend.shard_ownership.stages import Stage
 from tests.support.owning import SESSION, Kafka, OwningNode
 
 

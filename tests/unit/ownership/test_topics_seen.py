@@ -2,7 +2,13 @@
 
 import pytest
 
-from muster.coordinator.ownership.topics_seen import ASK_AGAIN_MS, NO_ID, TopicPresence, TopicQuestion, UpstreamTopic
+from muster.coordinator.kafka_backend.shard_ownership.topic_presence import (
+    ASK_AGAIN_MS,
+    NO_ID,
+    TopicPresence,
+    TopicQuestion,
+    UpstreamTopic,
+)
 
 GONE_AFTER = 60_000
 ORDERS, OTHER = UpstreamTopic(b"o" * 16, 4), UpstreamTopic(b"x" * 16, 1)

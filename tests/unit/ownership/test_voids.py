@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from muster.coordinator.ownership.facts import (
+from muster.coordinator.kafka_backend.shard_ownership.facts import (
     KEPT_KEY,
     OwnerRecord,
     ProducerEpoch,
@@ -12,7 +12,7 @@ from muster.coordinator.ownership.facts import (
     decode_owner_record,
     encode_owner_record,
 )
-from muster.coordinator.ownership.voids import LogBatch, RepairPass, ShardReplay
+from muster.coordinator.kafka_backend.shard_ownership.voids import LogBatch, RepairPass, ShardReplay
 
 OLD, NEW, OTHER = ProducerEpoch(7, 0), ProducerEpoch(7, 1), ProducerEpoch(9, 0)
 CLIENT = ProducerEpoch(50, 0)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from muster.assignors.api import Member, Snapshot
-from muster.coordinator.client.types import OffsetAndTimestamp, TopicPartition
-from muster.coordinator.core.records import (
+from muster.client.types import OffsetAndTimestamp, TopicPartition
+from muster.coordinator.core.model.core_records import (
     GroupStored,
     OffsetDeleted,
     OffsetStored,
@@ -17,7 +17,7 @@ from muster.coordinator.core.records import (
     RebalanceSettled,
     Record,
 )
-from muster.coordinator.core.types import (
+from muster.coordinator.core.model.types import (
     Cause,
     MemberPlan,
     Outcome,
@@ -27,20 +27,12 @@ from muster.coordinator.core.types import (
     Settlement,
     StoredOffset,
 )
-from muster.coordinator.runtime.codec import encode
-from muster.coordinator.spark.pipelines.decoding import ledger_columns, offsets_columns
-from muster.coordinator.spark.pipelines.log_ends import (
-    LATER,
-    NOW,
-    RETAINED,
-    PastLogEnd,
-    build_table,
-    choose_moments,
-    find_log_ends,
-)
-from muster.coordinator.spark.pipelines.page import ReportPage
-from muster.coordinator.spark.pipelines.positions import note_position
-from muster.coordinator.spark.pipelines.recorded import (
+from muster.coordinator.runtime.codec_init import encode
+from muster.spark.pipelines.decoding import ledger_columns, offsets_columns
+from muster.spark.pipelines.log_ends import LATER, NOW, RETAINED, PastLogEnd, build_table, choose_moments, find_log_ends
+from muster.spark.pipelines.page import ReportPage
+from muster.spark.pipelines.positions import note_position
+from muster.spark.pipelines.recorded import (
     RecordedEntry,
     RecordedLags,
     RecordedPosition,
@@ -265,7 +257,7 @@ def test_charts_of_the_same_figures_have_the_same_bytes() -> None:
 
 def test_help_of_the_pipelines_needs_neither_spark_nor_numpy() -> None:
     program = (
-        "import sys\nfrom muster.coordinator.cli.main import main\n"
+        "import sys\nfrom muster.cli.main import main\n"
         "for words in (['pipeline', '--help'], *(['pipeline', c, '--help'] for c in "
         "('backtest', 'analytics', 'export-trace'))):\n    assert main(words) == 0\n"
         "sys.exit(', '.join({'pyspark', 'pyarrow', 'numpy', 'matplotlib', 'grpc'} & sys.modules.keys()) or 0)"

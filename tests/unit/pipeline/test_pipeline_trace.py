@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from muster.coordinator.spark.pipelines.synthetic import SyntheticPlan
-from muster.coordinator.spark.pipelines.trace import GroupTrace, parse_trace, read_trace, write_lines, write_trace
+from muster.spark.pipelines.synthetic import SyntheticPlan
+from muster.spark.pipelines.trace import GroupTrace, parse_trace, read_trace, write_lines, write_trace
 
 
 @pytest.fixture(scope="module")

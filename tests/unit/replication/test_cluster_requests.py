@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
+from muster.coordinator.replication.protocol.facts import TopicPartition
 from muster.storage.errors import (
     InvalidRequiredAcks,
     InvalidTopicName,

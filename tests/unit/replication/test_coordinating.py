@@ -5,13 +5,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterImage
-from muster.coordinator.cluster.leader import Leader
-from muster.coordinator.cluster.lease import SilencePromise
-from muster.coordinator.replication.shards.coordinating import ShardCoordination
-from muster.coordinator.replication.wire.link import LinkCaller
-from muster.coordinator.replication.wire.links import LinkSettings
+from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
+from muster.coordinator.replication.io.wire.link import LinkCaller
+from muster.coordinator.replication.io.wire.links import LinkSettings
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.replication.protocol.leader import Leader
+from muster.coordinator.replication.protocol.lease import SilencePromise
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.support.led import EPOCH, SHARD, Cluster
 from tests.support.sides import unheard

@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.effects import ElectionKind, ElectionNote
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, ClusterTopic, ReplicaAssignment, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.copying import TruncatedRecords
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.ledger import MAX_WAITING, PLACE, DatedElection, ElectionLedger
-from muster.coordinator.replication.elections.records import (
+from muster.coordinator.replication.io.ledger import MAX_WAITING, PLACE, DatedElection, ElectionLedger
+from muster.coordinator.replication.io.records import (
     MOST_CAUSE,
     ElectionRecord,
     election_cost,
@@ -22,8 +18,18 @@ from muster.coordinator.replication.elections.records import (
     parse_election_record,
     report_elections,
 )
-from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, ShardLosses
-from muster.coordinator.replication.wire.words import ElectionEntry
+from muster.coordinator.replication.io.shards.cuts import LOOKS_AFTER, ShardLosses
+from muster.coordinator.replication.io.wire.words import ElectionEntry
+from muster.coordinator.replication.protocol.controller.effects import ElectionKind, ElectionNote
+from muster.coordinator.replication.protocol.copying import TruncatedRecords
+from muster.coordinator.replication.protocol.facts import (
+    LEDGER,
+    OFFSETS,
+    ClusterTopic,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.image import ClusterImage, PartitionView, TopicView
 from muster.storage.errors import OffsetOutsideLog
 from tests.support.sides import Sides, unheard
 

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_NODE_ID
-from muster.coordinator.replication import ends
-from muster.coordinator.replication.ends import EARLIEST, LATEST, LogEndCache, LogSpan, PartitionKey, RemoteLogEnds
-from muster.coordinator.replication.led_broker import ReplicatedBroker
+from muster.coordinator.replication.io import ends
+from muster.coordinator.replication.io.ends import EARLIEST, LATEST, LogEndCache, LogSpan, PartitionKey, RemoteLogEnds
+from muster.coordinator.replication.io.replicated_broker import ReplicatedBroker
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID
 from muster.storage.errors import NotKnownYet, UnknownTopicOrPartition
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.cluster_image import ALL, ME, ThreeNodes, led

@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.controller.effects import WarnOperator
-from muster.coordinator.cluster.controller.events import ControllerTick, ImagePolled, TopicsRead
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
-from muster.coordinator.cluster.image import ClusterImage, ImageVersion
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.controlling.seat import CandidateContext, ControllerCandidate
-from muster.coordinator.replication.wire.words import NodeName
+from muster.coordinator.replication.io.seat import CandidateContext, ControllerCandidate
+from muster.coordinator.replication.io.wire.words import NodeName
+from muster.coordinator.replication.protocol.controller.effects import WarnOperator
+from muster.coordinator.replication.protocol.controller.events import ControllerTick, ImagePolled, TopicsRead
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.protocol.image import ClusterImage, ImageVersion
 
 
 class Elected:

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from muster.coordinator.cluster.facts import LEDGER, OFFSETS, SECURITY, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.replication.copies.logs import StoredLogs
-from muster.coordinator.replication.copies.mending import AFTER_MS, CopyRepair
+from muster.coordinator.replication.io.logs import StoredLogs
+from muster.coordinator.replication.io.mending import AFTER_MS, CopyRepair
+from muster.coordinator.replication.protocol.facts import LEDGER, OFFSETS, SECURITY, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
+from muster.coordinator.replication.protocol.ports import LogBroken
 from muster.storage.broker.broker import Broker
-from muster.storage.disk.files import remove_tree
+from muster.storage.files import remove_tree
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.replication.shards.group_log import shard_unit
-from muster.coordinator.replication.shards.last_word import ShutdownRelease
+from muster.coordinator.replication.io.shards.group_log import shard_unit
+from muster.coordinator.replication.io.shards.last_word import ShutdownRelease
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
 
 SHARDS = TopicPartition("__consumer_offsets", 0).topic
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.replication.led_broker import MOST_PARTITIONS, ReplicatedBroker
+from muster.coordinator.replication.io.replicated_broker import MOST_PARTITIONS, ReplicatedBroker
+from muster.coordinator.replication.protocol.facts import TopicPartition
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import (
     InvalidPartitions,

@@ -8,11 +8,22 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import WarnOperator
-from muster.coordinator.cluster.facts import ClusterTopic, PartitionState, ReplicaAssignment, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, ImageVersion, PartitionView, TopicView
-from muster.coordinator.replication.controlling.steps import AT_ONCE, ControllerSteps
+from muster.coordinator.replication.io.steps import AT_ONCE, ControllerSteps
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.effects import WarnOperator
+from muster.coordinator.replication.protocol.facts import (
+    ClusterTopic,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
+from muster.coordinator.replication.protocol.image import (
+    ClusterImage,
+    ClusterState,
+    ImageVersion,
+    PartitionView,
+    TopicView,
+)
 
 READY = events.ClusterVersion()
 POLL = events.ImagePolled(1, 2, 20, ImageVersion())

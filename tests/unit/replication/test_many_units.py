@@ -2,8 +2,16 @@
 
 import asyncio
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.config import Address
+from muster.coordinator.config.cluster import ClusterSettings
+from muster.coordinator.replication.io import replica_manager as sides
+from muster.coordinator.replication.io.around import ControllerSide, NoControllerDesk
+from muster.coordinator.replication.io.replica_manager import ReplicaManager
+from muster.coordinator.replication.io.wire.door import NodeListener
+from muster.coordinator.replication.io.wire.link import LinkCaller
+from muster.coordinator.replication.io.wire.links import LinkSettings
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterNodeStatus,
     ClusterState,
     ImageChanges,
@@ -11,14 +19,6 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.config import Address
-from muster.coordinator.config.nodes.cluster import ClusterSettings
-from muster.coordinator.replication import side as sides
-from muster.coordinator.replication.around import ControllerSide, NoControllerDesk
-from muster.coordinator.replication.side import ReplicaManager
-from muster.coordinator.replication.wire.door import NodeListener
-from muster.coordinator.replication.wire.link import LinkCaller
-from muster.coordinator.replication.wire.links import LinkSettings
 from muster.storage.broker.broker import Broker
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import open_broker

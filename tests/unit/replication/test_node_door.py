@@ -6,10 +6,15 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
-from muster.coordinator.cluster.controller.events import IsrItem, IsrMember, OfflineReplica
-from muster.coordinator.cluster.facts import NodeEndpoint, PartitionState, TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.wire.apis import VERSION_OF
+from muster.coordinator.replication.io.wire.link import NodeLink
+from muster.coordinator.replication.io.wire.reaching import LinkBroken
+from muster.coordinator.replication.io.wire.words import ElectionEntry, EpochEnd, EpochQuery, NodeName
+from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, IsrResult, ShutdownResult
+from muster.coordinator.replication.protocol.controller.events import IsrItem, IsrMember, OfflineReplica
+from muster.coordinator.replication.protocol.facts import NodeEndpoint, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterNodeStatus,
     ClusterState,
     ImageVersion,
@@ -17,7 +22,7 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.cluster.replicas.messages import (
+from muster.coordinator.replication.protocol.messages import (
     WRONG_SESSION_EPOCH,
     FetchAnswer,
     FetchedPartition,
@@ -25,11 +30,6 @@ from muster.coordinator.cluster.replicas.messages import (
     FetchRequest,
     ForgottenPartition,
 )
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.wire.apis import VERSION_OF
-from muster.coordinator.replication.wire.link import NodeLink
-from muster.coordinator.replication.wire.reaching import LinkBroken
-from muster.coordinator.replication.wire.words import ElectionEntry, EpochEnd, EpochQuery, NodeName
 from tests.support.replication import (
     ORDERS,
     OTHER,

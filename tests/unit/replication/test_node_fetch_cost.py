@@ -4,18 +4,18 @@ import asyncio
 import sys
 from typing import Any
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.follower import Follower
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
-from muster.coordinator.cluster.lease import FetchSource
-from muster.coordinator.cluster.replicas.copying import LeaderFetcher, ReplicaCopy
-from muster.coordinator.cluster.replicas.messages import FetchAnswer
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
 from muster.coordinator.kafka.codec.codec import decode_frame, encode
 from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
-from muster.coordinator.replication.wire.door import NodeHandlers
-from muster.coordinator.replication.wire.translate import fetch_request, parse_fetch_response
-from muster.coordinator.replication.wire.words import PeerFetch
+from muster.coordinator.replication.io.wire.door import NodeHandlers
+from muster.coordinator.replication.io.wire.translate import fetch_request, parse_fetch_response
+from muster.coordinator.replication.io.wire.words import PeerFetch
+from muster.coordinator.replication.protocol.copying import LeaderFetcher, ReplicaCopy
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.follower import Follower
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, NodeView, PartitionView, TopicView
+from muster.coordinator.replication.protocol.lease import FetchSource
+from muster.coordinator.replication.protocol.messages import FetchAnswer
+from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import CLUSTER, NAMES, TOPIC, HeldDesk
 

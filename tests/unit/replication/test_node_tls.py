@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from muster.coordinator.cli.certs.making import (
+from muster.cli.security.certificate_authority import (
     IssuedCertificate,
     common_name,
     issue_server_certificate,
     sign_certificate,
 )
 from muster.coordinator.config import load_settings
-from muster.coordinator.config.security.tls import BadCertificate
-from muster.coordinator.replication.wire.door import NodeListener
-from muster.coordinator.replication.wire.reaching import LinkBroken, LinkError
-from muster.coordinator.server.security.tls.listeners import ListenerCertificates, NodeCertificates
+from muster.coordinator.config.tls import BadCertificate
+from muster.coordinator.replication.io.wire.door import NodeListener
+from muster.coordinator.replication.io.wire.reaching import LinkBroken, LinkError
+from muster.coordinator.server.security.listeners import ListenerCertificates, NodeCertificates
 from tests.support import certificates as made
 from tests.support.replication import PATIENCE_S, HeldDesk, fetch_of, linked, serving, whole
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.cluster.facts import SECURITY, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
-from muster.coordinator.replication.view import ClusterImageView
+from muster.coordinator.replication.io.logs import StoredLog, StoredLogs
+from muster.coordinator.replication.protocol.facts import SECURITY, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
+from muster.coordinator.replication.protocol.ports import LogBroken
+from muster.coordinator.server.cluster_backend.view import ClusterImageView
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import UnknownTopicOrPartition
 from tests.unit.storage.logs import T0, batch

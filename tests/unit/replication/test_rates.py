@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.cluster.replicas.throttle import NO_LIMIT
-from muster.coordinator.replication.copies.rates import ReplicationRates
-from muster.coordinator.zookeeper.connect import SessionState, WatchEvent, Znode
+from muster.coordinator.replication.io.admin.rates import ReplicationRates
+from muster.coordinator.replication.protocol.throttle import NO_LIMIT
 from muster.coordinator.zookeeper.errors import ConnectionLost
+from muster.coordinator.zookeeper.session import SessionState, WatchEvent, Znode
 from tests.fakes.one_page_zookeeper import on_virtual_time
 
 PATH = "/config/brokers/3"

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.controller.effects import AdminMarker
-from muster.coordinator.replication.controlling.watching import ControllerWatch
+from muster.coordinator.replication.io.watching import ControllerWatch
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.controller.effects import AdminMarker
 from muster.coordinator.zookeeper.errors import ConnectionLost
 
 

@@ -6,15 +6,15 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.controller.settings import ControllerSettings
-from muster.coordinator.cluster.facts import ClusterNode, NodeEndpoint
-from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.config import Address
-from muster.coordinator.replication.controlling import seat as seats
-from muster.coordinator.replication.controlling.seat import CandidateContext, ControllerCandidate
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
-from muster.coordinator.zookeeper.connect import Znode
+from muster.coordinator.replication.io import seat as seats
+from muster.coordinator.replication.io.seat import CandidateContext, ControllerCandidate
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.facts import ClusterNode, NodeEndpoint
+from muster.coordinator.replication.protocol.image import ClusterImage
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
+from muster.coordinator.zookeeper.session import Znode
 
 HOLDER = paths.controller_json(2, 5)
 DOOR = NodeEndpoint("REPLICATION", "h", 9094)
@@ -22,7 +22,7 @@ DOOR = NodeEndpoint("REPLICATION", "h", 9094)
 
 def registration(*endpoints: NodeEndpoint) -> bytes:
     node = ClusterNode(2, 0, "d" * 22, endpoints=endpoints)
-    return layout.registration_json(node, timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "h", 9092))
+    return cluster_layout.registration_json(node, timestamp_ms=5, first=NodeEndpoint("PLAINTEXT", "h", 9092))
 
 
 class Session:

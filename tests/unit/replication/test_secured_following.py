@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_EPOCH, SECURITY
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.secured import following as module
-from muster.coordinator.replication.secured.following import ANEW_AFTER_S, SecurityFollower
-from muster.coordinator.replication.wire.reaching import LinkError
-from muster.coordinator.replication.wire.words import (
+from muster.coordinator.replication.io import following as module
+from muster.coordinator.replication.io.following import ANEW_AFTER_S, SecurityFollower
+from muster.coordinator.replication.io.wire.reaching import LinkError
+from muster.coordinator.replication.io.wire.words import (
     SecurityChange,
     SecurityQuery,
     SecurityRecords,
     SecurityUpdate,
     SecurityUpdateResult,
 )
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, SECURITY
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
 from muster.coordinator.security.facts import SecretKey, SecurityRecord
 from muster.coordinator.security.records import UnreadableSecurityRecord, encode_security_record
 from muster.coordinator.security.state import SecurityState, diff_states

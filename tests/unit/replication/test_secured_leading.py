@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.secured import leading as module
-from muster.coordinator.replication.secured.leading import PLACE, SecurityLeader
-from muster.coordinator.replication.wire.words import SecurityChange, SecurityUpdate, SecurityUpdateResult
+from muster.coordinator.replication.io import leading as module
+from muster.coordinator.replication.io.leading import PLACE, SecurityLeader
+from muster.coordinator.replication.io.wire.words import SecurityChange, SecurityUpdate, SecurityUpdateResult
+from muster.coordinator.replication.protocol.facts import TopicPartition
 from muster.coordinator.security.facts import SecretKey, SecurityRecord
 from muster.coordinator.security.records import encode_security_record
 from muster.storage.records.batch import decode_records

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from muster.coordinator.cluster.facts import OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, PartitionView, TopicView
-from muster.coordinator.replication.shards.cuts import LOOKS_AFTER, ShardLosses
+from muster.coordinator.replication.io.shards.cuts import LOOKS_AFTER, ShardLosses
+from muster.coordinator.replication.protocol.facts import OFFSETS, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, PartitionView, TopicView
 
 SHARD, EPOCH = 3, 8
 

@@ -1,14 +1,20 @@
 """CL-G5: what an answer of a former leader says, and to which epoch."""
 
-from muster.coordinator.cluster.facts import NO_EPOCH, NO_NODE_ID, OFFSETS, TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, NodeView, PartitionChange, PartitionView
-from muster.coordinator.cluster.lease import FetchSource, SilencePromise
-from muster.coordinator.cluster.term import CoordinatorTerm
-from muster.coordinator.core.events import TookOver
+from muster.coordinator.core.model.core_events import TookOver
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.asking import released_units
-from muster.coordinator.replication.shards.takeovers import ShardTakeovers
-from muster.coordinator.replication.wire.words import EpochEnd
+from muster.coordinator.replication.io.shards.asking import released_units
+from muster.coordinator.replication.io.shards.takeovers import ShardTakeovers
+from muster.coordinator.replication.io.wire.words import EpochEnd
+from muster.coordinator.replication.protocol.coordinator_term import CoordinatorTerm
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, NO_NODE_ID, OFFSETS, TopicPartition
+from muster.coordinator.replication.protocol.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    NodeView,
+    PartitionChange,
+    PartitionView,
+)
+from muster.coordinator.replication.protocol.lease import FetchSource, SilencePromise
 from tests.support.led import SHARD, Cluster
 
 FOUR, FIVE = TopicPartition(OFFSETS, 4), TopicPartition(OFFSETS, 5)

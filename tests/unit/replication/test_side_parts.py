@@ -6,9 +6,19 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.controller.effects import AlterPartitionResult, IsrResult
-from muster.coordinator.cluster.facts import NO_EPOCH, PartitionState, TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.altering import AlterPartitionClient
+from muster.coordinator.replication.io.around import NoControllerDesk
+from muster.coordinator.replication.io.background_tasks import SupervisedTasks
+from muster.coordinator.replication.io.commit_waits import CommitWaits, LocalWaits, LogStartWaits
+from muster.coordinator.replication.io.fetch_desk import ControllerDesk, NodeDesk
+from muster.coordinator.replication.io.flushing import FlushRound, ReplicaFlusher
+from muster.coordinator.replication.io.polling import ImagePolling
+from muster.coordinator.replication.io.wire.reaching import LinkBroken
+from muster.coordinator.replication.io.wire.words import EpochEnd, EpochQuery, PeerFetch
+from muster.coordinator.replication.protocol.controller.effects import AlterPartitionResult, IsrResult
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ClusterState,
@@ -17,19 +27,9 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.cluster.in_sync import IsrProposal
-from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas, ReplicaSettings
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.around import NoControllerDesk
-from muster.coordinator.replication.copies.altering import AlterPartitionClient
-from muster.coordinator.replication.copies.committing import CommitWaits, LocalWaits, LogStartWaits
-from muster.coordinator.replication.copies.fetch_desk import ControllerDesk, NodeDesk
-from muster.coordinator.replication.copies.flushing import FlushRound, ReplicaFlusher
-from muster.coordinator.replication.copies.polling import ImagePolling
-from muster.coordinator.replication.tasks import SupervisedTasks
-from muster.coordinator.replication.wire.reaching import LinkBroken
-from muster.coordinator.replication.wire.words import EpochEnd, EpochQuery, PeerFetch
+from muster.coordinator.replication.protocol.in_sync import IsrProposal
+from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchRequest
+from muster.coordinator.replication.protocol.replicas import NodeReplicas, ReplicaSettings
 from tests.sim.cluster.disk import Disk
 from tests.support.replication import ORDERS, TOPIC, whole
 from tests.support.sides import unheard

@@ -4,10 +4,10 @@ import errno
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, ClusterState, PartitionView, TopicView
-from muster.coordinator.cluster.replicas.ports import DamagedBatches, LogBroken
-from muster.coordinator.replication.copies.logs import StoredLog, StoredLogs
+from muster.coordinator.replication.io.logs import StoredLog, StoredLogs
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, ClusterState, PartitionView, TopicView
+from muster.coordinator.replication.protocol.ports import DamagedBatches, LogBroken
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker
 

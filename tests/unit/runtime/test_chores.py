@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from muster.coordinator.core.effects import OffsetFetchReply
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     DeleteGroup,
     ExpireOffsets,
     Loaded,
@@ -12,11 +11,12 @@ from muster.coordinator.core.events import (
     TopicsChanged,
     Unload,
 )
-from muster.coordinator.core.records import OffsetsStored
+from muster.coordinator.core.model.core_records import OffsetsStored
+from muster.coordinator.core.model.effects import OffsetFetchReply
+from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec_init import encode
 from muster.coordinator.runtime.engine import Engine
 from tests.fakes.memory_group_log import MemoryGroupLog
 

@@ -4,11 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.control.balance.records import BalanceForgotten, BalanceStored
-from muster.coordinator.core.control.fences.records import FenceForgotten, FenceStored
-from muster.coordinator.core.control.holds.values import HoldsEnded, HoldsStored, Pin, Until
-from muster.coordinator.core.control.trial.records import CanaryForgotten
-from muster.coordinator.core.records import (
+from muster.coordinator.core.model.balance_records import BalanceForgotten, BalanceStored
+from muster.coordinator.core.model.core_records import (
     GroupDeleted,
     GroupStored,
     MemberRecord,
@@ -18,10 +15,13 @@ from muster.coordinator.core.records import (
     SettingsStored,
     SettingsUnset,
 )
-from muster.coordinator.core.types import StoredOffset
-from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MAX_STRING_BYTES, MalformedRecord, SkippedRecord
+from muster.coordinator.core.model.fences_records import FenceForgotten, FenceStored
+from muster.coordinator.core.model.trial_records import CanaryForgotten
+from muster.coordinator.core.model.types import StoredOffset
+from muster.coordinator.core.model.values import HoldsEnded, HoldsStored, Pin, Until
+from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import MAX_STRING_BYTES, MalformedRecord, SkippedRecord
 
 OFFSET_KEY = "0001 0001 67 0001 74 00000003"
 GROUP_KEY = "0002 0001 67"

@@ -2,20 +2,14 @@
 
 import pytest
 
-from muster.coordinator.core.events import (
-    OffsetCommit,
-    OffsetFetch,
-    Request,
-    TopicsChanged,
-    Unload,
-)
-from muster.coordinator.core.records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
-from muster.coordinator.core.rights import Rights
+from muster.coordinator.core.model.core_events import OffsetCommit, OffsetFetch, Request, TopicsChanged, Unload
+from muster.coordinator.core.model.core_records import GroupDeleted, OffsetDeleted, OffsetsStored, Record
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import CommittedOffset, Limits, StoredOffset
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime import drafts, group_log
-from muster.coordinator.runtime.codec import encode
+from muster.coordinator.runtime.codec_init import encode
 from muster.coordinator.runtime.drafts import AppendDraft, split_into_portions
 from muster.coordinator.runtime.engine import WRITTEN_SLICES, Engine
 from muster.coordinator.runtime.slot import ShardStatus

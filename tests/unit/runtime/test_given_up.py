@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from muster.coordinator.core.events import ConsumerHeartbeat, OffsetCommit, Request, TopicsChanged
-from muster.coordinator.core.records import LossMended
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat, OffsetCommit, Request, TopicsChanged
+from muster.coordinator.core.model.core_records import LossMended
+from muster.coordinator.core.model.types import Cause, CommittedOffset, Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Cause, CommittedOffset, Limits
-from muster.coordinator.runtime.codec import decode_group, encode
+from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.storage.broker.broker import Broker
-from muster.storage.disk.files import RealFiles
+from muster.storage.files import RealFiles
 from muster.storage.records.scan import walk_headers
 from muster.storage.tools.recover import recover_dir
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.runtime import group_log
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.group_log import BrokerGroupLog, PartitionCountConflict

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.central.records import CentralDeleted, CentralOwner, CentralStored
-from muster.coordinator.core.records import (
+from muster.coordinator.core.model.core_records import (
     DelayForgotten,
     DelayStored,
     RebalanceDecided,
     RebalanceForgotten,
     RebalanceSettled,
 )
-from muster.coordinator.core.types import (
+from muster.coordinator.core.model.records import CentralDeleted, CentralOwner, CentralStored
+from muster.coordinator.core.model.types import (
     Cause,
     MemberPlan,
     Outcome,
@@ -22,10 +22,10 @@ from muster.coordinator.core.types import (
     RebalancePhase,
     Settlement,
 )
-from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.fields import MalformedRecord, SkippedRecord
-from muster.coordinator.runtime.codec.ledger import decode_ledger
+from muster.coordinator.runtime.codec_init import decode_group, encode
+from muster.coordinator.runtime.ledger import decode_ledger
 from muster.coordinator.runtime.ports import KeyValue
+from muster.coordinator.runtime.record_fields import MalformedRecord, SkippedRecord
 
 ENTRY = RebalanceEntry(
     number=7,

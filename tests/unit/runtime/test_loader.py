@@ -2,12 +2,9 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.central.records import CentralStored
-from muster.coordinator.core.consumer.records import ConsumerMemberDeleted, TargetEpochDeleted
-from muster.coordinator.core.control.holds.values import HoldsEnded
-from muster.coordinator.core.control.trial.records import CanaryForgotten
-from muster.coordinator.core.events import AlterSettings
-from muster.coordinator.core.records import (
+from muster.coordinator.core.model.consumer_records import ConsumerMemberDeleted, TargetEpochDeleted
+from muster.coordinator.core.model.core_events import AlterSettings
+from muster.coordinator.core.model.core_records import (
     DelayForgotten,
     DelayStored,
     GroupDeleted,
@@ -20,12 +17,15 @@ from muster.coordinator.core.records import (
     Record,
     SettingsUnset,
 )
+from muster.coordinator.core.model.records import CentralStored
+from muster.coordinator.core.model.trial_records import CanaryForgotten
+from muster.coordinator.core.model.types import Limits, StoredOffset
+from muster.coordinator.core.model.values import HoldsEnded
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits, StoredOffset
-from muster.coordinator.runtime.codec import decode_group, encode
-from muster.coordinator.runtime.codec.ledger import decode_ledger, ledger_key
+from muster.coordinator.runtime.codec_init import decode_group, encode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loading.loader import MAX_COMPLAINTS, replay_shard
+from muster.coordinator.runtime.ledger import decode_ledger, ledger_key
+from muster.coordinator.runtime.loader import MAX_COMPLAINTS, replay_shard
 from muster.coordinator.runtime.ports import KeyValue, LogDamage, LogFailed
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.fakes.tiny_shard import TinyShard, entry

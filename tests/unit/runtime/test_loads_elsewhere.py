@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from muster.coordinator.core.events import Loaded, TopicsChanged, Unload
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.core_events import Loaded, TopicsChanged, Unload
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
-from muster.coordinator.runtime.loading.loader import SLICE
-from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.loader import SLICE
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import KeyValue, LogFailed
 from muster.coordinator.runtime.slot import ShardStatus
 from tests.fakes.memory_group_log import MemoryGroupLog

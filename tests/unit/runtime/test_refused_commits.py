@@ -1,8 +1,8 @@
 """Whose commits are refused, and how many in a row."""
 
-from muster.coordinator.core.effects import OffsetCommitReply
-from muster.coordinator.core.events import Heartbeat, OffsetCommit, Request
-from muster.coordinator.core.types import CommittedOffset, Limits
+from muster.coordinator.core.model.core_events import Heartbeat, OffsetCommit, Request
+from muster.coordinator.core.model.effects import OffsetCommitReply
+from muster.coordinator.core.model.types import CommittedOffset, Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.metrics import MAX_REFUSED_COMMITTERS, Metrics, RefusedCommits

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.effects import JoinReply, Reply
-from muster.coordinator.core.events import ConsumerHeartbeat, JoinGroup, Request, SyncGroup
-from muster.coordinator.core.types import Cause, Limits, Protocol
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.model.core_events import ConsumerHeartbeat, JoinGroup, Request, SyncGroup
+from muster.coordinator.core.model.effects import JoinReply, Reply
+from muster.coordinator.core.model.types import Cause, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.metrics import MAX_TAKEN_OVER, TAKEOVER_WINDOW_MS, Metrics

@@ -2,7 +2,13 @@
 
 import pytest
 
-from muster.coordinator.scaler.metadata import KEYS, READERS, BadMetadata, ScalerTrigger, parse_metadata
+from muster.coordinator.observability.scaler.trigger_metadata import (
+    KEYS,
+    READERS,
+    BadMetadata,
+    ScalerTrigger,
+    parse_metadata,
+)
 
 GROUP = {"consumerGroup": "billing"}
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from muster.coordinator.scaler.metadata import ScalerTrigger
-from muster.coordinator.scaler.rules import (
+from muster.coordinator.observability.scaler.replica_rules import (
     CALM_MS,
     HELD_AT_MOST_MS,
     NOTHING,
@@ -14,6 +13,7 @@ from muster.coordinator.scaler.rules import (
     decide_replicas,
     is_active,
 )
+from muster.coordinator.observability.scaler.trigger_metadata import ScalerTrigger
 
 POLL_MS = 15_000
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.security import scram
+from muster.coordinator.security.api_tokens import hash_token
 from muster.coordinator.security.facts import ApiToken, SecurityRecord, TokenKey
-from muster.coordinator.security.login import scram
-from muster.coordinator.security.login.api_tokens import hash_token
-from muster.coordinator.security.login.limits import MOST_ALTERATIONS, MOST_TOKENS
+from muster.coordinator.security.limits import MOST_ALTERATIONS, MOST_TOKENS
 from muster.coordinator.server.security import accounts as accounts_module
 from muster.coordinator.server.security.accounts import SaltedCredential, UserAccounts
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 
 PASSWORD = "correct horse"

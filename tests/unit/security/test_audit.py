@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.edge.audit import OperatorAction
-from muster.coordinator.security.acl.model import Operation, ResourceType
 from muster.coordinator.security.identity import Identity, Principal
+from muster.coordinator.security.model import Operation, ResourceType
 from muster.coordinator.server.security.audit import MOST_KINDS, MOST_REFUSALS, AuditFile, AuditLog, Line
 from muster.storage.errors import StorageError
 

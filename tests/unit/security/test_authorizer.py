@@ -1,8 +1,8 @@
 """Decisions as Kafka's StandardAuthorizer makes them."""
 
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.security.identity import Identity, Principal, parse_principal
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 
 ALICE = Identity(Principal("User", "alice"), "10.0.0.1")
 READ, WRITE, DESCRIBE, ALL = Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.ALL

@@ -13,16 +13,16 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from muster.coordinator.cli.certs import making
+from muster.cli.security import certificate_authority
 from muster.coordinator.config import load_settings
-from muster.coordinator.config.security.tls import BadCertificate, CertificateSettings
+from muster.coordinator.config.tls import BadCertificate, CertificateSettings
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.security.distinguished import MalformedName, format_rfc2253
+from muster.coordinator.security.distinguished_names import MalformedName, format_rfc2253
 from muster.coordinator.server.security.certificates import CertificatePrincipals, UnmappedCertificate, subject_of
-from muster.coordinator.server.security.tls.contexts import make_listener_context
-from muster.coordinator.server.security.tls.listeners import NodeCertificates
-from muster.coordinator.server.security.tls.material import load_material
-from muster.coordinator.server.security.tls.suites import TLS13, openssl_suites
+from muster.coordinator.server.security.contexts import make_listener_context
+from muster.coordinator.server.security.listeners import NodeCertificates
+from muster.coordinator.server.security.material import load_material
+from muster.coordinator.server.security.suites import TLS13, openssl_suites
 from tests.support.certificates import authority, client, secure, server, write
 
 
@@ -196,11 +196,11 @@ def test_a_certificate_names_its_user_by_the_rules_and_is_read_once() -> None:
 
 def test_a_name_that_would_spoil_a_line_is_nobodys() -> None:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a\nUser:admin")])
-    evil = making.issue_client_certificate(authority(), subject, 1)
+    evil = certificate_authority.issue_client_certificate(authority(), subject, 1)
     with pytest.raises(UnmappedCertificate, match="expected printable text"):
         CertificatePrincipals("DEFAULT", given().mapping_rules).principal_of(evil.certificate_pem)
     long = x509.Name([x509.NameAttribute(NameOID.DOMAIN_COMPONENT, "x" * 60)] * 20)
-    endless = making.issue_client_certificate(authority(), long, 1).certificate_pem
+    endless = certificate_authority.issue_client_certificate(authority(), long, 1).certificate_pem
     with pytest.raises(UnmappedCertificate, match="at most 1024 characters") as caught:
         CertificatePrincipals("DEFAULT", given().mapping_rules).principal_of(endless)
     assert len(str(caught.value)) < 400
@@ -298,7 +298,9 @@ def test_the_end_of_a_certificate_is_told_before_it_comes(tmp_path: Path) -> Non
 
 def test_each_listener_may_have_a_certificate_of_its_own(tmp_path: Path) -> None:
     own = write(
-        tmp_path, "kafka.pem", making.issue_server_certificate(authority(), ["kafka.example"], 5).pem("hunter2")
+        tmp_path,
+        "kafka.pem",
+        certificate_authority.issue_server_certificate(authority(), ["kafka.example"], 5).pem("hunter2"),
     )
     more = {"listener.name.kafka.ssl.keystore.location": own, "listener.name.kafka.ssl.key.password": "hunter2"}
     settings = load_settings(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.coordinator.security.login.limits import MOST_ADDRESSES_COUNTED
+from muster.coordinator.security.limits import MOST_ADDRESSES_COUNTED
 from muster.coordinator.server.security.audit import AuditLog
 from muster.coordinator.server.security.failures import OTHERS, LoginFailures
 

@@ -17,22 +17,16 @@ from muster.coordinator.rpc.v1 import (
     quota_service_pb2,
     security_service_pb2,
 )
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import (
-    CLUSTER_NAME,
-    Acl,
-    PatternType,
-    Permission,
-    ResourceType,
-)
-from muster.coordinator.security.acl.rights import REFUSALS, RPC_RIGHTS, RequiredRight, WithoutRight
+from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.server.dispatch import MethodKind, ServiceMethod, kind_of
-from muster.coordinator.server.node.services import SERVICES
+from muster.coordinator.security.model import CLUSTER_NAME, Acl, PatternType, Permission, ResourceType
+from muster.coordinator.security.rights import REFUSALS, RPC_RIGHTS, RequiredRight, WithoutRight
+from muster.coordinator.server.backend.services import SERVICES
+from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod, kind_of
+from muster.coordinator.server.security.asking import CallRights
 from muster.coordinator.server.security.audit import AuditLog, Line
-from muster.coordinator.server.security.rights.asking import CallRights
-from muster.coordinator.server.security.rights.guarding import guard_method, guard_table
-from muster.coordinator.server.security.rights.paths import is_path, names_at
+from muster.coordinator.server.security.guarding import guard_method, guard_table
+from muster.coordinator.server.security.paths import is_path, names_at
 
 BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7", "TOKEN")
 NAME: Final = "payments.eu"

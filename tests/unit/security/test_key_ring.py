@@ -12,7 +12,7 @@ import pytest
 
 from muster.coordinator.config import Settings, SettingsError, load_settings
 from muster.coordinator.errors import Overloaded
-from muster.coordinator.security.login.signed_tokens import TokenRefused, UnknownSigningKey
+from muster.coordinator.security.signed_tokens import TokenRefused, UnknownSigningKey
 from muster.coordinator.server.security import hashing, key_ring
 from muster.coordinator.server.security.key_ring import SigningKeyRing, SigningKeysUnreadable
 from tests.support.certificates import authority, server

@@ -4,16 +4,9 @@ import asyncio
 from pathlib import Path
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.security.acl.model import (
-    CLUSTER_NAME,
-    Acl,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
 from muster.coordinator.security.identity import UNAUTHENTICATED, Identity, parse_principal
-from muster.coordinator.server.security.security import NodeSecurity
+from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.server.security.node_security import NodeSecurity
 from muster.storage.broker.broker import Broker
 
 

@@ -9,10 +9,10 @@ import pytest
 
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.security.counts import UserCounts
 from muster.coordinator.security.identity import Identity, parse_principal
-from muster.coordinator.security.quotas.counts import UserCounts
-from muster.coordinator.security.quotas.quotas import NodeQuotas
-from muster.coordinator.server.dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
+from muster.coordinator.security.quotas import NodeQuotas
+from muster.coordinator.server.rpc_dispatch import FastPathHandler, MethodKind, ServiceMethod, fast_path_of
 from muster.coordinator.server.security import paying
 from muster.coordinator.server.security.paying import GrpcQuotas
 from muster.storage.rpc.v1 import broker_service_pb2 as log

@@ -11,8 +11,8 @@ from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import quota_service_pb2 as pb
 from muster.coordinator.server.security import quota_book
 from muster.coordinator.server.security.quota_book import Alteration, ConfiguredQuotas
-from muster.coordinator.server.security.store import SecurityStore
-from muster.coordinator.server.service.quotas import QuotaService
+from muster.coordinator.server.security.quotas import QuotaService
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import StorageError
 

@@ -4,12 +4,12 @@ import doctest
 
 import pytest
 
-from muster.coordinator.security.quotas import checks
-from muster.coordinator.security.quotas import quotas as whole
-from muster.coordinator.security.quotas.checks import ANY, DEFAULT, EXACT, InvalidQuota, check_entity, check_value
-from muster.coordinator.security.quotas.quotas import NodeQuotas
-from muster.coordinator.security.quotas.rates import TokenBucket, WindowedRate
-from muster.coordinator.security.quotas.table import QuotaTable
+from muster.coordinator.security import checks
+from muster.coordinator.security import quotas as whole
+from muster.coordinator.security.checks import ANY, DEFAULT, EXACT, InvalidQuota, check_entity, check_value
+from muster.coordinator.security.quotas import NodeQuotas
+from muster.coordinator.security.rates import TokenBucket, WindowedRate
+from muster.coordinator.security.table import QuotaTable
 
 KEY = "producer_byte_rate"
 ORDER = [

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scramp import ScramClient
 
+from muster.coordinator.security.conversation import LoginFailed, SaslChallenge, SaslSuccess
 from muster.coordinator.security.facts import ScramCredential
-from muster.coordinator.security.login.conversation import LoginFailed, SaslChallenge, SaslSuccess
-from muster.coordinator.security.login.scram import (
+from muster.coordinator.security.scram import (
     SCRAM_HASHES,
     SCRAM_KEY_BYTES,
     ScramServer,

@@ -6,11 +6,11 @@ from typing import Final
 
 import pytest
 
-from muster.coordinator.cli.settings import setting_rows
-from muster.coordinator.client.config import ConfigError, ConsumerConfig, load
+from muster.cli.nodes.settings import setting_rows
+from muster.client.config import ConfigError, ConsumerConfig, load
 from muster.coordinator.config import Settings, SettingsError, load_settings
-from muster.coordinator.kafka.log.configs import describe_settings
-from muster.coordinator.server.journal.lines import changed_settings
+from muster.coordinator.kafka.handlers.configs import describe_settings
+from muster.coordinator.server.lines import changed_settings
 from muster.storage.references import BadReference, resolve_references
 from muster.storage.service.broker import _entries
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.facts import (
     AclKey,
     ApiToken,
@@ -23,8 +22,9 @@ from muster.coordinator.security.facts import (
     User,
     UserKey,
 )
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.security.records import UnreadableSecurityRecord, decode_security_record, encode_security_record
-from muster.coordinator.server.security.store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
+from muster.coordinator.server.security.security_store import PLACE, SECURITY_TOPIC, SecurityDamaged, SecurityStore
 from muster.storage.broker.broker import Broker
 from muster.storage.errors import InvalidTopicName, StorageError, UnknownTopicOrPartition
 from muster.storage.logs.log import Log

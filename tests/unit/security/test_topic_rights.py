@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from muster.coordinator.core.rights import RightsAnew
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import Acl, Operation, PatternType, Permission, ResourceType
+from muster.coordinator.core.model.rights import RightsAnew
+from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.security.identity import Identity, Principal, parse_principal
+from muster.coordinator.security.model import Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.server.security.topic_rights import PrincipalTopicRights
 
 BOB: Final = Identity(Principal("User", "bob"), "10.0.0.7")

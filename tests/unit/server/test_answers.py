@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core import effects
-from muster.coordinator.core.types import (
+from muster.coordinator.core.model import effects
+from muster.coordinator.core.model.types import (
     Cause,
     MemberPlan,
     Outcome,
@@ -15,9 +15,9 @@ from muster.coordinator.core.types import (
     StoredOffset,
 )
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.observability.views.ledger import entry_document
 from muster.coordinator.rpc.v1 import errors_pb2, ledger_pb2
-from muster.coordinator.server.messages import answers
-from muster.coordinator.views.ledger import entry_document
+from muster.coordinator.server.services import answers
 
 ENTRY = RebalanceEntry(
     number=4,

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from muster.coordinator.observe.history import GroupHistory, Sample
-from muster.coordinator.server.node import beside
-from muster.coordinator.server.node.beside import loads_now
+from muster.coordinator.observability.history.history import GroupHistory, Sample
+from muster.coordinator.server.backend import beside
+from muster.coordinator.server.backend.beside import loads_now
 
 SAMPLE_MS = 10_000
 PLACES = [("orders", 2), ("orders", 0), ("bills", 0)]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from muster.coordinator.server.node.endings import DirectoryWatch
+from muster.coordinator.server.backend.endings import DirectoryWatch
 
 
 def made(directory: Path) -> Path:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.health.disk_room import TRIED_BELOW, TRIED_BYTES, DiskRoom, WriteProbe, allocate_bytes
-from muster.coordinator.server.health.log_troubles import PASSING_MS
-from muster.coordinator.server.health.troubles import update_write_condition
+from muster.coordinator.server.backend.disk_room import TRIED_BELOW, TRIED_BYTES, DiskRoom, WriteProbe, allocate_bytes
+from muster.coordinator.server.log_troubles import PASSING_MS
+from muster.coordinator.server.troubles import update_write_condition
 
 DATA = Path("/data")
 GIB = 1 << 30

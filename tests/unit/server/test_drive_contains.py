@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core import effects, events
+from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.runtime.answers import ShardWork
 from muster.coordinator.runtime.engine import Engine
@@ -39,7 +39,7 @@ class Bench:
 
     def start(self) -> None:
         self.engine = Engine(MemoryGroupLog(1), 1, Limits(consumer_assignment_interval_ms=1), Shard)
-        self.engine.submit_all(events.TopicsChanged({"t": MANY}, ids={"t": b"t" * 16}))
+        self.engine.submit_all(core_events.TopicsChanged({"t": MANY}, ids={"t": b"t" * 16}))
         clock = NodeClock()
         self.engine.load(clock.now_ms())
         self.driver = EngineDriver(
@@ -53,13 +53,13 @@ class Bench:
         )
 
     async def join(self) -> ErrorCode:
-        event = events.ConsumerHeartbeat(
+        event = core_events.ConsumerHeartbeat(
             self.driver.next_id(), "g", "m", 0, rebalance_timeout_ms=60_000, topic_names=("t",), owned={}, client_id="m"
         )
         return (await self.driver.ask(0, event, effects.ConsumerHeartbeatReply)).code
 
     async def state(self) -> str:
-        event = events.DescribeConsumerGroup(self.driver.next_id(), "g")
+        event = core_events.DescribeConsumerGroup(self.driver.next_id(), "g")
         return (await self.driver.ask(0, event, effects.DescribeConsumerReply)).state
 
     async def planned(self) -> None:
@@ -170,7 +170,7 @@ def test_a_look_that_fails_leaves_no_request_behind() -> None:
     async def story() -> None:
         bench = Bench()
         bench.start()
-        event = events.OffsetFetch(bench.driver.next_id(), "g", None)
+        event = core_events.OffsetFetch(bench.driver.next_id(), "g", None)
         with pytest.raises(LogFailed):
             await bench.driver.ask_and_look(0, event, effects.OffsetFetchReply, blind)
         assert bench.driver.waiting == 0

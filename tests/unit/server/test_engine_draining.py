@@ -4,12 +4,12 @@ import asyncio
 from typing import cast
 
 from muster.coordinator.edge.cluster import GRPC
-from muster.coordinator.engine.dealt_view import AssignedCluster
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.ownership.deal import AssignedNode, ShardAssignment
+from muster.coordinator.kafka_backend.dealt_view import AssignedCluster
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import AssignedNode, ShardAssignment
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.dispatch import RpcCall
-from muster.coordinator.server.engined.draining import MOST_PATIENCE_MS, DrainService
+from muster.coordinator.server.kafka_backend.draining import MOST_PATIENCE_MS, DrainService
+from muster.coordinator.server.rpc_dispatch import RpcCall
 
 CALL = cast(RpcCall, None)
 

@@ -8,7 +8,7 @@ import pytest
 
 from muster.coordinator.errors import NotAuthenticated
 from muster.coordinator.security.identity import Identity, Principal
-from muster.coordinator.security.login.limits import MOST_TOKEN_BYTES
+from muster.coordinator.security.limits import MOST_TOKEN_BYTES
 from muster.coordinator.security.state import SecurityState
 from muster.coordinator.server.driver.wall import WallClock
 from muster.coordinator.server.security import gate as gate_module

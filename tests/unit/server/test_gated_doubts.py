@@ -5,12 +5,19 @@ from typing import Any
 
 import pytest
 
-from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.effects import ConsumerHeartbeatReply, HeartbeatReply, JoinReply
-from muster.coordinator.core.events import ConsumerHeartbeat, Heartbeat, JoinGroup, Request, SyncGroup, TopicsChanged
-from muster.coordinator.core.types import Limits, Protocol
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.model.core_events import (
+    ConsumerHeartbeat,
+    Heartbeat,
+    JoinGroup,
+    Request,
+    SyncGroup,
+    TopicsChanged,
+)
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, JoinReply
+from muster.coordinator.core.model.types import Limits, Protocol
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.server.engined.gated import GatedEngine
+from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.unit.server.test_gated_engine import Everybody
 

@@ -4,15 +4,8 @@ from collections.abc import Collection
 from itertools import count
 from typing import Any
 
-from muster.assignors.data.user_data import Subscription, encode_subscription
-from muster.coordinator.core.effects import (
-    ConsumerHeartbeatReply,
-    HeartbeatReply,
-    JoinReply,
-    OffsetCommitReply,
-    OffsetFetchReply,
-)
-from muster.coordinator.core.events import (
+from muster.assignors.data.consumer_protocol import Subscription, encode_subscription
+from muster.coordinator.core.model.core_events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -22,14 +15,21 @@ from muster.coordinator.core.events import (
     Request,
     TopicsChanged,
 )
-from muster.coordinator.core.txn.events import TxnOffsetCommit, TxnWriteOver
-from muster.coordinator.core.txn.replies import TxnOffsetCommitReply, TxnWriteOverReply
-from muster.coordinator.core.types import CommittedOffset, Limits, Protocol
-from muster.coordinator.engine.state_log import StateLog
+from muster.coordinator.core.model.effects import (
+    ConsumerHeartbeatReply,
+    HeartbeatReply,
+    JoinReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+)
+from muster.coordinator.core.model.txn_events import TxnOffsetCommit, TxnWriteOver
+from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.model.types import CommittedOffset, Limits, Protocol
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka_backend.state_log import StateLog
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.engined.gated import GatedEngine
-from muster.coordinator.server.engined.side import limits_of_topic
+from muster.coordinator.server.kafka_backend.gated_engine import GatedEngine
+from muster.coordinator.server.kafka_backend.side import limits_of_topic
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 ids = count(1)

@@ -8,8 +8,8 @@ import pytest
 
 from muster.coordinator.config import load_settings
 from muster.coordinator.runtime.conditions import Conditions
-from muster.coordinator.server.engined import ground
-from muster.coordinator.server.engined.ground import KafkaUpkeep
+from muster.coordinator.server.kafka_backend import ground
+from muster.coordinator.server.kafka_backend.ground import KafkaUpkeep
 from tests.support.kafka.memory_node import until
 
 

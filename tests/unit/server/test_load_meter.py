@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from structlog.testing import capture_logs
 
 from muster.coordinator.core.control.balance.evaluating import AT_ONCE_PARTITIONS, Stage, proceed_from
-from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.balance.ongoing import OngoingBalance
-from muster.coordinator.core.effects import MeasureLoad
-from muster.coordinator.core.events import (
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.balance_events import BalanceGoesOn
+from muster.coordinator.core.model.core_events import (
     AlterSettings,
     ConsumerHeartbeat,
     Event,
@@ -17,12 +17,12 @@ from muster.coordinator.core.events import (
     TimerFired,
     TopicsChanged,
 )
+from muster.coordinator.core.model.effects import MeasureLoad
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Limits
-from muster.coordinator.observe import history
+from muster.coordinator.observability.history import history
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.sight.loads import LoadMeter
+from muster.coordinator.server.monitoring.loads import LoadMeter
 
 SIZES = {"small": 40_000, "large": 45_000, "largest": 70_000}
 LIMITS = Limits(consumer_assignment_interval_ms=0, consumer_session_timeout_ms=10**9, ledger_max_snapshot_bytes=1_000)

@@ -8,18 +8,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from muster.coordinator.config import Address, load_settings
-from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
+from muster.coordinator.core.model.effects import GroupChanged
+from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
 from muster.coordinator.edge.audit import ACTIONS, OperatorAction, report_actions
 from muster.coordinator.security.identity import UNAUTHENTICATED
-from muster.coordinator.server.journal import lines
-from muster.coordinator.server.journal.lines import (
-    RebalanceLines,
-    changed_settings,
-    log_action,
-    log_listening,
-    log_start,
-)
+from muster.coordinator.server import lines
+from muster.coordinator.server.lines import RebalanceLines, changed_settings, log_action, log_listening, log_start
 
 OPEN, KNOWN = PartitionMove("t", 0, "", "m", -1, ""), PartitionMove("t", 0, "", "m", 13_200, "")
 

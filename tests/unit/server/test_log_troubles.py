@@ -3,7 +3,7 @@
 import errno
 
 from muster.coordinator.runtime.conditions import LOG, Conditions
-from muster.coordinator.server.health.log_troubles import PASSING_MS, LogConditions
+from muster.coordinator.server.log_troubles import PASSING_MS, LogConditions
 from muster.storage.errors import LogFenced, StorageError
 from muster.storage.troubles import StorageTroubles
 

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.core import events
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.errors import ErrorCode
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages import committed, translate
-from muster.coordinator.server.service.groups import GroupCoordinator
+from muster.coordinator.server.services import committed, translate
+from muster.coordinator.server.services.groups import GroupCoordinator
 from muster.storage.broker.in_turns import AT_ONCE
 from tests.support.kafka.door import OneShard
 
@@ -26,9 +26,9 @@ class Decided(OneShard):
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[events.Request] = []
+        self.asked: list[core_events.Request] = []
 
-    async def ask(self, shard: int, event: events.Request, wanted: type[Any]) -> Any:
+    async def ask(self, shard: int, event: core_events.Request, wanted: type[Any]) -> Any:
         self.asked.append(event)
         return await super().ask(shard, event, wanted)
 
@@ -83,7 +83,7 @@ def test_very_many_are_read_and_answered_beside_the_loop(beside: list[tuple[str,
     assert beside == [("read", True), ("answered", True)]
     codes = [row.error_code for topic in answer.topics for row in topic.partitions]
     assert codes == [ErrorCode.NONE] * there + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * missing
-    sizes = [len(event.offsets) for event in driver.asked if isinstance(event, events.OffsetCommit)]
+    sizes = [len(event.offsets) for event in driver.asked if isinstance(event, core_events.OffsetCommit)]
     assert sizes == ([there] if there else [])
 
 

@@ -8,10 +8,10 @@ from typing import Any, NoReturn
 import pytest
 
 from muster.coordinator.edge import limits
+from muster.coordinator.edge.shape import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import MethodKind, ServiceMethod
 from muster.coordinator.server.grpc.adapter import GrpcMethods
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod
 
 NAME = "/coordinator.rpc.v1.GroupCoordinator/OffsetFetch"
 

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core.events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
-from muster.coordinator.core.types import CommittedOffset, Limits
-from muster.coordinator.observe import history as bounds
-from muster.coordinator.observe.health import CommitWindows
-from muster.coordinator.observe.history import GroupHistory, Place
+from muster.coordinator.core.model.core_events import DeleteGroup, OffsetCommit, TopicsChanged, Unload
+from muster.coordinator.core.model.types import CommittedOffset, Limits
+from muster.coordinator.observability.history import history as bounds
+from muster.coordinator.observability.history.group_health import CommitWindows
+from muster.coordinator.observability.history.history import GroupHistory, Place
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
 from muster.coordinator.server.driver import breath
-from muster.coordinator.server.sight import sampling
-from muster.coordinator.server.sight.looking import PARTITIONS_PER_SLICE, PositionReader
-from muster.coordinator.server.sight.sampling import GroupSampler
+from muster.coordinator.server.monitoring import sampling
+from muster.coordinator.server.monitoring.looking import PARTITIONS_PER_SLICE, PositionReader
+from muster.coordinator.server.monitoring.sampling import GroupSampler
 from tests.fakes.memory_group_log import MemoryGroupLog
 
 SHARDS = 4

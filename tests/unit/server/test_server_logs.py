@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from muster.coordinator.server.journal.logs import configure_logs
-from muster.coordinator.server.journal.repeats import MOST_LINES
+from muster.coordinator.server.logs import configure_logs
+from muster.coordinator.server.repeats import MOST_LINES
 
 
 @pytest.fixture(autouse=True)

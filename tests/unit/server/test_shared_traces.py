@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.dispatch import MethodKind, ServiceMethod
-from muster.coordinator.server.service.sharing import SharedSessionHandler
-from muster.coordinator.server.sight.tracing import RebalanceTracing
+from muster.coordinator.server.monitoring.rebalance_tracing import RebalanceTracing
+from muster.coordinator.server.rpc_dispatch import MethodKind, ServiceMethod
+from muster.coordinator.server.services.shared_session import SharedSessionHandler
 from tests.support.grpc_node import settings
 
 

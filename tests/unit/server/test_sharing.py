@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from muster.coordinator.edge.shape import MalformedGroupRequest
 from muster.coordinator.errors import (
     CallDenied,
     NodeShuttingDown,
@@ -16,9 +17,8 @@ from muster.coordinator.errors import (
     TemporarilyUnknown,
 )
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
-from muster.coordinator.server.service import sharing
-from muster.coordinator.server.service.sharing import (
+from muster.coordinator.server.services import shared_session
+from muster.coordinator.server.services.shared_session import (
     MEMBERS_PER_STREAM,
     MOST_AT_ONCE,
     MOST_UNHEARD,
@@ -254,7 +254,7 @@ def test_a_stream_carries_so_many_members() -> None:
 
 
 def test_who_does_not_read_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "MOST_UNWRITTEN", 2)
+    monkeypatch.setattr(shared_session, "MOST_UNWRITTEN", 2)
 
     async def story(node: Node) -> None:
         stream = Stream(node)
@@ -274,7 +274,7 @@ def test_who_does_not_read_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_frame_is_cut_where_it_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharing, "MOST_UNWRITTEN_BYTES", 1)
+    monkeypatch.setattr(shared_session, "MOST_UNWRITTEN_BYTES", 1)
 
     async def story(node: Node) -> None:
         stream = Stream(node)

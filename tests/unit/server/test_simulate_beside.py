@@ -8,10 +8,10 @@ import pytest
 
 from muster.assignors.api import Member, Snapshot
 from muster.assignors.run import run
+from muster.coordinator.edge.shape import MalformedGroupRequest
 from muster.coordinator.errors import Overloaded
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
-from muster.coordinator.server.service.simulate import MAX_AT_ONCE, AssignmentSimulator
+from muster.coordinator.server.services.assignment_simulation import MAX_AT_ONCE, AssignmentSimulator
 from tests.support.turns import turns_of_others
 
 TOPICS = {f"topic-{number}": 10 for number in range(20)}

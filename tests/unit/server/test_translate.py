@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.core import events
-from muster.coordinator.core.types import CommittedOffset, MemberIdentity, Protocol
+from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model.types import CommittedOffset, MemberIdentity, Protocol
+from muster.coordinator.edge import shape
+from muster.coordinator.edge.shape import MalformedGroupRequest
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.server.messages import central_words, shape, translate
-from muster.coordinator.server.messages.shape import MalformedGroupRequest
+from muster.coordinator.server.services import central_words, translate
 
 
-def join(**fields: Any) -> events.JoinGroup:
+def join(**fields: Any) -> core_events.JoinGroup:
     return translate.parse_join_group(pb.JoinGroupRequest(**fields), 7, fresh_id="f", client_host="10.0.0.1")
 
 
@@ -28,7 +29,7 @@ def test_a_join_carries_every_field() -> None:
         reason="why not",
         client_id="c",
     )
-    assert event == events.JoinGroup(
+    assert event == core_events.JoinGroup(
         7, "g", "m", "i", "c", "10.0.0.1", 10_000, 60_000, "consumer", (Protocol("range", b"\x01"),), "f", "why not"
     )
 
@@ -46,7 +47,7 @@ def test_an_absent_instance_id_means_a_dynamic_member() -> None:
     assert join(group_id="g").group_instance_id is None
 
 
-def committed(request: pb.OffsetCommitRequest) -> events.OffsetCommit:
+def committed(request: pb.OffsetCommitRequest) -> core_events.OffsetCommit:
     return translate.parse_offset_commit(request, 1, client_host="h")
 
 
@@ -129,11 +130,11 @@ def protocols(*names: str) -> pb.JoinGroupRequest:
     return pb.JoinGroupRequest(group_id="g", protocols=[pb.JoinGroupProtocol(name=name) for name in names])
 
 
-def joined(request: pb.JoinGroupRequest) -> events.JoinGroup:
+def joined(request: pb.JoinGroupRequest) -> core_events.JoinGroup:
     return translate.parse_join_group(request, 1, fresh_id="f", client_host="h")
 
 
-def asked(request: pb.OffsetFetchRequest) -> events.OffsetFetch:
+def asked(request: pb.OffsetFetchRequest) -> core_events.OffsetFetch:
     return translate.parse_offset_fetch(request, 1)
 
 
@@ -143,7 +144,7 @@ def topic(name: str, *partitions: int) -> pb.OffsetFetchRequest:
     )
 
 
-def altered(text: str) -> events.AlterSettings:
+def altered(text: str) -> core_events.AlterSettings:
     request = pb.AlterGroupSettingsRequest(group_id="g", set={"assignor.options": text})
     return translate.parse_alter_settings(request, 1, client_host="h")
 

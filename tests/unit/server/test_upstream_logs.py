@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.core.events import TopicsChanged
-from muster.coordinator.server.engined.logs import UpstreamLogs
+from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.server.kafka_backend.upstream_logs import UpstreamLogs
 
 
 class Told:

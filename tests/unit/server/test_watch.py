@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from muster.coordinator.core.effects import GroupChanged
-from muster.coordinator.core.types import Cause, Outcome, RebalanceEntry
+from muster.coordinator.core.model.effects import GroupChanged
+from muster.coordinator.core.model.types import Cause, Outcome, RebalanceEntry
 from muster.coordinator.errors import NodeShuttingDown
-from muster.coordinator.server.service.watch import GroupWatcher, GroupWatchers
+from muster.coordinator.server.services.watch import GroupWatcher, GroupWatchers
 
 ENTRY = RebalanceEntry(0, 0, 0, "consumer", "range", Cause.MEMBER_JOINED, "", "", "", "", "", Outcome.COMPLETED, 0, 0)
 

@@ -5,13 +5,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cli.groups import describe as command
-from muster.coordinator.client.calls.describing import read_group
-from muster.coordinator.client.described import GroupDescription, GroupHolds, GroupSettings
-from muster.coordinator.core.control.fences.events import ClaimFence
-from muster.coordinator.core.control.trial.events import EndCanary, StartCanary
-from muster.coordinator.core.effects import DescribeReply
-from muster.coordinator.core.events import (
+from muster.cli.groups import describe as command
+from muster.client.aio.describing import read_group
+from muster.client.described import GroupDescription, GroupHolds, GroupSettings
+from muster.coordinator.core.model.core_events import (
     AlterSettings,
     ConsumerHeartbeat,
     DescribeGroup,
@@ -21,13 +18,16 @@ from muster.coordinator.core.events import (
     TimerFired,
     TopicsChanged,
 )
-from muster.coordinator.core.records import SettingsStored
+from muster.coordinator.core.model.core_records import SettingsStored
+from muster.coordinator.core.model.effects import DescribeReply
+from muster.coordinator.core.model.fences_events import ClaimFence
+from muster.coordinator.core.model.trial_events import EndCanary, StartCanary
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
-from muster.coordinator.server.messages import answers, controls
-from muster.coordinator.views.controls import control_lines, seen_controls
-from muster.coordinator.views.groups import state_row
-from muster.coordinator.views.settings import group_setting_rows
+from muster.coordinator.observability.views.controls import control_lines, seen_controls
+from muster.coordinator.observability.views.groups import state_row
+from muster.coordinator.observability.views.settings import group_setting_rows
+from muster.coordinator.server.services import answers, controls
 
 HOUR_MS = 3_600_000
 TOPIC_ID = bytes(15) + b"\1"
@@ -136,7 +136,7 @@ def test_a_suspended_setting_is_said_where_settings_are_shown(capsys: pytest.Cap
     assert told.suspended == WHY
     rows = group_setting_rows("g", 3, {"assignor": "lag"}, {"balance": "off"}, told.suspended)
     assert [(row["setting"], row["suspended"]) for row in rows] == [("assignor", WHY), ("balance", None)]
-    from muster.coordinator.cli.groups.settings import warn_of_suspended_settings
+    from muster.cli.groups.settings import warn_of_suspended_settings
 
     warn_of_suspended_settings("g", GroupSettings(3, {}, {}, WHY))
     assert f"assignor of group 'g' is suspended until it is set again: {WHY}." in capsys.readouterr().err

@@ -6,26 +6,26 @@ import sys
 
 import pytest
 
-from muster.coordinator.spark.source import MusterDataSource
+from muster.spark.source import MusterDataSource
 
 OPTIONS = "{'bootstrap.servers': '127.0.0.1:1', 'subscribe': 't'}"
-LOOK_UP = f"from muster.coordinator.spark.source import MusterDataSource as S; S({OPTIONS}).schema()"
-STREAM = f"from muster.coordinator.spark.source import MusterDataSource as S; s = S({OPTIONS}); s.streamReader(SCHEMA)"
+LOOK_UP = f"from muster.spark.source import MusterDataSource as S; S({OPTIONS}).schema()"
+STREAM = f"from muster.spark.source import MusterDataSource as S; s = S({OPTIONS}); s.streamReader(SCHEMA)"
 SCHEMA = "from pyspark.sql.types import *; SCHEMA = StructType([StructField('value', BinaryType())]); "
 DRIVER = SCHEMA + STREAM + "._driver"
 
-CALLS = ("grpc", "asyncio", "google.protobuf", "muster.coordinator.client.calls.transport")
+CALLS = ("grpc", "asyncio", "google.protobuf", "muster.client.calls.transport")
 MEMBERS = (
-    "muster.coordinator.member.classic.machine",
-    "muster.coordinator.client.working",
-    "muster.coordinator.client.aio",
+    "muster.client.members.machine",
+    "muster.client.aio.working",
+    "muster.client.aio",
 )
 
 
 @pytest.mark.parametrize(
     ("does", "unwanted"),
     [
-        ("import muster.coordinator.spark.source", ("pydantic", *CALLS)),
+        ("import muster.spark.source", ("pydantic", *CALLS)),
         (LOOK_UP, (*CALLS, "muster.assignors.registry", *MEMBERS)),
         (SCHEMA + STREAM, (*CALLS, *MEMBERS)),
         (DRIVER, ("muster.assignors.registry", *MEMBERS)),
@@ -40,7 +40,7 @@ def test_a_process_loads_what_it_does_and_not_what_others_do(does: str, unwanted
     [
         ("; s.streamReader(SCHEMA)._driver", ("pyarrow", "assignors")),
         ("; s.reader(SCHEMA)", ("pyarrow", "assignors")),
-        ("; import muster.coordinator.spark.reading.fetch", ("assignors",)),
+        ("; import muster.spark.fetch", ("assignors",)),
     ],
 )
 def test_what_was_checked_in_one_process_is_not_checked_in_the_next(does: str, unwanted: tuple[str, ...]) -> None:

@@ -7,11 +7,11 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from muster.coordinator.spark.kept import DAEMON, settle_in
-from muster.coordinator.spark.options import check_read_options
-from muster.coordinator.spark.reading.fetch import share_transport
-from muster.coordinator.spark.reading.lookup import NodeLookup
-from muster.coordinator.spark.source import MusterDataSource
+from muster.spark.fetch import share_transport
+from muster.spark.kept import DAEMON, settle_in
+from muster.spark.lookup import NodeLookup
+from muster.spark.options import check_read_options
+from muster.spark.source import MusterDataSource
 
 
 @pytest.fixture(autouse=True)

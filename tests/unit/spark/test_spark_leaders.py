@@ -6,23 +6,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from muster.coordinator.client.calls import leaders as leading
-from muster.coordinator.client.calls.loop import shared_loop
-from muster.coordinator.client.config import ClientConfig, load
-from muster.coordinator.client.types import TopicPartition
-from muster.coordinator.spark.errors import DataLoss
-from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.fetch import read_ranges
-from muster.coordinator.spark.reading.settings import FetchSettings
-from muster.coordinator.spark.writing.calls import (
-    AppendingOutlet,
-    NotOnOneNode,
-    SinkNode,
-    StagingOutlet,
-    commit_attempts,
-)
-from muster.coordinator.spark.writing.options import WriteOptions, check_write_options
-from muster.coordinator.spark.writing.rows import EncodedRows
+from muster.client.calls import leaders as leading
+from muster.client.config import ClientConfig, load
+from muster.client.loop import shared_loop
+from muster.client.types import TopicPartition
+from muster.spark.errors import DataLoss
+from muster.spark.fetch import read_ranges
+from muster.spark.planning import OffsetRange
+from muster.spark.rows import EncodedRows
+from muster.spark.settings import FetchSettings
+from muster.spark.write_calls import AppendingOutlet, NotOnOneNode, SinkNode, StagingOutlet, commit_attempts
+from muster.spark.writing_options import WriteOptions, check_write_options
 from muster.storage.records.batch import encode_batch
 from tests.support.scripted.cluster import ScriptedCluster, scripted
 from tests.support.scripted.node import BROKEN

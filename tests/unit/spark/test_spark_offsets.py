@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.offsets import (
+from muster.spark.offsets import (
     OffsetError,
     PartitionProgress,
     StreamOffset,
@@ -15,6 +14,7 @@ from muster.coordinator.spark.reading.offsets import (
     find_positions_ahead,
     parse_offset,
 )
+from muster.spark.planning import OffsetRange
 
 NUMBERS = st.integers(0, 2**62)
 PARTITIONS = st.dictionaries(

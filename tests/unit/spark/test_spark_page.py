@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from muster.coordinator.spark.kafka_options import REFUSED_READING as REFUSED
-from muster.coordinator.spark.options import KNOWN, check_read_options
+from muster.spark.kafka_options import REFUSED_READING as REFUSED
+from muster.spark.options import KNOWN, check_read_options
 
 PAGE = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

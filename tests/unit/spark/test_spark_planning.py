@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.assignors.registry import BUILT_IN
-from muster.coordinator.spark.planning import (
+from muster.spark.planning import (
     ONE_TO_ONE,
     PLANNING_WAYS,
     SPLIT,

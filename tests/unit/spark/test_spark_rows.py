@@ -6,18 +6,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import datasource as ds
 
-from muster.coordinator.spark.planning import OffsetRange
-from muster.coordinator.spark.reading.aborted import drop_aborted
-from muster.coordinator.spark.reading.arrow import (
+from muster.spark.aborted import drop_aborted
+from muster.spark.arrow import (
     BatchGatherer,
     build_arrow_schema,
     build_header_array,
     decode_batches,
     decode_records_to_arrow,
 )
-from muster.coordinator.spark.reading.pushdown import PushedFilters, narrow_ranges, push_filters
-from muster.coordinator.spark.schema import SQL_TYPES
-from muster.storage.producers.control import encode_marker
+from muster.spark.planning import OffsetRange
+from muster.spark.pushdown import PushedFilters, narrow_ranges, push_filters
+from muster.spark.schema import SQL_TYPES
+from muster.storage.logs.control import encode_marker
 from muster.storage.records.batch import decode_records, encode_batch, read_batches
 
 ALL = tuple(SQL_TYPES)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from muster.coordinator.client.producing.partitioner import choose_partition, murmur2
-from muster.coordinator.spark.writing.encode import encode_columns, encode_varints, find_value_bounds
-from muster.coordinator.spark.writing.hash import choose_partitions, hash_keys
+from muster.client.records.partitioner import choose_partition, murmur2
+from muster.spark.encode import encode_columns, encode_varints, find_value_bounds
+from muster.spark.hash import choose_partitions, hash_keys
 from muster.storage.records.batch import encode_batch
 from muster.storage.records.varint import read_unsigned
 

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, DataType, IntegerType, LongType, StringType, StructField, StructType
 
-from muster.coordinator.client.errors import ClientError, UnknownTopic
-from muster.coordinator.client.producing.partitioner import choose_partition
-from muster.coordinator.spark.errors import OptionError
-from muster.coordinator.spark.writing.options import WriteOptions, check_write_options
-from muster.coordinator.spark.writing.rows import RowDistributor, check_columns, split_by_size
+from muster.client.errors import ClientError, UnknownTopic
+from muster.client.records.partitioner import choose_partition
+from muster.spark.errors import OptionError
+from muster.spark.rows import RowDistributor, check_columns, split_by_size
+from muster.spark.writing_options import WriteOptions, check_write_options
 from muster.storage.records.batch import decode_records
 
 NODE = {"bootstrap.servers": "127.0.0.1:9290"}

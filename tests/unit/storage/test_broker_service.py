@@ -13,7 +13,7 @@ from muster.storage.broker.requests import LogRequests
 from muster.storage.records.batch import decode_records
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
 from muster.storage.service.broker import BrokerService
-from muster.storage.service.shape import MalformedRequest
+from muster.storage.shape import MalformedRequest
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others
 from tests.unit.storage.logs import T0, batch, open_broker

@@ -9,12 +9,12 @@ import pytest
 
 from muster.storage.broker import reads, requests
 from muster.storage.broker.broker import Broker
-from muster.storage.disk.files import NotAtHand
 from muster.storage.errors import LogDamaged
+from muster.storage.files import NotAtHand
+from muster.storage.logs.at_hand import WALK_BYTES
 from muster.storage.logs.nearness import MEMORY_TAIL_BYTES
 from muster.storage.records.batch import read_batches
 from muster.storage.rpc.v1 import broker_service_pb2 as pb
-from muster.storage.segments.at_hand import WALK_BYTES
 from muster.storage.service.broker import BrokerService
 from tests.fakes.memory_files import MemoryFiles
 from tests.support.turns import turns_of_others

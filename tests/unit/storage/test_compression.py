@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 
+from muster.storage.compression import CODECS, compress, decompress
 from muster.storage.errors import CorruptMessage, UnsupportedCompressionType
 from muster.storage.records.batch import encode_batch, read_batches
-from muster.storage.records.compression import CODECS, compress, decompress
 
 DATA = b"".join(b'{"user": %d, "page": "/home"}' % number for number in range(5000))
 

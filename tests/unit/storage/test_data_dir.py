@@ -8,8 +8,8 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.disk.files import RealFiles, read_file, replace_file
 from muster.storage.errors import DataDirectoryError
+from muster.storage.files import RealFiles, read_file, replace_file
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch
 

@@ -13,12 +13,12 @@ from muster.storage.broker import group_commit
 from muster.storage.broker.broker import Broker
 from muster.storage.broker.group_commit import GroupCommit
 from muster.storage.broker.requests import LogRequests
+from muster.storage.compression import codec_number, compress
 from muster.storage.config import TopicSettings
 from muster.storage.errors import InvalidRecord, InvalidTimestamp, StorageError
 from muster.storage.logs.log import Log
 from muster.storage.records.batch import HEADER, HEADER_SIZE, encode_batch, seal_batch, view_at
 from muster.storage.records.body import NewRecord
-from muster.storage.records.compression import codec_number, compress
 from muster.storage.records.framing import Framings
 from muster.storage.records.look import AT_ONCE_BYTES, check_each_record, needs_thread
 from muster.storage.records.together import MOST_RECORDS, check_records_together

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from muster.storage.broker.broker import Broker
+from muster.storage.checkpoint import read_checkpoint, write_offsets
 from muster.storage.config import LogSettings
-from muster.storage.disk.checkpoint import read_checkpoint, write_offsets
-from muster.storage.disk.files import read_file
 from muster.storage.errors import StorageError
+from muster.storage.files import read_file
 from muster.storage.topics import periodic
 from muster.storage.topics.data_dir import CLEANER_POINTS, LOG_STARTS, RECOVERY_POINTS
 from tests.fakes.memory_files import MemoryFiles

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from muster.storage.disk import files as disk_files
-from muster.storage.disk import reserve
-from muster.storage.disk.files import File, LockHeld, NotAtHand, RealFiles, read_file, remove_tree, replace_file
+from muster.storage import files as disk_files
+from muster.storage import reserve
+from muster.storage.files import File, LockHeld, NotAtHand, RealFiles, read_file, remove_tree, replace_file
 
 
 def test_a_short_write_goes_on_until_all_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

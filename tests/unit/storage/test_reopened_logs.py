@@ -9,8 +9,8 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.disk.files import File, RealFiles
 from muster.storage.errors import StorageError
+from muster.storage.files import File, RealFiles
 from muster.storage.logs import replica
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.hosted import OTHER_ID, put, topic

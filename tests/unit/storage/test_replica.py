@@ -1,13 +1,13 @@
 """A log of a cluster: what its leader writes down first, what a follower takes, and what both show to whom.
 
-The numbers are those of the rules in docs/storage/log.md, "Replicated logs".
+The numbers are those of the rules in docs/storage/log.md, "Logs of a cluster".
 """
 
 import pytest
 
 from muster.storage.errors import CorruptMessage, FencedLeaderEpoch, StorageError, UnexpectedAppendOffset
 from muster.storage.logs import replica
-from muster.storage.producers.control import encode_marker
+from muster.storage.logs.control import encode_marker
 from muster.storage.records.batch import read_batches
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values

@@ -14,7 +14,7 @@ from muster.storage.config import LogSettings
 from muster.storage.errors import StorageError
 from muster.storage.records.batch import decode_records, encode_batch
 from muster.storage.rpc.v1 import staging_service_pb2 as pb
-from muster.storage.service.staging import StagingService
+from muster.storage.service.staging_service import StagingService
 from muster.storage.staging.staging import Staging
 from tests.fakes.memory_files import MemoryFiles
 

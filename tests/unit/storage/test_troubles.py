@@ -10,8 +10,8 @@ import pytest
 
 from muster.storage.broker.broker import Broker
 from muster.storage.config import LogSettings
-from muster.storage.disk.files import RealFiles
 from muster.storage.errors import LogDamaged, LogFenced, StorageError
+from muster.storage.files import RealFiles
 from tests.fakes.memory_files import MemoryFiles
 from tests.unit.storage.logs import T0, batch, open_broker, read_all, values
 

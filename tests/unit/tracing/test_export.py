@@ -12,8 +12,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, Sp
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from structlog.testing import capture_logs
 
-from muster.coordinator.tracing import export
-from muster.coordinator.tracing.export import (
+from muster.coordinator.observability.tracing import export
+from muster.coordinator.observability.tracing.export import (
     OutageLoggingExporter,
     RebalanceExport,
     SpanQueueRoom,
@@ -21,7 +21,7 @@ from muster.coordinator.tracing.export import (
     make_spans,
     parse_traceparent,
 )
-from muster.coordinator.tracing.spans import plan_spans
+from muster.coordinator.observability.tracing.spans import plan_spans
 from tests.unit.tracing.test_spans import ENTRY
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

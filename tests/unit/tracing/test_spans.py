@@ -2,9 +2,16 @@
 
 from dataclasses import replace
 
-from muster.coordinator.core.types import Cause, MemberPlan, Outcome, PartitionMove, RebalanceEntry, RebalancePhase
-from muster.coordinator.tracing.causes import RequestTraces
-from muster.coordinator.tracing.spans import MAX_MEMBERS, SpanPlan, is_complete, plan_spans
+from muster.coordinator.core.model.types import (
+    Cause,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    RebalanceEntry,
+    RebalancePhase,
+)
+from muster.coordinator.observability.tracing.causes import RequestTraces
+from muster.coordinator.observability.tracing.spans import MAX_MEMBERS, SpanPlan, is_complete, plan_spans
 
 ENTRY = RebalanceEntry(
     number=3,

@@ -5,9 +5,9 @@ from typing import Any
 import httpx
 import pytest
 
-from muster.assignors.data.user_data import encode_assignment
+from muster.assignors.data.consumer_protocol import encode_assignment
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.web.pages.acting_pages import parse_setting
+from muster.coordinator.web.pages.forms import parse_setting
 from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse

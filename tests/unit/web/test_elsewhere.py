@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
-from muster.coordinator.web.asks import CoordinatingNode
+from muster.coordinator.web.http.node_port import CoordinatingNode
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
 

@@ -10,10 +10,10 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from muster.coordinator.observe.changes import GroupChanges
-from muster.coordinator.web import events
-from muster.coordinator.web.asks import HttpRefusal
-from muster.coordinator.web.events import GATHER_S, EventStreams
+from muster.coordinator.observability.history.group_changes import GroupChanges
+from muster.coordinator.web import event_streams
+from muster.coordinator.web.event_streams import GATHER_S, EventStreams
+from muster.coordinator.web.http.node_port import HttpRefusal
 
 
 def asked(query: str = "", last: str = "") -> Request:
@@ -65,7 +65,7 @@ def test_who_follows_what_hears_of_it_and_places_come_free_again() -> None:
 
 def test_a_stream_says_that_the_node_lives_in_a_way_that_a_page_can_hear(monkeypatch: pytest.MonkeyPatch) -> None:
     """An EventSource keeps comments, and events without data, to itself."""
-    monkeypatch.setattr(events, "ALIVE_S", 0.0)
+    monkeypatch.setattr(event_streams, "ALIVE_S", 0.0)
 
     async def run() -> None:
         async with following(EventStreams(GroupChanges("a"), 1)) as chunks:
@@ -139,7 +139,7 @@ def test_what_would_cost_memory_is_refused(query: str) -> None:
 
 
 def test_a_rebalance_under_way_is_looked_at_again_while_anybody_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(event_streams, "LOOK_AGAIN_S", 0.0)
 
     async def run() -> None:
         changes = GroupChanges("a")

@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from muster.coordinator.web.addresses import name_of, segment_of
-from muster.coordinator.web.guard import MOST_HEADER_BYTES, MOST_HEADERS, whole_segments
+from muster.coordinator.web.http.addresses import name_of, segment_of
+from muster.coordinator.web.http.guard import MOST_HEADER_BYTES, MOST_HEADERS, whole_segments
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import browse, get
 

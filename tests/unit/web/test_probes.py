@@ -7,8 +7,8 @@ import pytest
 
 from muster.coordinator.runtime.conditions import GROUPS, LOG
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.health.troubles import update_shard_condition, update_starved_condition
-from muster.coordinator.web.probes import NOT_WRITABLE
+from muster.coordinator.server.troubles import update_shard_condition, update_starved_condition
+from muster.coordinator.web.http.probes import NOT_WRITABLE
 from tests.fakes.asked_node import AskedNode
 from tests.support.web import get
 

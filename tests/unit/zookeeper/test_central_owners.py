@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.central_owners import CentralGroupPublisher, PublishedCentralGroup
-from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
+from muster.coordinator.zookeeper import layout
+from muster.coordinator.zookeeper.central_groups import CentralGroupPublisher, PublishedCentralGroup
 from muster.coordinator.zookeeper.errors import NodeExists
+from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 from tests.support.pace import pace
 
 PATIENCE_S = 10
-PLACE = paths.owner_path("g", "t", 0)
+PLACE = layout.owner_path("g", "t", 0)
 
 
 class Tree:
@@ -78,9 +78,9 @@ def shown_after(meanwhile: Callable[[Tree, CentralGroupPublisher], None], expect
 
 
 def test_what_is_published_during_a_write_is_written_next() -> None:
-    shown_after(lambda _, owners: owners.publish(owned_by("second")), paths.owner_text("second", 0))
+    shown_after(lambda _, owners: owners.publish(owned_by("second")), layout.owner_text("second", 0))
 
 
 def test_owners_that_went_with_the_session_during_a_write_are_written_again() -> None:
     """The znode is made, and gone before the write is over."""
-    shown_after(lambda tree, _: tree.begin_another_session(), paths.owner_text("first", 0))
+    shown_after(lambda tree, _: tree.begin_another_session(), layout.owner_text("first", 0))

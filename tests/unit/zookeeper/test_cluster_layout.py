@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.cluster.facts import (
+from muster.coordinator.replication.protocol.facts import (
     NO_EPOCH,
     ClusterNode,
     ClusterTopic,
@@ -15,7 +15,7 @@ from muster.coordinator.cluster.facts import (
     ReplicaAssignment,
     TopicPartition,
 )
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.errors import MalformedZnode
 
 IDS = st.integers(0, 2**31 - 1)
@@ -37,7 +37,7 @@ STATES = st.builds(
 
 @given(STATES)
 def test_a_state_comes_back(state: PartitionState) -> None:
-    assert layout.read_state("/s", layout.state_json(state), state.partition_epoch) == state
+    assert cluster_layout.read_state("/s", cluster_layout.state_json(state), state.partition_epoch) == state
 
 
 @given(
@@ -46,7 +46,7 @@ def test_a_state_comes_back(state: PartitionState) -> None:
 )
 def test_a_topic_comes_back(partitions: list[ReplicaAssignment], topic_id: bytes) -> None:
     topic = ClusterTopic("t", topic_id, tuple(partitions), {"a": "b"})
-    assert layout.read_topic("/brokers/topics/t", layout.topic_json(topic), {"a": "b"}) == topic
+    assert cluster_layout.read_topic("/brokers/topics/t", cluster_layout.topic_json(topic), {"a": "b"}) == topic
 
 
 @pytest.mark.parametrize("host", ["box", "127.0.0.1", "::1"])
@@ -57,8 +57,8 @@ def test_a_node_comes_back_with_the_epoch_of_its_znode(host: str) -> None:
         NodeEndpoint("SASL_SSL", host, 9093),
     )
     node = ClusterNode(3, 77, "d" * 22, unclean=True, endpoints=doors, rack="east")
-    data = layout.registration_json(node, timestamp_ms=1, first=doors[0])
-    assert layout.read_registration("/brokers/ids/3", data, 77) == node
+    data = cluster_layout.registration_json(node, timestamp_ms=1, first=doors[0])
+    assert cluster_layout.read_registration("/brokers/ids/3", data, 77) == node
     assert json.loads(data)["listener_security_protocol_map"] == {
         "PLAINTEXT": "PLAINTEXT", "REPLICATION": "PLAINTEXT", "SASL_SSL": "SASL_SSL"
     }  # fmt: skip
@@ -68,14 +68,16 @@ def test_a_registration_that_is_no_node_of_this_cluster_is_none() -> None:
     """CL-Z2: one without `muster.directory`, or with other features, is not counted."""
     beside = b'{"host":"h","port":1,"version":4,"endpoints":[]}'
     newer = b'{"host":"h","port":1,"version":4,"endpoints":[],"muster":{"directory":"d","unclean":false,"features":2}}'
-    assert layout.read_registration("/brokers/ids/1", beside, 5) is None
-    assert layout.read_registration("/brokers/ids/1", newer, 5) is None
+    assert cluster_layout.read_registration("/brokers/ids/1", beside, 5) is None
+    assert cluster_layout.read_registration("/brokers/ids/1", newer, 5) is None
 
 
 def test_a_state_that_a_tool_of_that_era_wrote_has_defaults() -> None:
     """CL-Z1: no eligible leader replicas, and directories unknown."""
     data = b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":3,"isr":[2,3],"later":{}}'
-    assert layout.read_state("/s", data, 9) == PartitionState(2, 3, (2, 3), controller_epoch=1, partition_epoch=9)
+    assert cluster_layout.read_state("/s", data, 9) == PartitionState(
+        2, 3, (2, 3), controller_epoch=1, partition_epoch=9
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,36 +97,38 @@ def test_a_state_that_a_tool_of_that_era_wrote_has_defaults() -> None:
 )
 def test_what_is_no_topic_is_refused_with_its_path(data: bytes) -> None:
     with pytest.raises(MalformedZnode, match="/brokers/topics/t"):
-        layout.read_topic("/brokers/topics/t", data)
+        cluster_layout.read_topic("/brokers/topics/t", data)
 
 
 @given(st.dictionaries(st.builds(TopicPartition, NAMES, IDS), SETS, max_size=4))
 def test_what_is_asked_of_the_controller_comes_back(wanted: dict[TopicPartition, tuple[int, ...]]) -> None:
-    assert layout.read_reassignment("/r", layout.reassignment_json(wanted)) == wanted
-    assert layout.read_preferred("/p", layout.preferred_json(list(wanted))) == tuple(wanted)
+    assert cluster_layout.read_reassignment("/r", cluster_layout.reassignment_json(wanted)) == wanted
+    assert cluster_layout.read_preferred("/p", cluster_layout.preferred_json(list(wanted))) == tuple(wanted)
 
 
 @given(st.integers(0, 2**31 - 1), st.integers(0, 2**40))
 def test_the_version_of_the_cluster_comes_back(epoch: int, sequence: int) -> None:
-    version = layout.ClusterVersionZnode(epoch, sequence)
-    assert layout.read_cluster_version(layout.CLUSTER_VERSION, version.to_json()) == version
+    version = cluster_layout.ClusterVersionZnode(epoch, sequence)
+    assert cluster_layout.read_cluster_version(cluster_layout.CLUSTER_VERSION, version.to_json()) == version
 
 
 def test_blocks_of_producer_ids_follow_each_other() -> None:
     """CL-A4: blocks of 1,000, both ends included, as Kafka writes them."""
-    first = layout.ProducerIdBlock.after(None, 1)
-    second = layout.ProducerIdBlock.after(layout.read_producer_ids("/l", first.to_json()), 2)
-    assert (first, second) == (layout.ProducerIdBlock(1, 0, 999), layout.ProducerIdBlock(2, 1000, 1999))
+    first = cluster_layout.ProducerIdBlock.after(None, 1)
+    second = cluster_layout.ProducerIdBlock.after(cluster_layout.read_producer_ids("/l", first.to_json()), 2)
+    assert (first, second) == (cluster_layout.ProducerIdBlock(1, 0, 999), cluster_layout.ProducerIdBlock(2, 1000, 1999))
     with pytest.raises(MalformedZnode):
-        layout.read_producer_ids("/l", b'{"version":1,"broker":2,"block_start":"9","block_end":"3"}')
+        cluster_layout.read_producer_ids("/l", b'{"version":1,"broker":2,"block_start":"9","block_end":"3"}')
 
 
 def test_settings_and_their_changes_come_back() -> None:
-    assert layout.read_config("/c", layout.config_json({"min.insync.replicas": "2"})) == {"min.insync.replicas": "2"}
-    changed = layout.read_config_change("/n", layout.config_change_json("topics/orders"))
-    assert layout.parse_config_entity("/n", changed) == ("topics", "orders")
+    assert cluster_layout.read_config("/c", cluster_layout.config_json({"min.insync.replicas": "2"})) == {
+        "min.insync.replicas": "2"
+    }
+    changed = cluster_layout.read_config_change("/n", cluster_layout.config_change_json("topics/orders"))
+    assert cluster_layout.parse_config_entity("/n", changed) == ("topics", "orders")
     with pytest.raises(MalformedZnode):
-        layout.parse_config_entity("/n", "users/bob")
+        cluster_layout.parse_config_entity("/n", "users/bob")
 
 
 REGISTERED = b'{"host":"h","port":1,"version":4,"endpoints":[],"muster":{"directory":"d","features":1,"session_ms":%b}}'
@@ -138,28 +142,30 @@ def test_a_number_that_no_message_has_room_for_is_refused_like_anything_that_is_
     """CL-C13: one such znode would end the looks of every controller at all of them, or each answer that tells of
     it."""
     with pytest.raises(MalformedZnode, match="/brokers/ids/1"):
-        layout.read_registration("/brokers/ids/1", REGISTERED % number, 5)
+        cluster_layout.read_registration("/brokers/ids/1", REGISTERED % number, 5)
     with pytest.raises(MalformedZnode, match="/state"):
-        layout.read_state("/state", HAS_STATE % number, 5)
+        cluster_layout.read_state("/state", HAS_STATE % number, 5)
     with pytest.raises(MalformedZnode, match="/brokers/topics/t"):
-        layout.read_topic("/brokers/topics/t", HAS_TOPIC % number)
+        cluster_layout.read_topic("/brokers/topics/t", HAS_TOPIC % number)
 
 
 def test_a_node_whose_id_is_no_number_of_a_message_is_refused() -> None:
     with pytest.raises(MalformedZnode, match="/brokers/ids/2147483648"):
-        layout.read_registration("/brokers/ids/2147483648", REGISTERED % b"1", 5)
+        cluster_layout.read_registration("/brokers/ids/2147483648", REGISTERED % b"1", 5)
 
 
 def test_a_door_without_a_port_is_none() -> None:
-    assert layout.read_endpoint("REPLICATION://h:65535") == NodeEndpoint("REPLICATION", "h", 65535)
-    assert layout.read_endpoint("REPLICATION://h:65536") is None
-    assert layout.read_endpoint("REPLICATION://h:" + "9" * 400) is None
+    assert cluster_layout.read_endpoint("REPLICATION://h:65535") == NodeEndpoint("REPLICATION", "h", 65535)
+    assert cluster_layout.read_endpoint("REPLICATION://h:65536") is None
+    assert cluster_layout.read_endpoint("REPLICATION://h:" + "9" * 400) is None
 
 
 def test_what_no_message_can_say_is_refused() -> None:
     """Half a character: it is in JSON, and in no text that is sent."""
     with pytest.raises(MalformedZnode, match="/brokers/ids/1"):
-        layout.read_registration("/brokers/ids/1", (REGISTERED % b"1").replace(b'"d"', b'"\\ud800"'), 5)
-    whole = layout.read_registration("/brokers/ids/1", (REGISTERED % b"1").replace(b'"d"', b'"\\ud83d\\ude00"'), 5)
+        cluster_layout.read_registration("/brokers/ids/1", (REGISTERED % b"1").replace(b'"d"', b'"\\ud800"'), 5)
+    whole = cluster_layout.read_registration(
+        "/brokers/ids/1", (REGISTERED % b"1").replace(b'"d"', b'"\\ud83d\\ude00"'), 5
+    )
     assert whole is not None
     assert whole.directory == "\U0001f600"

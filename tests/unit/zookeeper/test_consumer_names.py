@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.member.zookeeper.types import STATIC, GroupRegistration
-from muster.coordinator.zookeeper import paths
+from muster.client.members.zookeeper_types import STATIC, GroupRegistration
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.consumer import ConsumerIdInUse, RegisteredConsumer
 from tests.fakes.one_page_zookeeper import SESSION_S, Line, Server, on_virtual_time
 
 READS_T = GroupRegistration({"t": 1}, STATIC)
-NAME = paths.consumer_path("g", "g_me")
+NAME = layout.consumer_path("g", "g_me")
 
 
 def consumer(line: Any) -> RegisteredConsumer:

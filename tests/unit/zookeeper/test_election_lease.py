@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from muster.coordinator.zookeeper.connect import SessionState
 from muster.coordinator.zookeeper.election import ElectionCandidate
+from muster.coordinator.zookeeper.session import SessionState
 from tests.fakes.one_page_zookeeper import COUNTER, PLACE, SESSION_S, Line, Server, on_virtual_time
 
 

@@ -7,15 +7,15 @@ from typing import Literal
 
 import pytest
 
-from muster.coordinator.core.observed.events import GroupObserved
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import WatchEvent, Znode
+from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper.errors import ConnectionLost
 from muster.coordinator.zookeeper.group_watch import ClusterSnapshot, GroupWatch
+from muster.coordinator.zookeeper.session import WatchEvent, Znode
 
 GROUP = "g"
 AROUND = ClusterSnapshot((1,), {"t": 2})
-IDS, OWNERS, CLAIMS = paths.consumer_ids_path(GROUP), paths.owners_path(GROUP), paths.topic_owners_path(GROUP, "t")
+IDS, OWNERS, CLAIMS = layout.consumer_ids_path(GROUP), layout.owners_path(GROUP), layout.topic_owners_path(GROUP, "t")
 Told = Callable[[WatchEvent], None]
 
 
@@ -79,11 +79,11 @@ class Tree:
 
 def registered(member: str) -> dict[str, bytes]:
     body = {"version": 1, "subscription": {"t": 1}, "pattern": "static", "timestamp": "0"}
-    return {paths.consumer_path(GROUP, member): json.dumps(body).encode()}
+    return {layout.consumer_path(GROUP, member): json.dumps(body).encode()}
 
 
 def claim(member: str, partition: int) -> dict[str, bytes]:
-    return {paths.owner_path(GROUP, "t", partition): f"{member}-0".encode()}
+    return {layout.owner_path(GROUP, "t", partition): f"{member}-0".encode()}
 
 
 def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
@@ -106,7 +106,7 @@ def looks(*between: Callable[[Tree], None]) -> list[GroupObserved]:
     return asyncio.run(story())
 
 
-ALL = (paths.owner_path(GROUP, "t", 0), paths.owner_path(GROUP, "t", 1), paths.consumer_path(GROUP, "a"))
+ALL = (layout.owner_path(GROUP, "t", 0), layout.owner_path(GROUP, "t", 1), layout.consumer_path(GROUP, "a"))
 
 
 def session_ends(tree: Tree) -> None:
@@ -214,9 +214,9 @@ def test_what_was_read_by_a_look_that_failed_is_read_again() -> None:
     def hands_over_and_one_claim_cannot_be_read(tree: Tree) -> None:
         tree.transaction(registered("b"))
         for partition in (0, 1):
-            tree.transaction({}, (paths.owner_path(GROUP, "t", partition),))
+            tree.transaction({}, (layout.owner_path(GROUP, "t", partition),))
             tree.transaction(claim("b", partition))
-        tree.refused = paths.owner_path(GROUP, "t", 1)
+        tree.refused = layout.owner_path(GROUP, "t", 1)
 
     _, last = looks(hands_over_and_one_claim_cannot_be_read)
     assert last.owners == {("t", 0): "b", ("t", 1): "b"}

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.core.observed.events import GroupObserved
+from muster.coordinator.core.model.observed_events import GroupObserved
+from muster.coordinator.zookeeper import layout
 from muster.coordinator.zookeeper import observer as observer_module
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.connect import SessionState
 from muster.coordinator.zookeeper.group_watch import ClusterSnapshot
 from muster.coordinator.zookeeper.observer import GroupObserver
+from muster.coordinator.zookeeper.session import SessionState
 
 RESTLESS = "a"
 
@@ -25,7 +25,7 @@ class Groups:
     async def connected(self) -> None: ...
 
     async def children(self, path: str, watch: object = None) -> list[str] | None:
-        return [RESTLESS, "b", "c"] if path == paths.CONSUMERS else None
+        return [RESTLESS, "b", "c"] if path == layout.CONSUMERS else None
 
     async def get(self, path: str, watch: object = None) -> None: ...
 

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
-from muster.coordinator.zookeeper import paths
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.zookeeper import layout as paths
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.cluster.reading import ClusterTopicsWatch
-from muster.coordinator.zookeeper.connect import Znode
+from muster.coordinator.zookeeper.session import Znode
 
 
 class Session:
@@ -46,11 +46,11 @@ def read(monkeypatch: pytest.MonkeyPatch, data: bytes, told: list[str]) -> tuple
 @pytest.mark.parametrize(("partitions", "beside"), [(100, 0), (5_000, 1)])
 def test_a_large_topic_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch, partitions: int, beside: int) -> None:
     told: list[str] = []
-    assert read(monkeypatch, layout.topic_json(topic(partitions)), told) == ((topic(partitions),), beside)
+    assert read(monkeypatch, cluster_layout.topic_json(topic(partitions)), told) == ((topic(partitions),), beside)
     assert told == []
 
 
 def test_one_that_cannot_be_read_is_told_of_wherever_it_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    assert read(monkeypatch, layout.topic_json(topic(5_000))[:-1], told) == ((), 1)
+    assert read(monkeypatch, cluster_layout.topic_json(topic(5_000))[:-1], told) == ((), 1)
     assert [line.startswith("a topic is left out: ") for line in told] == [True]

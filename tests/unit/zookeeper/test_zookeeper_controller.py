@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.coordinator.zookeeper.controller import OFFLINE, next_partition_state
-from muster.coordinator.zookeeper.paths import PartitionStateZnode
+from muster.coordinator.zookeeper.layout import PartitionStateZnode
 
 brokers = st.integers(1, 5)
 

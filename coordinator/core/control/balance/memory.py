@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from muster.coordinator.core.control.balance.records import NEVER_MS, BalanceForgotten, BalanceStored, Moved
-from muster.coordinator.core.control.balance.rules import BalanceRules, read_balance_rules
-from muster.coordinator.core.state import ShardState, Step
-from muster.coordinator.core.types import Outcome, RebalanceEntry
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.model.balance_records import NEVER_MS, BalanceForgotten, BalanceStored, Moved
+from muster.coordinator.core.model.types import Outcome, RebalanceEntry
+from muster.coordinator.core.settings.rules import BalanceRules, read_balance_rules
 
 
 def balance_rules_of(group_id: str, state: ShardState) -> BalanceRules:

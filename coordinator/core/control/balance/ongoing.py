@@ -7,7 +7,7 @@ from typing import Any
 from muster.coordinator.core.control.balance.judging import PaidRounds
 from muster.coordinator.core.control.balance.loads import PartitionLoads
 from muster.coordinator.core.control.balance.problem import BalanceProblem
-from muster.coordinator.core.control.balance.rules import BalanceRules
+from muster.coordinator.core.settings.rules import BalanceRules
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from muster.assignors.api import JsonValue, Snapshot
 from muster.assignors.data.columns import SnapshotColumns
 from muster.coordinator.core.control.balance.judging import Names, Owners, capacities
 from muster.coordinator.core.control.balance.loads import Floats, PartitionLoads
-from muster.coordinator.core.plan import Plan
-from muster.coordinator.core.types import PartitionMove
+from muster.coordinator.core.model.plan import Plan
+from muster.coordinator.core.model.types import PartitionMove
 
 
 @dataclass(frozen=True, slots=True)

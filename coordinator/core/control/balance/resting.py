@@ -2,9 +2,9 @@
 
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.control.balance.weighing import eager_member
-from muster.coordinator.core.control.holds import standing
+from muster.coordinator.core.control.overrides import standing
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.groups.state import Step
 
 AT_REST = "Stable"
 """The word of every kind for a group in which nothing is on its way."""

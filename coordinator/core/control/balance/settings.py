@@ -4,9 +4,10 @@ from typing import Any
 
 from muster.coordinator.core.control.balance import door
 from muster.coordinator.core.control.balance.resting import why_balance_cannot_act
-from muster.coordinator.core.control.balance.rules import ACT, FIELDS, BalanceRules
-from muster.coordinator.core.control.settings.assignor import ASSIGNOR, check_said_once
-from muster.coordinator.core.control.settings.setting import (
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.settings.assignor import ASSIGNOR, check_said_once
+from muster.coordinator.core.settings.rules import ACT, FIELDS, BalanceRules
+from muster.coordinator.core.settings.setting import (
     Check,
     GroupScope,
     Setting,
@@ -14,7 +15,6 @@ from muster.coordinator.core.control.settings.setting import (
     accept_any_value,
     invalid_setting,
 )
-from muster.coordinator.core.ledger import RebalanceTrigger
 
 
 def check_may_act(value: str, change: SettingsChange) -> None:

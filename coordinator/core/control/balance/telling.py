@@ -5,10 +5,10 @@ from dataclasses import replace
 from muster.coordinator.core.control.balance.judging import MemberBurdens, heaviest_gain
 from muster.coordinator.core.control.balance.ongoing import OngoingBalance
 from muster.coordinator.core.control.balance.problem import BalanceProblem
-from muster.coordinator.core.entries import audit_entry, keep_entry
+from muster.coordinator.core.groups.entries import audit_entry, keep_entry
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.state import Step
-from muster.coordinator.core.types import Cause, Outcome, PartitionMove
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.types import Cause, Outcome, PartitionMove
 
 
 def proof_sentence(

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from muster.assignors.api import JsonValue, Snapshot
 from muster.assignors.registry import BUILT_IN, resolve
+from muster.coordinator.core.classic.assigning import cooperative_names
 from muster.coordinator.core.classic.group import ClassicGroup
 from muster.coordinator.core.consumer.group import ConsumerGroup
-from muster.coordinator.core.control.assigning import cooperative_names
 from muster.coordinator.core.control.balance import memory
-from muster.coordinator.core.control.balance.rules import ACT, OWN_OPTIONS, BalanceRules
 from muster.coordinator.core.groups.group import GroupData
-from muster.coordinator.core.plan import WANT_LAGS
-from muster.coordinator.core.state import Step
+from muster.coordinator.core.groups.state import Step
+from muster.coordinator.core.model.plan import WANT_LAGS
+from muster.coordinator.core.settings.rules import ACT, OWN_OPTIONS, BalanceRules
 
 if TYPE_CHECKING:
     from muster.coordinator.core.control.balance.ongoing import OngoingBalance

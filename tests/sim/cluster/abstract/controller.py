@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from muster.coordinator.cluster.facts import NO_NODE_ID, PartitionState
-from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, PartitionState
+from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
 
 
 class Registration(NamedTuple):

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from muster.coordinator.cluster.follower import Follower, FollowerStep
-from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
-from muster.coordinator.cluster.leader import FetchDivergence, FetchRefusal, Leader
-from muster.coordinator.cluster.lease import NEVER, Peer, SilencePromise
-from muster.coordinator.cluster.progress import FollowerProgress, UnitLog
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.follower import Follower, FollowerStep
+from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.replication.protocol.leader import FetchDivergence, FetchRefusal, Leader
+from muster.coordinator.replication.protocol.lease import NEVER, Peer, SilencePromise
+from muster.coordinator.replication.protocol.progress import FollowerProgress, UnitLog
 from tests.sim.cluster.abstract.controller import Rules
 from tests.sim.cluster.abstract.node import Machines
 from tests.sim.cluster.logs import LogModel

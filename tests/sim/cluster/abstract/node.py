@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.facts import NO_NODE_ID, PartitionState, TopicPartition
-from muster.coordinator.cluster.follower import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, PartitionState, TopicPartition
+from muster.coordinator.replication.protocol.follower import (
     AppendRecords,
     FetchOutcome,
     FetchPosition,
@@ -14,10 +15,9 @@ from muster.coordinator.cluster.follower import (
     StopReplica,
     TruncateLog,
 )
-from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
-from muster.coordinator.cluster.leader import ALL, FetchDivergence, FetchRefusal, Leader, UnitLog
-from muster.coordinator.cluster.lease import FetchSource, Peer, SilencePromise, lease_of
-from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.replication.protocol.leader import ALL, FetchDivergence, FetchRefusal, Leader, UnitLog
+from muster.coordinator.replication.protocol.lease import FetchSource, Peer, SilencePromise, lease_of
 from tests.sim.cluster.abstract.controller import Image
 from tests.sim.cluster.logs import Entry, LogModel
 

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition, unit_of
-from muster.coordinator.cluster.image import ImageChanges
-from muster.coordinator.core.effects import Reply
-from muster.coordinator.core.events import Planned, Request, TopicsChanged
-from muster.coordinator.core.plan import PlanRequest, compute_plan
+from muster.coordinator.core.model.core_events import Planned, Request, TopicsChanged
+from muster.coordinator.core.model.effects import Reply
+from muster.coordinator.core.model.plan import PlanRequest, compute_plan
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.core.shard import Shard
-from muster.coordinator.core.types import Limits
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.shards.asking import released_units
-from muster.coordinator.replication.shards.coordinating import ShardCoordination
-from muster.coordinator.replication.shards.warming import WarmShards
-from muster.coordinator.replication.wire.words import EpochEnd, EpochQuery
+from muster.coordinator.replication.io.shards.asking import released_units
+from muster.coordinator.replication.io.shards.shard_coordination import ShardCoordination
+from muster.coordinator.replication.io.shards.warming import WarmShards
+from muster.coordinator.replication.io.wire.words import EpochEnd, EpochQuery
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition, unit_of
+from muster.coordinator.replication.protocol.image import ImageChanges
 from muster.coordinator.runtime.flushing import FlushJob
-from muster.coordinator.runtime.led.engine import LeasedEngine
-from muster.coordinator.runtime.led.warm import WarmJob
-from muster.coordinator.runtime.loading.loader import replay_shard
-from muster.coordinator.runtime.loading.loads import LoadJob
+from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.loader import replay_shard
+from muster.coordinator.runtime.loads import LoadJob
 from muster.coordinator.runtime.ports import LogFailed
 from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.runtime.warm import WarmJob
 from tests.sim.checkers.replay import hard_shard
 from tests.sim.cluster.groups.log import SimGroupLog
 from tests.sim.cluster.network import Refused

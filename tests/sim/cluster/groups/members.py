@@ -8,8 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from muster.coordinator.cluster.facts import OFFSETS, TopicPartition
-from muster.coordinator.core.events import (
+from muster.coordinator.core.model.core_events import (
     ConsumerHeartbeat,
     Heartbeat,
     JoinGroup,
@@ -17,8 +16,9 @@ from muster.coordinator.core.events import (
     OffsetFetch,
     SyncGroup,
 )
-from muster.coordinator.core.types import CommittedOffset, Protocol
+from muster.coordinator.core.model.types import CommittedOffset, Protocol
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.facts import OFFSETS, TopicPartition
 from muster.coordinator.runtime.router import partition_for
 from tests.sim.cluster.clients import Asker
 from tests.sim.cluster.groups.coordinator import LONG_MS, SHARDS, TOPICS, GroupAsk

@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterState
-from muster.coordinator.cluster.replicas.messages import FetchRequest
-from muster.coordinator.cluster.replicas.ports import LogBroken
-from muster.coordinator.cluster.replicas.serving import LedPartition
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.fetch_sessions import LedPartition
+from muster.coordinator.replication.protocol.image import ClusterState
+from muster.coordinator.replication.protocol.messages import FetchRequest
+from muster.coordinator.replication.protocol.ports import LogBroken
 from tests.sim.cluster.disk import NoRoom, SimLog
 from tests.sim.cluster.groups.coordinator import EpochsAsked, GroupAsk
 from tests.sim.cluster.process.messages import Ask, Consume, Consumed, Poll, Probing, Produce, Produced

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from muster.coordinator.cluster.controller import events
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.controller import events
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
 
 
 class Produce(NamedTuple):

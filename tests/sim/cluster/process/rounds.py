@@ -2,13 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from muster.coordinator.cluster.controller import effects, events
-from muster.coordinator.cluster.facts import NO_EPOCH, TopicPartition
-from muster.coordinator.cluster.image import ClusterNodeStatus, ClusterState, ImageChanges
-from muster.coordinator.cluster.in_sync import IsrAnswer, IsrProposal
-from muster.coordinator.cluster.replicas.messages import FetchAnswer, FetchRequest
-from muster.coordinator.cluster.replicas.ports import LogBroken
 from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller import effects, events
+from muster.coordinator.replication.protocol.facts import NO_EPOCH, TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterNodeStatus, ClusterState, ImageChanges
+from muster.coordinator.replication.protocol.in_sync import IsrAnswer, IsrProposal
+from muster.coordinator.replication.protocol.messages import FetchAnswer, FetchRequest
+from muster.coordinator.replication.protocol.ports import LogBroken
 from tests.sim.cluster.network import Broken, Refused
 from tests.sim.cluster.process.messages import Ask, Poll, Probing
 from tests.sim.cluster.watching import RETRY_MS

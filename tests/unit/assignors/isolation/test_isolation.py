@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from muster.assignors.api import Assignment, Assignor, AssignorError, Member, RebalanceProtocol, Snapshot
-from muster.assignors.isolation.pool import Isolation, IsolationLimits
-from muster.assignors.isolation.process import PluginOverran
+from muster.assignors.plugin_pool import Isolation, IsolationLimits
+from muster.assignors.process import PluginOverran
 from muster.assignors.registry import resolve
 from muster.assignors.run import run
 from tests.support import plugins
@@ -154,7 +154,7 @@ def test_nothing_outlives_its_caller(kind: str) -> None:
     program = (
         "import threading\n"
         "from muster.assignors.api import Member, Snapshot\n"
-        "from muster.assignors.isolation.pool import Isolation\n"
+        "from muster.assignors.plugin_pool import Isolation\n"
         "from tests.support import plugins\n"
         "isolation, group = Isolation(), Snapshot({'t': 1}, [Member('a', ('t',))])\n"
         "pid = isolation.run(plugins.Remembers(), group, 60000).note\n"

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.aio import AsyncAdmin, AsyncConsumer
-from muster.coordinator.client.calls import leaders as leading
-from muster.coordinator.client.consuming.log_calls import list_offsets
-from muster.coordinator.client.errors import GroupNotFound, Refused, UnknownTopic
-from muster.coordinator.client.membership import driver
-from muster.coordinator.client.membership.driver import build_member_settings
-from muster.coordinator.client.types import TopicPartition
+from muster.client.aio import AsyncAdmin, AsyncConsumer
+from muster.client.calls import leaders as leading
+from muster.client.calls.log_calls import list_offsets
+from muster.client.errors import GroupNotFound, Refused, UnknownTopic
+from muster.client.membership import driver
+from muster.client.membership.driver import build_member_settings
+from muster.client.types import TopicPartition
 from tests.support.scripted.cluster import ScriptedCluster
 from tests.support.scripted.groups import NO_COORDINATOR
 from tests.support.scripted.node import BROKEN

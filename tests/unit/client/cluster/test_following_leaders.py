@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.aio import AsyncConsumer, AsyncProducer
-from muster.coordinator.client.calls import leaders as leading
-from muster.coordinator.client.errors import LogTruncated
-from muster.coordinator.client.types import RecordMetadata
+from muster.client.aio import AsyncConsumer, AsyncProducer
+from muster.client.calls import leaders as leading
+from muster.client.errors import LogTruncated
+from muster.client.types import RecordMetadata
 from muster.storage.records.batch import encode_batch
 from tests.support.scripted.cluster import (
     FENCED,

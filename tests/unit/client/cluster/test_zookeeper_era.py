@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.client.membership.zookeeper.leaders import TopicLeaderSearch, TopicsLedApart
-from muster.coordinator.zookeeper.paths import BrokerZnode
+from muster.client.membership.leaders import TopicLeaderSearch, TopicsLedApart
+from muster.coordinator.zookeeper.layout import BrokerZnode
 
 ENDPOINTS = ("GRPC://n{0}:9290", "PLAINTEXT://n{0}:9092")
 CLUSTERED = (*ENDPOINTS, "REPLICATION://n{0}:9291")

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from muster.coordinator.config import load_settings
-from muster.coordinator.kafka.clustered.configs import RATES, ClusterConfigHandlers
-from muster.coordinator.kafka.groups.asking import GroupRequests
-from muster.coordinator.kafka.groups.configs import GroupConfigs
-from muster.coordinator.replication.admin.node_configs import apply_config_changes
+from muster.coordinator.kafka.handlers.clustered_configs import RATES, ClusterConfigHandlers
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka.handlers.groups_configs import GroupConfigs
+from muster.coordinator.replication.io.admin.node_configs import apply_config_changes
 from muster.storage.errors import RequestTimedOut
 from tests.support.cluster_image import ThreeNodes
 from tests.support.kafka.door import NODE_ID, Door, made, play

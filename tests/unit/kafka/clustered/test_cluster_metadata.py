@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.kafka.clustered.making import MAX_CREATIONS, TopicCreations
 from muster.coordinator.kafka.dispatch import HangUp
+from muster.coordinator.kafka.handlers.making import MAX_CREATIONS, TopicCreations
 from muster.storage.broker.in_turns import AT_ONCE
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.errors import InvalidTopicName, RequestTimedOut, StorageError, TopicAlreadyExists

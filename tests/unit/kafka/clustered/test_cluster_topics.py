@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
-from muster.coordinator.replication.admin.planning import PlannedTopics, TopicPlanner
+from muster.coordinator.replication.io.admin.planning import PlannedTopics, TopicPlanner
+from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic, TopicRequests
 from muster.storage.types import Topic as Made
 from tests.support.cluster_image import ThreeNodes, led, topic_id

@@ -8,23 +8,16 @@ from typing import Any
 import pytest
 
 from muster.coordinator.edge.limits import max_entries
-from muster.coordinator.kafka.acls.handlers import AclHandlers
+from muster.coordinator.kafka.authorization import cluster
 from muster.coordinator.kafka.codec import codec
 from muster.coordinator.kafka.codec.codec import struct
-from muster.coordinator.kafka.rights import cluster
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import (
-    CLUSTER_NAME,
-    Acl,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from muster.coordinator.kafka.handlers.acls import AclHandlers
+from muster.coordinator.security.authorizer import AclAuthorizer
 from muster.coordinator.security.facts import AclKey, SecurityRecord
+from muster.coordinator.security.model import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from muster.coordinator.server.security import acls as lists_of_node
 from muster.coordinator.server.security.acls import NodeAcls
-from muster.coordinator.server.security.store import SecurityStore
+from muster.coordinator.server.security.security_store import SecurityStore
 from muster.storage.broker.broker import Broker
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import MemoryNode

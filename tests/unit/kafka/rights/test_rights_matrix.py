@@ -5,9 +5,9 @@ from itertools import count
 
 import pytest
 
-from muster.coordinator.kafka.rights.table import JUDGES
-from muster.coordinator.security.acl.model import CLUSTER_NAME, Operation
-from muster.coordinator.security.acl.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, RequiredRight, WithoutRight
+from muster.coordinator.kafka.authorization.table import JUDGES
+from muster.coordinator.security.model import CLUSTER_NAME, Operation
+from muster.coordinator.security.rights import ANY_TOPIC, API_RIGHTS, REFUSALS, SAME, RequiredRight, WithoutRight
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.memory_node import MemoryNode
 from tests.support.kafka.rights import (

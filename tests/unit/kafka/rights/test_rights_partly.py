@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.kafka.authorization.catalog import NodeTopics
+from muster.coordinator.kafka.authorization.guard import HandlerGuard
+from muster.coordinator.kafka.authorization.judging import AccessCheck
 from muster.coordinator.kafka.codec.codec import encode, struct
 from muster.coordinator.kafka.dispatch import KafkaCall
-from muster.coordinator.kafka.groups.commits import CommitReader
-from muster.coordinator.kafka.rights.catalog import NodeTopics
-from muster.coordinator.kafka.rights.guard import HandlerGuard
-from muster.coordinator.kafka.rights.judging import AccessCheck
-from muster.coordinator.security.acl.authorizer import AclAuthorizer
-from muster.coordinator.security.acl.model import Operation, PatternType, Permission
-from muster.coordinator.security.acl.rights import API_RIGHTS
+from muster.coordinator.kafka.handlers.offset_commit_reader import CommitReader
+from muster.coordinator.security.authorizer import AclAuthorizer
+from muster.coordinator.security.model import Operation, PatternType, Permission
+from muster.coordinator.security.rights import API_RIGHTS
 from muster.storage.records.batch import encode_batch
 from tests.support.kafka.asked import HUNG_UP, Asked
 from tests.support.kafka.memory_node import MemoryNode, until

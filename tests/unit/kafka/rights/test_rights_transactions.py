@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from muster.coordinator.kafka.authorization.guard import HandlerGuard
 from muster.coordinator.kafka.codec.codec import struct
 from muster.coordinator.kafka.dispatch import ClientPeer, KafkaCall
-from muster.coordinator.kafka.rights.guard import HandlerGuard
-from muster.coordinator.security.acl.model import Acl, Operation
-from muster.coordinator.security.acl.rights import TRANSACTIONAL_ID
+from muster.coordinator.security.model import Acl, Operation
+from muster.coordinator.security.rights import TRANSACTIONAL_ID
 from tests.support.kafka.asked import Asked
 from tests.support.kafka.rights import ALICE, GROUP, TOPIC, acl, authorizer, codes, partitions
 

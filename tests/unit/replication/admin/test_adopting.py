@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.coordinator.replication.admin.adopting import AdoptionPlan, plan_adoption
+from muster.coordinator.replication.io.admin.topic_adoption import AdoptionPlan, plan_adoption
 from muster.coordinator.zookeeper.errors import ForeignTopics
 
 A, B = b"a" * 16, b"b" * 16

@@ -7,8 +7,13 @@ from typing import cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import NO_NODE_ID, TopicPartition
-from muster.coordinator.cluster.image import (
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.admin import elections, reassignments
+from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin, deadline_after
+from muster.coordinator.replication.io.admin.showing import ImageWaits
+from muster.coordinator.replication.io.admin.wording import explain_no_election, explain_no_reassignment
+from muster.coordinator.replication.protocol.facts import NO_NODE_ID, TopicPartition
+from muster.coordinator.replication.protocol.image import (
     ClusterImage,
     ClusterNodeStatus,
     ImageChanges,
@@ -16,12 +21,7 @@ from muster.coordinator.cluster.image import (
     PartitionView,
     TopicView,
 )
-from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin import elections, reassignments
-from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin, deadline_after
-from muster.coordinator.replication.admin.showing import ImageWaits
-from muster.coordinator.replication.admin.wording import explain_no_election, explain_no_reassignment
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 from muster.storage.broker.in_turns import AT_ONCE
 
 UNIT = TopicPartition("t", 0)

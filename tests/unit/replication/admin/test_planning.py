@@ -5,9 +5,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.coordinator.cluster.facts import ClusterTopic, ReplicaAssignment
-from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, NodeView, PartitionView, TopicView
-from muster.coordinator.replication.admin.planning import PlannedTopics, TopicPlanner, configs_size
+from muster.coordinator.replication.io.admin.planning import PlannedTopics, TopicPlanner, configs_size
+from muster.coordinator.replication.protocol.facts import ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.protocol.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    NodeView,
+    PartitionView,
+    TopicView,
+)
 from muster.storage.broker.topic_requests import MorePartitions, NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import InvalidConfig, InvalidPartitions, StorageError

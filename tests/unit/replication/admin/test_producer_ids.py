@@ -5,11 +5,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from muster.coordinator.replication.admin.producer_ids import NoProducerIdsYet, ProducerIdBlocks
+from muster.coordinator.replication.io.admin.producer_ids import NoProducerIdsYet, ProducerIdBlocks
 from muster.coordinator.zookeeper.cluster.admin import ProducerIdsExhausted
-from muster.coordinator.zookeeper.cluster.layout import ProducerIdBlock
+from muster.coordinator.zookeeper.cluster.cluster_layout import ProducerIdBlock
 from muster.coordinator.zookeeper.errors import ConnectionLost
-from muster.storage.producers.ids import FENCES_FROM, MAX_EPOCH
+from muster.storage.logs.ids import FENCES_FROM, MAX_EPOCH
 
 SIZE = 10
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from muster.coordinator.cluster.image import ClusterImage, ImageChanges
-from muster.coordinator.replication.admin import showing
-from muster.coordinator.replication.admin.showing import ImageWaits
+from muster.coordinator.replication.io.admin import showing
+from muster.coordinator.replication.io.admin.showing import ImageWaits
+from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges
 
 SOON_S = 30.0
 

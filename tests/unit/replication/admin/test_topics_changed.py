@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from muster.coordinator.cluster.image import ClusterImage, ImageChanges, PartitionView, TopicView
-from muster.coordinator.replication.admin import topics as module
-from muster.coordinator.replication.admin.planning import TopicPlanner
-from muster.coordinator.replication.admin.showing import ImageWaits
-from muster.coordinator.replication.admin.topics import ClusterTopics
+from muster.coordinator.replication.io.admin import topics as module
+from muster.coordinator.replication.io.admin.planning import TopicPlanner
+from muster.coordinator.replication.io.admin.showing import ImageWaits
+from muster.coordinator.replication.io.admin.topics import ClusterTopics
+from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges, PartitionView, TopicView
 from muster.coordinator.zookeeper.cluster.changing import StoredConfigs
 from muster.storage.config import LogSettings
 from muster.storage.errors import RequestTimedOut, StorageError

@@ -5,15 +5,15 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterImage, NodeView, PartitionView, TopicView
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.admin import cluster_admin
-from muster.coordinator.replication.admin.cluster_admin import ClusterAdmin
-from muster.coordinator.replication.admin.planning import TopicPlanner
-from muster.coordinator.replication.admin.showing import ImageWaits
-from muster.coordinator.replication.admin.topics import ClusterTopics
-from muster.coordinator.zookeeper.connect import ZooKeeperSession
+from muster.coordinator.replication.io.admin import cluster_admin
+from muster.coordinator.replication.io.admin.cluster_admin import ClusterAdmin
+from muster.coordinator.replication.io.admin.planning import TopicPlanner
+from muster.coordinator.replication.io.admin.showing import ImageWaits
+from muster.coordinator.replication.io.admin.topics import ClusterTopics
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage, NodeView, PartitionView, TopicView
+from muster.coordinator.zookeeper.session import ZooKeeperSession
 from muster.storage.broker.topic_requests import NewTopic
 from muster.storage.config import LogSettings
 from muster.storage.errors import RequestTimedOut

@@ -4,13 +4,13 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ImageChanges, PartitionChange
-from muster.coordinator.cluster.replicas.replicas import NodeReplicas
-from muster.coordinator.metrics.cluster import ClusterFigures, LedPartitionFigures
-from muster.coordinator.replication.elections.ledger import ElectionCounts
-from muster.coordinator.server.clustered import described
-from muster.coordinator.server.clustered.figures import ClusterMetricsSource
+from muster.coordinator.observability.metrics.cluster import ClusterFigures, LedPartitionFigures
+from muster.coordinator.replication.io.ledger import ElectionCounts
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import ImageChanges, PartitionChange
+from muster.coordinator.replication.protocol.replicas import NodeReplicas
+from muster.coordinator.server.cluster_backend import described
+from muster.coordinator.server.cluster_backend.figures import ClusterMetricsSource
 from tests.support.operated import Given, view
 
 ORDERS = TopicPartition("orders", 0)

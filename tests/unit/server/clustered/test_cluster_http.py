@@ -5,16 +5,16 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.core.types import Limits
+from muster.coordinator.core.model.types import Limits
 from muster.coordinator.edge.cluster import ClusterView
-from muster.coordinator.observe.changes import GroupChanges
-from muster.coordinator.observe.history import GroupHistory
+from muster.coordinator.observability.history.group_changes import GroupChanges
+from muster.coordinator.observability.history.history import GroupHistory
 from muster.coordinator.runtime.conditions import Conditions
 from muster.coordinator.runtime.engine import Engine
 from muster.coordinator.runtime.router import partition_for
 from muster.coordinator.runtime.slot import ShardStatus
-from muster.coordinator.server.doors.http import NodeAccess
-from muster.coordinator.web.asks import CoordinatingNode
+from muster.coordinator.server.listeners.http_listener import NodeAccess
+from muster.coordinator.web.http.node_port import CoordinatingNode
 from tests.fakes.memory_group_log import MemoryGroupLog
 from tests.support.cluster_image import ThreeNodes, led, node
 from tests.support.web import web_settings

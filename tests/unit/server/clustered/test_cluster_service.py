@@ -7,14 +7,14 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import TopicPartition
-from muster.coordinator.cluster.image import ClusterImage
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.elections.records import ElectionRecord, ElectionReport, LossRecord
+from muster.coordinator.replication.io.records import ElectionRecord, ElectionReport, LossRecord
+from muster.coordinator.replication.protocol.facts import TopicPartition
+from muster.coordinator.replication.protocol.image import ClusterImage
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as pb
-from muster.coordinator.server.clustered import cluster_service
-from muster.coordinator.server.clustered.described import ClusterStanding
-from muster.coordinator.server.dispatch import RpcCall
+from muster.coordinator.server.cluster_backend import cluster_service
+from muster.coordinator.server.cluster_backend.described import ClusterStanding
+from muster.coordinator.server.rpc_dispatch import RpcCall
 from muster.storage.errors import LogDamaged
 from tests.support.operated import Given, view
 

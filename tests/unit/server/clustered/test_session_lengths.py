@@ -2,8 +2,14 @@
 
 from typing import Any
 
-from muster.coordinator.cluster.image import ClusterImage, ClusterNodeStatus, ClusterState, ImageChanges, NodeView
-from muster.coordinator.server.clustered.touch import SessionLengths
+from muster.coordinator.replication.protocol.image import (
+    ClusterImage,
+    ClusterNodeStatus,
+    ClusterState,
+    ImageChanges,
+    NodeView,
+)
+from muster.coordinator.server.cluster_backend.touch import SessionLengths
 
 
 def test_the_log_says_which_node_has_what_once_for_each_difference() -> None:

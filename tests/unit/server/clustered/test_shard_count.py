@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from muster.coordinator.cluster.facts import OFFSETS, ClusterTopic, ReplicaAssignment
-from muster.coordinator.cluster.image import ClusterImage, ImageChanges, TopicView
+from muster.coordinator.replication.protocol.facts import OFFSETS, ClusterTopic, ReplicaAssignment
+from muster.coordinator.replication.protocol.image import ClusterImage, ImageChanges, TopicView
 from muster.coordinator.runtime.group_log import PartitionCountConflict
-from muster.coordinator.server.clustered import shard_count
-from muster.coordinator.server.clustered.shard_count import ShardCount
-from muster.coordinator.zookeeper.cluster import layout
+from muster.coordinator.server.cluster_backend import shard_count
+from muster.coordinator.server.cluster_backend.shard_count import ShardCount
+from muster.coordinator.zookeeper.cluster import cluster_layout
 from muster.coordinator.zookeeper.errors import ConnectionLost
 
 
@@ -28,7 +28,7 @@ class Session:
             self.lost -= 1
             raise ConnectionLost(path)
         topic = ClusterTopic(OFFSETS, b"o" * 16, (ReplicaAssignment((1,)),) * 10)
-        return SimpleNamespace(data=layout.topic_json(topic))
+        return SimpleNamespace(data=cluster_layout.topic_json(topic))
 
 
 @pytest.mark.parametrize("made_before", [False, True], ids=["told", "made while it was asked for"])

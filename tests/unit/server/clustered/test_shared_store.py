@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from muster.coordinator.errors import ErrorCode
-from muster.coordinator.replication.wire.reaching import LinkBroken
-from muster.coordinator.replication.wire.words import SecurityChange, SecurityUpdateResult
+from muster.coordinator.replication.io.wire.reaching import LinkBroken
+from muster.coordinator.replication.io.wire.words import SecurityChange, SecurityUpdateResult
 from muster.coordinator.security.facts import SecretKey, SecurityRecord
 from muster.coordinator.security.records import decode_security_record
-from muster.coordinator.server.clustered import shared_store
-from muster.coordinator.server.clustered.shared_store import BEGUN, SharedSecurityStore
-from muster.coordinator.server.security.store import (
+from muster.coordinator.server.cluster_backend import shared_store
+from muster.coordinator.server.cluster_backend.shared_store import BEGUN, SharedSecurityStore
+from muster.coordinator.server.security.security_store import (
     ConcurrentSecurityChange,
     SecurityUnavailable,
     SecurityWriteTimedOut,

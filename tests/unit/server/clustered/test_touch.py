@@ -2,8 +2,8 @@
 
 from typing import Any, cast
 
-from muster.coordinator.server.clustered.touch import ControllerContact
-from muster.coordinator.zookeeper.connect import SessionState, ZooKeeperSession
+from muster.coordinator.server.cluster_backend.touch import ControllerContact
+from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
 
 
 class At:

@@ -3,7 +3,7 @@
 import xml.etree.ElementTree as ElementTree
 
 from muster.coordinator.rpc.v1.ledger_pb2 import PartitionMove, Rebalance
-from muster.coordinator.web.pages.map_view import MOST_CELLS, PartitionOwnership, assignment_map
+from muster.coordinator.web.pages.assignment_map import MOST_CELLS, PartitionOwnership, assignment_map
 from muster.coordinator.web.pages.naming import MemberNames
 
 NOBODY = MemberNames([], {})

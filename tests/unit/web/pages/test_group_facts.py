@@ -1,10 +1,10 @@
 """What counts as a partition of a group."""
 
+from muster.coordinator.observability.views.formatting import Names
 from muster.coordinator.rpc.v1.coordinator_service_pb2 import DescribedGroup, OffsetFetchResponse
-from muster.coordinator.views.words import Names
-from muster.coordinator.web.pages.asking import GroupPageData, PartitionPosition, positions_of
 from muster.coordinator.web.pages.findings import find_group_problems
 from muster.coordinator.web.pages.group_view import SampledFigures, make_group_view
+from muster.coordinator.web.pages.page_data import GroupPageData, PartitionPosition, positions_of
 
 
 def owners(facts: GroupPageData) -> dict[tuple[str, int], str]:

@@ -6,7 +6,6 @@ from html.parser import HTMLParser
 import pytest
 from google.protobuf.message import Message
 
-from muster.coordinator.bench.pages import LARGE, StandInNode, fetch_page, make_app
 from muster.coordinator.config import load_settings
 from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
 from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
@@ -16,7 +15,8 @@ from muster.coordinator.rpc.v1.ledger_pb2 import (
     PlanScore,
 )
 from muster.coordinator.web.app import make_app as whole
-from muster.coordinator.web.asks import NOBODY, HttpCaller, NodeHealth
+from muster.coordinator.web.http.node_port import NOBODY, HttpCaller, NodeHealth
+from muster.workshop.bench.pages import LARGE, StandInNode, fetch_page, make_app
 
 VOID = {"meta", "link", "input", "br", "img"}
 

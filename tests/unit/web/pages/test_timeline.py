@@ -5,8 +5,8 @@ import xml.etree.ElementTree as ElementTree
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.coordinator.web.pictures.series import draw_chart, draw_sparkline, thin_points
-from muster.coordinator.web.pictures.timeline import (
+from muster.coordinator.web.pages.series import draw_chart, draw_sparkline, thin_points
+from muster.coordinator.web.pages.timeline import (
     DAY,
     HOUR,
     MINUTE,

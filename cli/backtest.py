@@ -1,0 +1,270 @@
+"""`muster pipeline backtest`: many assignors on many histories."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.common.errors import CommandError, Exit
+from muster.cli.common.options import NumberRange, key_values, output_option
+from muster.cli.common.output import Column, notice, print_rows
+from muster.cli.common.plugins import find_plugins_here
+from muster.cli.files import make_folder, write_parquet, write_text
+from muster.cli.spark import check_master, spark_conf_option, spark_session
+from muster.coordinator.observability.views.formatting import plural
+
+if TYPE_CHECKING:
+    from muster.spark.pipelines.backtest import Backtest, BacktestRow
+    from muster.spark.pipelines.ranking import CandidateStanding
+
+EXISTING_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+RANKING = [
+    Column("CANDIDATE", "candidate", style="cyan"),
+    Column("RANK", "rank"),
+    Column("LAG-RATIO", "lag_ratio"),
+    Column("WAITING", "mean_lag"),
+    Column("COUNT-RATIO", "count_ratio"),
+    Column("MOVES", "moves"),
+    Column("AVOIDABLE", "avoidable_moves"),
+    Column("UNOWNED-S", "unowned_s"),
+    Column("FAILED", "failed"),
+    Column("ROUNDS", "rounds", wide=True),
+    Column("LAG-SPREAD", "lag_spread", wide=True),
+    Column("COUNT-SPREAD", "count_spread", wide=True),
+    Column("MOVED-LAG", "moved_lag", wide=True),
+    Column("WORST-LAG", "worst_lag", wide=True),
+    Column("EAGER-S", "unowned_eager_s", wide=True),
+    Column("COOPERATIVE-S", "unowned_cooperative_s", wide=True),
+    Column("UNASSIGNED-S", "unassigned_s", wide=True),
+    Column("REPLAYS", "replays", wide=True),
+]
+
+
+@click.command()
+@click.option(
+    "--assignor",
+    "words",
+    multiple=True,
+    metavar="NAME[OPTION=VALUE,...]",
+    help="Candidates; the built-in ones unless given.",
+)
+@click.option(
+    "--history",
+    "histories",
+    multiple=True,
+    metavar="SCENARIO/LOAD",
+    help="To make up, or all; all uneven ones unless given.",
+)
+@click.option("--trace", "traces", multiple=True, type=EXISTING_FILE, help="A recorded history (export-trace).")
+@click.option("--seeds", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="How many, from 0.")
+@click.option("--members", type=click.IntRange(1, 10_000), default=8, show_default=True, help="Of made-up groups.")
+@click.option("--topics", type=click.IntRange(1, 1_000), default=2, show_default=True)
+@click.option("--partitions", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Of each topic.")
+@click.option("--minutes", type=click.IntRange(1, 100_000), default=120, show_default=True, help="Of virtual time.")
+@click.option("--utilisation", type=NumberRange(0.01, 10), default=0.6, show_default=True, help="Load over capacity.")
+@click.option("--skew", type=NumberRange(0, 10), default=0.8, show_default=True, help="Exponent of zipf loads.")
+@click.option("--session-ms", type=click.IntRange(1, 3_600_000), default=45_000, show_default=True)
+@click.option("--round-ms", type=click.IntRange(0, 3_600_000), default=3_000, show_default=True, help="One rebalance.")
+@click.option(
+    "--deadline",
+    type=NumberRange(0.01, 3600),
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="For one plan of a plugin.",
+)
+@click.option(
+    "--weight",
+    "weights",
+    multiple=True,
+    metavar="CRITERION=W",
+    callback=key_values,
+    help="For the ranking; what is not named counts nothing.",
+)
+@click.option(
+    "--suite",
+    type=click.Choice(["balance"]),
+    help="Instead: continuous balance on made-up load, beside other rules, with its goals (--seeds counts).",
+)
+@click.option("--rows", "each", is_flag=True, help="Print every replay, not the ranking.")
+@click.option(
+    "--spark", "master", callback=check_master, metavar="MASTER", help="Replay on this Spark master, such as local[4]."
+)
+@spark_conf_option
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Parquet files and report."
+)
+@output_option
+def backtest(
+    weights: dict[str, str],
+    each: bool,
+    master: str | None,
+    settings: dict[str, str],
+    out: Path | None,
+    style: str,
+    suite: str | None,
+    **asked: Any,
+) -> int:
+    """Replay histories of groups under many assignors, and rank these.
+
+    Histories are recorded (--trace) or made up from seeds: SCENARIO is steady, rolling, crashes, autoscale, churn,
+    subscriptions or growth, LOAD is even, zipf or bursty. Candidates are ranked by lag, backlog, count, moves and
+    unowned time, weighted evenly unless --weight says otherwise. The figures are the same with Spark and without.
+    With --out, DIR gets replays.parquet, ranking.parquet and report.html. Exit code 1 when an assignor failed.
+
+    --suite balance replays load instead, sample by sample, and says whether balance keeps its promises
+    (docs/assignors/balance.md); exit code 1 when a goal is missed. It needs no Spark.
+    """
+    if suite is not None:
+        from muster.cli.suite import balance_suite
+
+        return balance_suite(asked["seeds"], each, style)
+    from muster.spark.pipelines.ranking import rank_candidates
+
+    find_plugins_here()
+    folder = make_folder(out)
+    weighed = parse_weights(weights)
+    if settings and master is None:
+        raise click.UsageError("--spark-conf goes with --spark")
+    test = make_backtest(asked)
+    rows = run_backtest(test, master, settings)
+    standings = rank_candidates(rows, weighed)
+    if each:
+        print_rows([round_row(row.flat()) for row in rows], [Column(name, name) for name in rows[0].flat()], style)
+    else:
+        print_rows(ranking_rows(standings), RANKING, style)
+    if folder is not None:
+        save_results(folder, test, rows, standings, weighed)
+    return print_best(rows)
+
+
+def make_backtest(asked: dict[str, Any]) -> "Backtest":
+    from muster.assignors.registry import BUILT_IN
+    from muster.spark.pipelines.backtest import Backtest
+    from muster.spark.pipelines.candidates import parse_candidates
+    from muster.spark.pipelines.replaying import HandoverModel
+    from muster.spark.pipelines.trace import read_trace
+
+    try:
+        traces = [read_trace(path) for path in asked["traces"]]
+        return Backtest(
+            histories=(*synthetic_plans(asked, bool(traces)), *traces),
+            candidates=tuple(parse_candidates(asked["words"] or ",".join(BUILT_IN))),
+            seeds=tuple(range(asked["seeds"])),
+            model=HandoverModel(asked["round_ms"]),
+            deadline_ms=round(1000 * asked["deadline"]),
+        )
+    except ValueError as error:
+        raise CommandError(str(error), code=Exit.USAGE) from error
+
+
+def synthetic_plans(asked: dict[str, Any], recorded: bool) -> "Iterable[Any]":
+    """What to make up: what was named, else everything under an uneven load, else nothing beside a recorded
+    history.
+    """
+    from muster.spark.pipelines.synthetic import LOADS, SCENARIOS, SyntheticPlan, check_known
+
+    words = list(asked["histories"])
+    if (not words and not recorded) or "all" in words:
+        words = [f"{scenario}/{load}" for scenario in SCENARIOS for load in ("zipf", "bursty")]
+    shape = {
+        name: asked[name]
+        for name in ("members", "topics", "partitions", "minutes", "utilisation", "skew", "session_ms")
+    }
+    for word in dict.fromkeys(words):
+        scenario, slash, load = word.partition("/")
+        if not slash:
+            raise ValueError(f"{word!r} is no history; expected SCENARIO/LOAD, such as rolling/zipf")
+        check_known("scenario", scenario, SCENARIOS)
+        check_known("load", load, LOADS)
+        yield SyntheticPlan(scenario=scenario, load=load, **shape)
+
+
+def parse_weights(given: dict[str, str]) -> dict[str, float]:
+    from muster.spark.pipelines.ranking import EVEN, check_weights
+
+    if not given:
+        return dict(EVEN)
+    try:
+        weights = {word: parse_number(word, value) for word, value in given.items()}
+        check_weights(weights)
+    except ValueError as error:
+        raise CommandError(f"--weight: {error}", "such as --weight lag=2 --weight moves=1", code=Exit.USAGE) from None
+    return weights
+
+
+def parse_number(word: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError(f"{word}={value} has no number; expected CRITERION=NUMBER") from None
+
+
+def run_backtest(test: "Backtest", master: str | None, settings: dict[str, str]) -> "list[BacktestRow]":
+    """On Spark, or here with a word to whoever watches how far it is."""
+    from muster.spark.pipelines.backtest import run_here, run_on_spark
+
+    if master is None:
+        return list(track_progress(run_here(test), len(test.jobs)))
+    with spark_session("muster backtest", master, settings) as spark:
+        return run_on_spark(test, spark)
+
+
+def track_progress(rows: "Iterable[BacktestRow]", count: int) -> "Iterable[BacktestRow]":
+    import sys
+
+    if not sys.stderr.isatty():
+        yield from rows
+        return
+    from rich.progress import track
+
+    from muster.cli.common.output import console
+
+    yield from track(rows, description="replaying", total=count, console=console(stderr=True), transient=True)
+
+
+def ranking_rows(standings: "Sequence[CandidateStanding]") -> list[dict[str, Any]]:
+    return [
+        round_row(
+            {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
+            | dict(one.means)
+        )
+        for one in standings
+    ]
+
+
+def round_row(row: dict[str, Any]) -> dict[str, Any]:
+    """For people and for programs alike; the Parquet files hold every digit."""
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def save_results(
+    folder: Path,
+    test: "Backtest",
+    rows: "Sequence[BacktestRow]",
+    standings: "Sequence[CandidateStanding]",
+    weights: dict[str, float],
+) -> None:
+    from muster.spark.pipelines.backtest import build_arrow_table
+    from muster.spark.pipelines.backtest_report import build_backtest_report
+
+    ranking = [
+        {"candidate": one.candidate, "rank": one.rank, "replays": one.replays, "failed": one.failed}
+        | {f"place_{word}": place for word, place in one.places.items()}
+        | dict(one.means)
+        for one in standings
+    ]
+    write_parquet(folder / "replays.parquet", build_arrow_table(rows))
+    write_parquet(folder / "ranking.parquet", ranking)
+    write_text(folder / "report.html", build_backtest_report(test, rows, weights))
+
+
+def print_best(rows: "Sequence[BacktestRow]") -> int:
+    failed = [row for row in rows if row.score is None]
+    for said in dict.fromkeys(row.error for row in failed):
+        notice(said)
+    if failed:
+        notice(f"{plural(len(failed), 'replay')} of {len(rows)} failed.")
+    return Exit.FAILURE if failed else Exit.OK

@@ -1,0 +1,120 @@
+"""Rows for people and for programs: table, wide, json, yaml, csv.
+
+On a terminal a table has rules and colours; elsewhere its columns are plain text, as `awk` and `grep` like them. What
+programs read (json, yaml, csv) holds every column, also those that only `wide` shows to people.
+"""
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from muster.coordinator.observability.views.formatting import clipped, harmless
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+ABSENT = "-"
+
+Row = Mapping[str, Any]
+
+
+class Column(NamedTuple):
+    """A heading, the row's key below it, and whether only `wide` shows it."""
+
+    heading: str
+    key: str
+    wide: bool = False
+    style: str = ""
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[Column], style: str) -> None:
+    """Print rows in the wanted form."""
+    if style in ("table", "wide"):
+        print_table(rows, [column for column in columns if style == "wide" or not column.wide])
+    elif style == "csv":
+        click.echo(format_csv(rows, columns), nl=False)
+    else:
+        print_document([{column.key: row.get(column.key) for column in columns} for row in rows], style)
+
+
+def print_document(document: object, style: str) -> None:
+    """Print a nested value as json or yaml."""
+    if style == "yaml":
+        import yaml
+
+        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+    else:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_table(rows: Sequence[Row], columns: Sequence[Column]) -> None:
+    if not sys.stdout.isatty():
+        click.echo(plain_table(rows, columns), nl=False)
+        return
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for column in columns:
+        numbers = all(isinstance(row.get(column.key), int | float | None) for row in rows)
+        table.add_column(column.heading, justify="right" if numbers else "left", style=column.style or None)
+    for row in rows:
+        table.add_row(*(harmless(format_cell(row.get(column.key))) for column in columns))
+    console().print(table)
+
+
+def plain_table(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    """Columns padded with spaces, the heading first.
+
+    >>> plain_table([{"name": "a", "lag": None}], [Column("NAME", "name"), Column("LAG", "lag")])
+    'NAME  LAG\\na     -\\n'
+    """
+    lines = [[column.heading for column in columns]]
+    lines += [[harmless(format_cell(row.get(column.key))) for column in columns] for row in rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return "".join(
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
+    )
+
+
+def format_csv(rows: Sequence[Row], columns: Sequence[Column]) -> str:
+    target = io.StringIO()
+    writer = csv.writer(target, lineterminator="\n")
+    writer.writerow([column.key for column in columns])
+    for row in rows:
+        writer.writerow(["" if row.get(column.key) is None else format_cell(row[column.key]) for column in columns])
+    return target.getvalue()
+
+
+def format_cell(value: object) -> str:
+    """One value in a table; lists by comma, nothing as a dash.
+
+    >>> format_cell(["a", "b"]), format_cell(None), format_cell(True)
+    ('a,b', '-', 'yes')
+    """
+    if value is None or value == "" or value == []:
+        return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)
+
+
+def console(*, stderr: bool = False) -> "Console":
+    """Rich, which honours NO_COLOR and a missing terminal by itself."""
+    from rich.console import Console
+
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else int(os.environ.get("COLUMNS", "120"))
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
+
+
+def notice(text: str) -> None:
+    """A line for people, on standard error."""
+    click.echo(clipped(text), err=True)

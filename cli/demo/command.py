@@ -1,0 +1,181 @@
+"""`muster demo`: the whole story in one command."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from muster.cli.common.errors import CommandError, Exit
+from muster.cli.common.options import NumberRange
+from muster.cli.common.output import notice
+from muster.cli.common.plugins import find_plugins_here
+
+
+@click.command()
+@click.option("--input", "file", type=click.Path(path_type=Path), metavar="FILE", help="Lines to work on.")
+@click.option("--key-regex", metavar="RE", help="A line's key is the expression's first group, or its match.")
+@click.option("--workers", type=click.IntRange(1, 16), default=3, show_default=True, metavar="N")
+@click.option("--partitions", type=click.IntRange(1, 500), default=12, show_default=True, metavar="N")
+@click.option(
+    "--assignor",
+    default="cooperative-sticky",
+    show_default=True,
+    metavar="NAME",
+    help="Built-in, Kafka class, plugin, or package.module:Class.",
+)
+@click.option(
+    "--seconds",
+    type=NumberRange(1, 600),
+    default=10.0,
+    show_default=True,
+    metavar="S",
+    help="How long the workers should take for all lines; their pace follows from it.",
+)
+@click.option("--spark", is_flag=True, help="Count words on a Spark cluster instead, and kill one of its executors.")
+@click.option("--balance", is_flag=True, help="Let a partition become hot instead, and see the load made even again.")
+@click.option(
+    "--cluster",
+    is_flag=True,
+    help="Three nodes and a real ZooKeeper instead; kill the one that coordinates, and see that nobody joins again.",
+)
+@click.option(
+    "--engine",
+    metavar="URL",
+    help="kafka://HOST:PORT: two nodes over that Kafka instead, a group of confluent-kafka, and a kill of its owner.",
+)
+@click.option("--keep", is_flag=True, help="Keep the data directory, and say where it is.")
+def demo(
+    file: Path | None,
+    key_regex: str | None,
+    workers: int,
+    partitions: int,
+    assignor: str,
+    seconds: float,
+    spark: bool,
+    balance: bool,
+    cluster: bool,
+    engine: str | None,
+    keep: bool,
+) -> int:
+    """Run a group of workers on real lines, kill one, and see why the group rebalanced.
+
+    A node, the producer and each worker are processes of their own. Without --input the lines are those of this
+    Python's standard library, keyed by file: real, and skewed. Ends by itself, within a minute; with --spark it
+    takes one to two. With --cluster, --balance and --engine it has another story.
+    """
+    if balance:
+        return run_balance_demo(keep)
+    if cluster:
+        return run_cluster_demo(keep)
+    if engine is not None:
+        return run_kafka_backend_demo(engine, keep)
+    if spark:
+        return run_spark_demo(file, key_regex, partitions, keep)
+    from muster.assignors.registry import resolve_all
+    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.demo.director import DemoPlan, GroupDemo
+    from muster.cli.records.lines import choose_source
+
+    find_plugins_here()
+    resolve_all(assignor)
+    plan = DemoPlan(choose_source(file, key_regex), workers, partitions, assignor, seconds)
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        proved = GroupDemo(plan, folder).run()
+    return Exit.OK if proved else Exit.FAILURE
+
+
+def run_balance_demo(keep: bool) -> int:
+    """The demo of continuous balance: it has a story of its own."""
+    refuse_other_options("balance")
+    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.demo.balance import BalanceDemo
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        return Exit.OK if BalanceDemo(folder).run() else Exit.FAILURE
+
+
+def run_kafka_backend_demo(engine: str, keep: bool) -> int:
+    """The demo over somebody's Kafka: it has a story of its own."""
+    refuse_other_options("engine")
+    if not engine.startswith("kafka://"):
+        raise click.UsageError(f"--engine is {engine}; expected kafka://HOST:PORT, or several with commas between them")
+    try:
+        import confluent_kafka  # noqa: F401
+    except ImportError:
+        raise CommandError("confluent-kafka is not installed", "", "pip install 'muster-groups[kafka]'") from None
+    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.demo.kafka_backend_demo import KafkaBackendDemo
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        return Exit.OK if KafkaBackendDemo(folder, engine).run() else Exit.FAILURE
+
+
+OTHERS = ("file", "key_regex", "workers", "partitions", "assignor", "seconds", "spark", "balance", "cluster", "engine")
+"""What stories of their own do not take."""
+
+
+def refuse_other_options(name: str) -> None:
+    context = click.get_current_context()
+    for other in OTHERS:
+        if other != name and context.get_parameter_source(other) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} has a story of its own; of the other options it takes --keep only")
+
+
+def run_cluster_demo(keep: bool) -> int:
+    """The demo of a cluster: it has a story of its own."""
+    refuse_other_options("cluster")
+    try:
+        import kazoo  # noqa: F401
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CommandError("there is no ZooKeeper to start", "", "pip install 'muster-groups[zookeeper]'") from None
+    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.demo.cluster_director import ClusterDemo
+    from muster.cli.nodes.zookeeper import translate_zookeeper_errors
+
+    interrupt_on_signals()
+    with workspace(keep) as folder, translate_zookeeper_errors():
+        return Exit.OK if ClusterDemo(folder).run() else Exit.FAILURE
+
+
+def run_spark_demo(file: Path | None, key_regex: str | None, partitions: int, keep: bool) -> int:
+    """The demo on Spark: nothing of the options for workers concerns it."""
+    context = click.get_current_context()
+    for name in ("workers", "assignor", "seconds"):
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name} is about workers; the Spark demo has none. Leave out --{name} or --spark")
+    try:
+        import pyspark  # noqa: F401
+    except ImportError:
+        raise CommandError("pyspark is not installed", "pip install 'muster-groups[spark]'") from None
+    from muster.cli.common.signals import interrupt_on_signals
+    from muster.cli.demo.spark_demo import SparkDemo
+    from muster.cli.records.lines import choose_source
+    from muster.coordinator.java_runtime import JavaNotFound
+
+    interrupt_on_signals()
+    with workspace(keep) as folder:
+        try:
+            proved = SparkDemo(choose_source(file, key_regex), partitions, folder).run()
+        except JavaNotFound as error:
+            raise CommandError(str(error)) from error
+    return Exit.OK if proved else Exit.FAILURE
+
+
+@contextmanager
+def workspace(keep: bool) -> Iterator[Path]:
+    """A directory of this demo's own; it goes at the end unless it is to be kept."""
+    folder = Path(tempfile.mkdtemp(prefix="muster-demo-"))
+    try:
+        yield folder
+    finally:
+        if keep:
+            notice(f"kept: {folder} (logs and reports); serve it again: muster serve --data {folder / 'data'}")
+        else:
+            shutil.rmtree(folder, ignore_errors=True)

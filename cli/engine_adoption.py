@@ -1,0 +1,219 @@
+"""`muster engine adopt` and `release_group`: groups move between that Kafka's own coordinator and Muster."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from muster.cli.asking import await_upstream_work, load_engine_settings, upstream_options
+from muster.cli.common.command_config import current_command_config
+from muster.cli.common.errors import CommandError, Exit, print_error
+from muster.cli.common.options import bootstrap_option, output_option
+from muster.cli.common.output import Column, notice, print_rows
+from muster.coordinator.observability.views.formatting import plural
+
+if TYPE_CHECKING:
+    from muster.client.aio import AsyncAdmin
+    from muster.client.described import GroupDescription
+    from muster.coordinator.config import Settings
+    from muster.coordinator.kafka_backend.adopt import MovedOffsets
+    from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
+    from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+
+MOVE_COLUMNS = [
+    Column("GROUP", "group", style="cyan"),
+    Column("TOPIC", "topic"),
+    Column("PARTITION", "partition"),
+    Column("OFFSET", "offset"),
+    Column("LEADER-EPOCH", "leader_epoch", wide=True),
+    Column("METADATA", "metadata", wide=True),
+]
+STAY = "; {} in topics that are no more left where they are"
+DRY_RUN = click.option("--dry-run", is_flag=True, help="Show what would be moved; change nothing.")
+
+
+@click.command()
+@bootstrap_option
+@upstream_options
+@output_option
+@DRY_RUN
+@click.option("--all", "pattern", metavar="PATTERN", help="All groups there whose whole id matches (RE2).")
+@click.argument("groups", metavar="[GROUP]...", nargs=-1)
+def adopt(
+    bootstrap: str,
+    engine: str | None,
+    file: Path | None,
+    given: dict[str, str],
+    style: str,
+    dry_run: bool,
+    pattern: str | None,
+    groups: Sequence[str],
+) -> int:
+    """Take GROUPs over from that Kafka, with what they have committed.
+
+    A group must have no members there, and none here; exit code 5, and who they are, where it has (with --all the
+    others are adopted all the same). Its positions there stay as they are. Positions in topics that are no more are
+    left there.
+    """
+    if bool(groups) == (pattern is not None):
+        raise click.UsageError("name groups, or say --all PATTERN")
+    settings = load_engine_settings(engine, file, given)
+    left: list[str] = []
+
+    async def work(upstream: "Upstream", here: "AdminGroups") -> "list[MovedOffsets]":
+        from muster.coordinator.kafka_backend.adopt import MoveBlocked, adopt_group
+        from muster.coordinator.kafka_backend.upstream.catalog import fetch_all_topics
+        from muster.coordinator.kafka_backend.upstream.view import UpstreamMetadata
+
+        told = await fetch_all_topics(upstream, UpstreamMetadata())
+        assert told is not None, "nothing was asked before"
+        topics = {name: topic.partitions for name, topic in told.topics.items()}
+        if pattern is None:
+            return [await adopt_group(upstream, group, here, topics, dry_run=dry_run) for group in groups]
+        moved = []
+        for group in await find_matching_groups(upstream, pattern):
+            try:
+                moved.append(await adopt_group(upstream, group, here, topics, dry_run=dry_run))
+            except MoveBlocked as error:
+                left.append(str(error))
+        return moved
+
+    report_moves(move_groups(settings, bootstrap, work), style, "would be adopted" if dry_run else "adopted")
+    for sentence in left:
+        print_error(sentence)
+    return Exit.CONFLICT if left else Exit.OK
+
+
+@click.command()
+@bootstrap_option
+@upstream_options
+@output_option
+@DRY_RUN
+@click.argument("group")
+def release(
+    bootstrap: str,
+    engine: str | None,
+    file: Path | None,
+    given: dict[str, str],
+    style: str,
+    dry_run: bool,
+    group: str,
+) -> None:
+    """Give GROUP back to that Kafka, with what it has committed, and forget it here.
+
+    It must have no members, here and there. The next client that comes through Muster has it adopted again: give its
+    clients the brokers' own addresses before they are started.
+    """
+    settings = load_engine_settings(engine, file, given)
+
+    async def work(upstream: "Upstream", here: "AdminGroups") -> "list[MovedOffsets]":
+        from muster.coordinator.kafka_backend.adopt import release_group
+
+        return [await release_group(upstream, group, here, dry_run=dry_run)]
+
+    report_moves(move_groups(settings, bootstrap, work), style, "would be released" if dry_run else "released")
+
+
+def move_groups(settings: "Settings", bootstrap: str, work: Any) -> "list[MovedOffsets]":
+    """Do it with both ends at hand."""
+    from muster.cli.common.options import ONE_SHOT_PATIENCE_MS, client_properties, require_listener
+    from muster.client.aio import AsyncAdmin
+    from muster.client.loop import shared_loop
+
+    client = client_properties(bootstrap, current_command_config(), default_api_timeout_ms=ONE_SHOT_PATIENCE_MS)
+
+    async def both() -> "list[MovedOffsets]":
+        async with AsyncAdmin(client) as admin:
+            require_listener(bootstrap, current_command_config())
+            here = AdminGroups(admin)
+            return await await_upstream_work(settings, lambda upstream: work(upstream, here))
+
+    return shared_loop().run(both())
+
+
+class AdminGroups:
+    """`adopt_group.Here`, of the Muster that an Admin asks."""
+
+    def __init__(self, admin: "AsyncAdmin") -> None:
+        self._admin = admin
+
+    async def _described(self, group: str) -> "GroupDescription | None":
+        from muster.client.errors import Refused
+        from muster.coordinator.kafka_backend.upstream.groups import GROUP_NOT_FOUND
+
+        try:
+            return await self._admin.describe_group(group)
+        except Refused as error:
+            if error.code == GROUP_NOT_FOUND:
+                return None
+            raise
+
+    async def members(self, group: str) -> Sequence[str]:
+        told = await self._described(group)
+        members = () if told is None else told.members
+        return [f"{member.client_id or member.member_id} at {member.client_host}" for member in members]
+
+    async def positions(self, group: str) -> "Mapping[tuple[str, int], UpstreamOffset]":
+        from muster.coordinator.kafka_backend.upstream.groups import UpstreamOffset
+
+        if await self._described(group) is None:
+            return {}  # to be asked for its positions would have it adopted at once (KB-M2)
+        kept = await self._admin.group_offsets(group, include_zookeeper=False)
+        return {
+            (tp.topic, tp.partition): UpstreamOffset(at.offset, at.leader_epoch, at.metadata) for tp, at in kept.items()
+        }
+
+    async def commit(self, group: str, positions: "Mapping[tuple[str, int], UpstreamOffset]") -> None:
+        from muster.client.types import OffsetAndMetadata
+        from muster.coordinator.kafka_backend.adopt import ADOPTED
+
+        given = {
+            place: OffsetAndMetadata(each.offset, each.metadata, each.leader_epoch) for place, each in positions.items()
+        }
+        await self._admin.alter_offsets(group, given, reason=ADOPTED)
+
+    async def delete(self, group: str) -> None:
+        from muster.coordinator.kafka_backend.adopt import RELEASED
+
+        await self._admin.delete_groups([group], reason=RELEASED)
+
+
+async def find_matching_groups(upstream: "Upstream", pattern: str) -> list[str]:
+    """Groups of that Kafka, of consumers, with nobody in them."""
+    from muster.coordinator.core.model.patterns import compile_pattern
+    from muster.coordinator.kafka_backend.foreign_member_guard import KINDS, OWN_PROTOCOL
+    from muster.coordinator.kafka_backend.upstream.groups import list_groups
+
+    try:
+        wanted = compile_pattern(pattern)
+    except ValueError as error:
+        raise CommandError(f"{pattern!r} is no regular expression: {error}", code=Exit.USAGE) from error
+    await upstream.refresh([])
+    found = [each for broker in sorted(upstream.view.brokers) for each in await list_groups(upstream, broker)]
+    return sorted(
+        {
+            each.group
+            for each in found
+            if each.kind.lower() in KINDS and each.protocol_type != OWN_PROTOCOL and wanted.fullmatch(each.group)
+        }
+    )
+
+
+def report_moves(moved: "Sequence[MovedOffsets]", style: str, done: str) -> None:
+    rows = [
+        {
+            "group": each.group,
+            "topic": topic,
+            "partition": partition,
+            "offset": position.offset,
+            "leader_epoch": position.leader_epoch,
+            "metadata": position.metadata,
+        }
+        for each in moved
+        for (topic, partition), position in sorted(each.positions.items())
+    ]
+    print_rows(rows, MOVE_COLUMNS, style)
+    for each in moved:
+        left = len(each.without_topic)
+        notice(f"{each.group}: {plural(len(each.positions), 'position')} {done}{STAY.format(left) if left else ''}")

@@ -1,0 +1,224 @@
+"""The ledger's entry of one rebalance, told to people: cause, who, phases, moves, the time partitions were unowned."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from muster.coordinator.observability.views.formatting import Names, duration, moment, plural, spans
+from muster.coordinator.observability.views.ledger import cause_word, is_rebalance, names_of, outcome_word, took_ms
+from muster.coordinator.rpc.v1 import ledger_pb2
+
+if TYPE_CHECKING:
+    from muster.client import Admin
+
+MAX_MOVE_LINES = MAX_POSITION_LINES = 12
+"""Per rebalance, for people; json and yaml show every move."""
+
+INDENT = 11
+"""Columns before what is said: two, the longest label, one."""
+
+OUTCOME_STYLES = {"completed": "green", "emptied": "yellow", "superseded": "yellow", "failed": "red"}
+SERVER_SIDE_WORDS = ("remote", "setting", "central")
+"""Sources of a snapshot from which the coordinator itself made the plan, of a classic group and of a central one."""
+PHASE_WORDS = {
+    "join": "last to join",
+    "plan": "planned by",
+    "settle": "last to sync",
+    "claim": "last to claim",
+    "stop": "last to stop",
+    "start": "last to start",
+}
+
+
+def fetch_rebalances(admin: "Admin", group: str, limit: int = 0, generation: int = 0) -> list[ledger_pb2.Rebalance]:
+    """The last rebalances, oldest first, with snapshots; these are fetched one by one, because they may be large."""
+    entries = admin.explain(group, limit, generation)[::-1]
+    for entry in entries:
+        if outcome_word(entry) != "completed":
+            continue
+        for full in admin.explain(group, 0, entry.generation, include_snapshots=True):
+            if full.number == entry.number:
+                entry.CopyFrom(full)
+    return entries
+
+
+def print_story(
+    out: Console,
+    entries: Sequence[ledger_pb2.Rebalance],
+    moves: Sequence[ledger_pb2.CoordinatorMove] = (),
+    *,
+    full: bool = False,
+) -> None:
+    """Print the entries, a blank line between them, and where their coordinator moved. A terminal gets its lines
+    wrapped below their beginning."""
+    names = names_of(entries, full=full)
+    width = out.width - INDENT if out.is_terminal else None
+    for number, entry in enumerate(merge_by_time(entries, moves)):
+        if number:
+            out.print()
+        if isinstance(entry, ledger_pb2.CoordinatorMove):
+            out.print(move_line(entry), soft_wrap=True)
+            continue
+        for line in story_lines(entry, names, out, width):
+            out.print(line, soft_wrap=True)
+
+
+def merge_by_time(
+    entries: Sequence[ledger_pb2.Rebalance], moves: Sequence[ledger_pb2.CoordinatorMove]
+) -> Iterator[ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove]:
+    """Both as they are given, oldest first, put together by time. That is of the clock of the node that told it: where
+    clocks are apart, what came after an entry or a move is not told before it all the same."""
+    return merge(entries, moves, key=entry_time)
+
+
+def entry_time(entry: ledger_pb2.Rebalance | ledger_pb2.CoordinatorMove) -> int:
+    return entry.serving_ms if isinstance(entry, ledger_pb2.CoordinatorMove) else entry.started_at_ms
+
+
+def move_line(move: ledger_pb2.CoordinatorMove) -> Text:
+    before = str(move.from_node) if move.from_node >= 0 else "?"
+    took = move.serving_ms - (move.last_heard_ms or move.elected_ms)
+    lost = f", {plural(move.cut, 'record')} lost" if move.cut else ""
+    return Text.assemble(
+        ("Coordinator moved", "bold"),
+        f"   node {before} -> {move.to_node}   ",
+        (moment(move.serving_ms), "dim"),
+        f"   took {duration(took)}   {move.cause}; {plural(move.members, 'member')} kept{lost}",
+    )
+
+
+def story_lines(entry: ledger_pb2.Rebalance, names: Names, out: Console, width: int | None = None) -> Iterator[Text]:
+    """The lines of one rebalance, wrapped to `width` if one is given."""
+    yield story_heading(entry)
+    for label, texts in story_sections(entry, names):
+        lines = [line for text in texts for line in (text.wrap(out, width) if width else [text])]
+        for at, line in enumerate(lines):
+            yield Text.assemble((f"  {label if at == 0 else '':<{INDENT - 3}} ", "dim"), line)
+
+
+def story_heading(entry: ledger_pb2.Rebalance) -> Text:
+    outcome = outcome_word(entry)
+    return Text.assemble(
+        (f"{'Rebalance' if is_rebalance(entry) else 'Entry'} {entry.number}", "bold"),
+        f"   generation {entry.previous_generation} -> {entry.generation}   ",
+        (moment(entry.started_at_ms), "dim"),
+        f"   took {duration(took_ms(entry))}   " if is_rebalance(entry) else "   ",
+        (outcome, OUTCOME_STYLES.get(outcome, "")),
+    )
+
+
+def story_sections(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[tuple[str, Sequence[Text]]]:
+    yield "cause", [cause_line(entry, names)]
+    if entry.detail:
+        yield "why", [Text(names.in_text(entry.detail))]
+    if entry.client_reason and entry.client_reason not in entry.detail:
+        yield "said", [Text(f'"{entry.client_reason}"')]
+    if entry.phases:
+        yield "phases", [Text("   ").join(phase_text(phase, names) for phase in entry.phases)]
+    if entry.notifications:
+        woken = f"{plural(entry.notifications, 'notification')}, {plural(entry.herd, 'member')} claimed anew"
+        yield "herd", [Text(woken)]
+    if entry.protocol_name:
+        yield "assignor", list(assignor_lines(entry))
+    if is_rebalance(entry):
+        yield "moved", list(move_lines(entry, names))
+    if entry.positions or entry.more_positions:
+        yield "offsets", list(position_lines(entry))
+    if entry.also:
+        yield "also", [Text(names.in_text(line)) for line in entry.also]
+
+
+def cause_line(entry: ledger_pb2.Rebalance, names: Names) -> Text:
+    text = Text().append(cause_word(entry), style="bold yellow")
+    if entry.culprit:
+        at = f" at {entry.culprit_client_host}" if entry.culprit_client_host else ""
+        text.append(f"   by {names[entry.culprit]}{at}")
+    return text
+
+
+def phase_text(phase: ledger_pb2.RebalancePhase, names: Names) -> Text:
+    text = Text(f"{phase.name} {duration(phase.duration_ms)}")
+    waited = [names[member] for member in phase.waited_for if member]
+    if waited:
+        text.append(f" ({PHASE_WORDS.get(phase.name, 'waited for')} {waited[-1]})", style="dim")
+    return text
+
+
+def assignor_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
+    """Its name; when it failed also why, and what the group got instead. Needs the entry's snapshot to know."""
+    snapshot = snapshot_of(entry)
+    named = snapshot.get("assignor")
+    # The protocol is what the members agreed on; a coordinator that was asked to plan may use another assignor.
+    remote = entry.snapshot_source in SERVER_SIDE_WORDS and isinstance(named, str) and named
+    yield Text(f"{named} (on the coordinator)" if remote else entry.protocol_name)
+    if (stale := snapshot.get("stale")) and isinstance(stale, dict):
+        yield Text(stale_line(stale, known="lags" in snapshot), style="yellow")
+    options = snapshot.get("options")
+    if not isinstance(options, dict):
+        return
+    if "fallback" in options:
+        yield Text(f"FAILED: {options.get('reason', 'no reason is known')}", style="bold red")
+        yield Text(f"the group got this plan instead: {options['fallback']}", style="red")
+    if "held" in options:
+        yield Text(f"its plan was corrected by what operators hold of the group: {options['held']}", style="cyan")
+
+
+def stale_line(stale: dict[str, Any], *, known: bool) -> str:
+    """What the plan rests on where the leaders of some partitions did not say where they end."""
+    count = plural(sum(len(partitions) for partitions in stale.values()), "partition")
+    if known:
+        return f"the lags of {count} are those of when their leaders last answered"
+    return f"planned by count, without lags: nobody has said where the logs of {count} end"
+
+
+def snapshot_of(entry: ledger_pb2.Rebalance) -> dict[str, Any]:
+    """The assignor's input, where it is known; clients in other languages may hand in anything."""
+    try:
+        snapshot = json.loads(entry.snapshot_json or "{}")
+    except ValueError:
+        return {}
+    return snapshot if isinstance(snapshot, dict) else {}
+
+
+def move_lines(entry: ledger_pb2.Rebalance, names: Names) -> Iterator[Text]:
+    total = f"{entry.unowned_partition_seconds:.2f} partition-seconds unowned"
+    yield Text(f"{plural(len(entry.moves), 'partition')}, {total}" if entry.moves else f"nothing; {total}")
+    grouped: dict[tuple[str, str, str, str], list[ledger_pb2.PartitionMove]] = defaultdict(list)
+    for move in entry.moves:
+        grouped[move.topic, move.source, move.target, move.why].append(move)
+    for number, ((topic, source, target, why), moves) in enumerate(grouped.items()):
+        if number == MAX_MOVE_LINES:
+            yield Text(f"... and {len(grouped) - MAX_MOVE_LINES} lines more; -o json shows them all", style="dim")
+            return
+        yield Text.assemble(
+            (f"{topic}[{spans(move.partition for move in moves)}]", "cyan"),
+            f"   {names[source] or 'nobody'} -> {names[target] or 'nobody'}",
+            f"   {unowned_text(moves)}" if target else "",
+            (f"   {names.in_text(why)}" if why else "", "dim"),
+        )
+
+
+def position_lines(entry: ledger_pb2.Rebalance) -> Iterator[Text]:
+    told = entry.positions[:MAX_POSITION_LINES]
+    for change in told:
+        before = f"{change.before}" if change.HasField("before") else "none"
+        after = f"{change.after}" if change.HasField("after") else "none"
+        yield Text.assemble((f"{change.topic}[{change.partition}]", "cyan"), f"   {before} -> {after}")
+    if len(told) < len(entry.positions):
+        yield Text(f"... and {len(entry.positions) - len(told)} lines more; -o json shows them all", style="dim")
+    if entry.more_positions:
+        yield Text(f"and {entry.more_positions} more, which the ledger has no room for", style="dim")
+
+
+def unowned_text(moves: Sequence[ledger_pb2.PartitionMove]) -> str:
+    """How long these partitions had no owner, at least and at most."""
+    known = [move.unowned_ms for move in moves if move.unowned_ms >= 0]
+    if not known:
+        return "still unowned"
+    low, high = duration(min(known)), duration(max(known))
+    return f"unowned {low}" if low == high else f"unowned {low} to {high}"

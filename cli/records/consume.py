@@ -1,0 +1,263 @@
+"""`muster consume`: records to standard output, one per line; what happens to the group to standard error."""
+
+import os
+import re
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from muster.cli.common.errors import CommandError, Exit
+from muster.cli.common.options import NumberRange, client_options, client_properties, require_listener
+from muster.cli.common.output import notice
+from muster.cli.common.plugins import find_plugins_here
+from muster.cli.common.signals import interrupt_on_signals, stop_on_signal
+from muster.cli.groups.reset import find_targets
+from muster.cli.groups.which import resolve_partitions
+from muster.cli.records.records import FIELDS, Writer, fields_option, make_writer
+from muster.coordinator.observability.views.formatting import plural
+from muster.coordinator.observability.views.positions import Position, parse_position
+
+if TYPE_CHECKING:
+    from muster.client import Consumer, Message, RebalanceEvent, TopicPartition
+
+LATEST = -1
+BATCH = 500
+CHECK_INTERVAL_S = 0.2
+"""How soon a signal is noticed while nothing comes."""
+
+
+def start_option(ctx: click.Context, param: click.Parameter, given: str | None) -> Position | None:
+    """Where to begin. A number of records after nothing in particular means nothing here."""
+    if given is None:
+        return None
+    try:
+        position = parse_position(given, now_ms=time.time_ns() // 1_000_000)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+    if position.kind == "current" or (position.kind == "shift" and position.value > 0):
+        raise click.BadParameter(f"{given!r} needs a group; expected start, end, N, -N, @TIME or @-1h", ctx, param)
+    return position
+
+
+@click.command()
+@client_options
+@click.option(
+    "--topic",
+    "topics",
+    required=True,
+    multiple=True,
+    metavar="T",
+    help="What to read; may be repeated. ^ begins a regular expression (with --group).",
+)
+@click.option("--group", metavar="G", help="Take part in this group; without it, read every partition alone.")
+@click.option(
+    "--black-list",
+    is_flag=True,
+    help="Every topic that the pattern in --topic does not match (with group.protocol=zookeeper).",
+)
+@click.option("--from-beginning", is_flag=True, help="Begin with the first record where nothing is committed.")
+@click.option(
+    "--from",
+    "position",
+    callback=start_option,
+    metavar="WHERE",
+    help="Begin there (without --group): start, end, N, -N (so many before the end), @TIME or @-1h, in each partition.",
+)
+@click.option(
+    "--partition",
+    "numbers",
+    type=click.IntRange(min=0),
+    multiple=True,
+    metavar="N",
+    help="Only these (without --group).",
+)
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option(
+    "--idle-timeout", type=NumberRange(min=0), metavar="SECONDS", help="Stop when nothing came for this long."
+)
+@click.option(
+    "--print",
+    "fields",
+    callback=fields_option,
+    metavar="FIELD,...",
+    help=f"What to print of a record instead of its value: some of {', '.join(FIELDS)}.",
+)
+@click.option("--separator", default="\t", show_default="a tab", metavar="TEXT", help="What stands between the fields.")
+@click.option("-o", "--output", "style", type=click.Choice(["text", "json"]), default="text", help="json: all of it.")
+def consume(
+    bootstrap: str,
+    overrides: dict[str, str],
+    topics: tuple[str, ...],
+    group: str | None,
+    black_list: bool,
+    from_beginning: bool,
+    position: Position | None,
+    numbers: tuple[int, ...],
+    max_messages: int | None,
+    idle_timeout: float | None,
+    fields: tuple[str, ...],
+    separator: str,
+    style: str,
+) -> None:
+    """Print records as they come, until Ctrl-C or SIGTERM, which leave the group in order."""
+    from muster.client import Consumer
+
+    check_topics(topics, group)
+    if group is not None and (position or numbers):
+        raise click.UsageError(
+            "--from and --partition are for reading alone; a group goes on from its positions "
+            "(`muster groups reset-offsets` moves them)"
+        )
+    if from_beginning and position:
+        raise click.UsageError("--from-beginning and --from both say where to begin; expected one")
+    if black_list and (not topics[0].startswith("^") or overrides.get("group.protocol") != "zookeeper"):
+        raise click.UsageError(
+            "--black-list goes with a pattern such as '^tmp' in --topic, and with --set group.protocol=zookeeper"
+        )
+    find_plugins_here()
+    given = client_properties(
+        bootstrap,
+        overrides,
+        group_id=group,
+        auto_offset_reset="earliest" if from_beginning else "latest",
+    )
+    if overrides.get("group.protocol") == "zookeeper" and not is_node_named():
+        # Such a consumer finds its nodes in ZooKeeper.
+        del given["bootstrap.servers"]
+    interrupt_on_signals()
+    with Consumer(given) as consumer:
+        require_listener(bootstrap, overrides)
+        if group is not None:
+            wanted = topics[0] if topics[0].startswith("^") else topics
+            consumer.subscribe(
+                wanted,
+                on_assign=report_rebalance,
+                on_revoke=report_rebalance,
+                on_lost=report_rebalance,
+                black_list=black_list,
+            )
+        else:
+            assign_partitions(
+                consumer, start_offsets(bootstrap, overrides, topics, numbers, position or beginning(from_beginning))
+            )
+        # Only now is there something to finish first; a node that is away can be interrupted before.
+        stopping = stop_on_signal()
+        line = make_writer(fields, separator, as_json=style == "json")
+        printed = copy_records(consumer, line, stopping, max_messages, idle_timeout)
+    notice(f"{plural(printed, 'message')} from {', '.join(topics)}")
+
+
+def copy_records(
+    consumer: "Consumer", line: Writer, stopping: threading.Event, max_messages: int | None, idle_timeout: float | None
+) -> int:
+    """Print records until told to stop, or one of the limits is reached; returns how many.
+
+    Signals are looked at between two batches only, so that no record is handed over, and committed, but not printed.
+    """
+    printed, last = 0, time.monotonic()
+    while not stopping.is_set() and (max_messages is None or printed < max_messages):
+        wanted = BATCH if max_messages is None else min(BATCH, max_messages - printed)
+        messages = consume_batch(consumer, wanted)
+        if messages:
+            write_messages(messages, line)
+            printed += len(messages)
+            last = time.monotonic()
+        elif idle_timeout is not None and time.monotonic() - last >= idle_timeout:
+            break
+    return printed
+
+
+def consume_batch(consumer: "Consumer", wanted: int) -> "list[Message]":
+    """What has come lately. Raises CommandError where the group's members are of another kind."""
+    from muster.client.errors import GroupNotFound
+
+    try:
+        return consumer.consume(wanted, CHECK_INTERVAL_S)
+    except GroupNotFound as error:
+        # A member makes its group: only one of another kind under that name is no group to it (KIP-848).
+        raise CommandError(str(error), code=Exit.CONFLICT) from None
+
+
+def beginning(first: bool) -> Position:
+    return Position("start" if first else "end")
+
+
+def assign_partitions(consumer: "Consumer", offsets: dict[tuple[str, int], int]) -> None:
+    """Assign these partitions to oneself, each from its offset on."""
+    consumer.assign(list(offsets))
+    for partition, offset in offsets.items():
+        consumer.seek(partition, offset)
+
+
+def is_node_named() -> bool:
+    """Whether a node was named, by --bootstrap or in the environment."""
+    source = click.get_current_context().get_parameter_source("bootstrap")
+    return source is click.core.ParameterSource.COMMANDLINE or bool(os.environ.get("MUSTER_BOOTSTRAP"))
+
+
+def check_topics(topics: Sequence[str], group: str | None) -> None:
+    """Raises UsageError for a pattern that is none, or has no group to go with it, or stands beside other topics."""
+    patterns = [topic for topic in topics if topic.startswith("^")]
+    if not patterns:
+        return
+    topic = patterns[0]
+    if len(topics) > 1:
+        raise click.UsageError(f"{topic!r} is a pattern and stands alone; write the topics as one, such as '^(a|b)$'")
+    if group is None:
+        raise click.UsageError(f"{topic!r} is a pattern; expected one topic, or --group with it")
+    try:
+        re.compile(topic)
+    except re.error as error:
+        raise click.UsageError(
+            f"{topic!r} is no regular expression ({error}); expected one such as '^orders-'"
+        ) from None
+
+
+def start_offsets(
+    bootstrap: str,
+    overrides: dict[str, str],
+    topics: Sequence[str],
+    numbers: Sequence[int],
+    position: Position,
+) -> dict[tuple[str, int], int]:
+    """Where to begin in each partition, within what its log has."""
+    from muster.client import Admin
+    from muster.client.config import ClientConfig, to_dotted
+
+    every_client = {to_dotted(name) for name in ClientConfig.model_fields}
+    shared = {key: value for key, value in overrides.items() if key in every_client}
+    listed = "" if not numbers else ":" + ",".join(map(str, numbers))
+    with Admin(client_properties(bootstrap, shared)) as admin:
+        chosen = resolve_partitions(admin, [topic + listed for topic in topics])
+        if position.kind != "shift":
+            return find_targets(admin, dict.fromkeys(chosen, position), {})
+        ends = {
+            (tp.topic, tp.partition): at.offset for tp, at in admin.list_offsets(dict.fromkeys(chosen, LATEST)).items()
+        }
+        return find_targets(admin, dict.fromkeys(chosen, position), ends)
+
+
+def write_messages(messages: Sequence["Message"], line: Writer) -> None:
+    """One line each. Flushed, because somebody may be reading along."""
+    out = sys.stdout.buffer
+    for message in messages:
+        out.write(line(message) + b"\n")
+    out.flush()
+
+
+def report_rebalance(consumer: "Consumer", partitions: Sequence["TopicPartition"], event: "RebalanceEvent") -> None:
+    """One line per callback: what came or went, and why."""
+    from muster.coordinator.observability.views.formatting import spans
+
+    by_topic: dict[str, list[int]] = {}
+    for topic, number in partitions:
+        by_topic.setdefault(topic, []).append(number)
+    named = " ".join(f"{topic}[{spans(numbers)}]" for topic, numbers in sorted(by_topic.items())) or "nothing"
+    cause = event.cause.name.lower().replace("_", " ")
+    notice(
+        f"{event.kind}: {named} (generation {event.generation}; {cause}{': ' if event.detail else ''}{event.detail})"
+    )

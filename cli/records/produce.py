@@ -1,0 +1,186 @@
+"""`muster produce`: one record per line, and by number the lines that did not arrive."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from muster.cli.common.errors import CommandError, Exit, exit_code_of
+from muster.cli.common.options import client_options, client_properties, require_listener
+from muster.cli.common.output import notice
+from muster.coordinator.observability.views.formatting import plural, spans
+
+if TYPE_CHECKING:
+    from muster.client import Producer, RecordMetadata
+
+MAX_NAMED = 1_000
+"""So many lines that did not arrive are remembered by number, and all of them are counted."""
+MAX_NAMED_CHARACTERS = 200
+ANY = -1
+"""By the key, or to whichever partition is being filled."""
+
+
+def header_option(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[tuple[str, bytes], ...]:
+    """Headers in the order given; a name may come again."""
+    pairs = []
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise click.BadParameter(f"{text!r} is no header; expected NAME=VALUE", ctx, param)
+        pairs.append((name, os.fsencode(value)))
+    return tuple(pairs)
+
+
+def split_line(line: bytes, separator: bytes) -> tuple[bytes | None, bytes]:
+    """(key, value). A line without separator has no key.
+
+    >>> split_line(b"a:1", b":"), split_line(b"a", b":")
+    ((b'a', b'1'), (None, b'a'))
+    """
+    key, found, value = line.partition(separator)
+    return (key, value) if found else (None, line)
+
+
+@click.command()
+@client_options
+@click.option("--topic", required=True, metavar="T", help="Where to send the lines; it has to exist.")
+@click.option(
+    "--key-regex", metavar="RE", help="The key is the expression's first group, or its match; no match, no key."
+)
+@click.option("--key-separator", metavar="TEXT", help="The key is what stands before its first occurrence in a line.")
+@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all to this partition.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=header_option,
+    help="For each record; repeatable.",
+)
+@click.argument("file", type=click.File("rb"), default="-")
+def produce(
+    bootstrap: str,
+    overrides: dict[str, str],
+    topic: str,
+    key_regex: str | None,
+    key_separator: str | None,
+    partition: int | None,
+    headers: tuple[tuple[str, bytes], ...],
+    file: BinaryIO,
+) -> None:
+    """Send each line of FILE (or standard input) as a record; equal keys go to the same partition, in order.
+
+    A line ends with a line feed; every other byte, a carriage return too, belongs to the record.
+    """
+    from muster.cli.records.lines import compile_expression, key_of
+    from muster.client import Producer
+    from muster.client.errors import DeliveryFailed
+
+    if key_regex is not None and key_separator is not None:
+        raise click.UsageError("--key-regex and --key-separator both say what the key is; expected one")
+    if key_separator == "":
+        raise click.UsageError("--key-separator is empty; expected what stands between key and value")
+    pattern = compile_expression(key_regex) if key_regex is not None else None
+    separator = os.fsencode(key_separator) if key_separator is not None else None
+    sending = LineDelivery(topic, ANY if partition is None else partition, headers)
+    with Producer(client_properties(bootstrap, overrides, linger_ms=5)) as producer, show_progress(file) as lines:
+        require_listener(bootstrap, overrides)
+        for line in lines:
+            value = line.removesuffix(b"\n")
+            key = key_of(value, pattern) if pattern else None
+            if separator is not None:
+                key, value = split_line(value, separator)
+            if not sending.send(producer, value, key):
+                break
+        with suppress(DeliveryFailed):  # Each line has said it by itself.
+            producer.flush()
+    sending.check()
+    notice(f"{plural(sending.arrived, 'line')} to {topic}")
+
+
+class LineDelivery:
+    """What became of each line: how many arrived, which ones did not and why, and which one ended it."""
+
+    def __init__(self, topic: str, partition: int, headers: tuple[tuple[str, bytes], ...]) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.headers = headers
+        self.arrived = 0
+        self.lost = 0
+        self.lost_lines: list[int] = []
+        self.reason: Exception | None = None
+        self.number = 0
+        self.end: Exception | None = None
+
+    def send(self, producer: "Producer", value: bytes, key: bytes | None) -> bool:
+        """Whether to go on with the next line. What is wrong from the start has nothing to do with lines: it raises."""
+        from muster.client.errors import ClientError, MessageTooLarge
+
+        self.number += 1
+        try:
+            settled = partial(self.settled, self.number)
+            producer.produce(self.topic, value, key, self.partition, settled, headers=self.headers)
+        except ClientError as error:
+            if self.number == 1 and not isinstance(error, MessageTooLarge):
+                raise
+            self.end = error
+            return False
+        return True
+
+    def settled(self, number: int, error: Exception | None, metadata: "RecordMetadata | None") -> None:
+        """Called from the client's thread, for one line after the other."""
+        if error is None:
+            self.arrived += 1
+            return
+        self.lost += 1
+        self.reason = self.reason or error
+        if len(self.lost_lines) < MAX_NAMED:
+            self.lost_lines.append(number)
+
+    def check(self) -> None:
+        """Raises CommandError unless every line arrived: what to mend, and from where to go on."""
+        faults = []
+        if self.lost:
+            faults.append(f"{self.named()} did not arrive; the first because: {self.reason}")
+        if self.end is not None:
+            remedy = f"nothing from there on was sent: mend it and go on with line {self.number}"
+            faults.append(f"line {self.number}: {self.end}; {remedy}")
+        if faults:
+            faults[-1] += f"; {plural(self.arrived, 'line')} arrived"
+            first = self.reason or self.end
+            code = exit_code_of(first) if first is not None else None
+            raise CommandError("\n".join(faults), code=code or Exit.FAILURE)
+
+    def named(self) -> str:
+        """The lines that did not arrive, as far as they can be listed."""
+        listed = spans(self.lost_lines)
+        if self.lost == len(self.lost_lines) and len(listed) <= MAX_NAMED_CHARACTERS:
+            return f"{'line' if self.lost == 1 else 'lines'} {listed}"
+        return f"{plural(self.lost, 'line')}, from line {min(self.lost_lines)} on,"
+
+
+@contextmanager
+def show_progress(file: BinaryIO) -> Iterator[Iterable[bytes]]:
+    """The lines of a file, with a bar on standard error when that is a terminal and the file has a size."""
+    size = os.fstat(file.fileno()).st_size if file is not sys.stdin.buffer else 0
+    if not size or not sys.stderr.isatty():
+        yield file
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    from muster.cli.common.output import console
+
+    columns = (TextColumn("producing"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        task = bar.add_task("producing", total=size)
+
+        def counted() -> Iterator[bytes]:
+            for line in file:
+                bar.advance(task, len(line))
+                yield line
+
+        yield counted()

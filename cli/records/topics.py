@@ -1,0 +1,168 @@
+"""`muster topics`: create, list, describe, alter, delete and widen topics."""
+
+from collections.abc import Sequence
+
+import click
+
+from muster.cli.common.options import COUNT, client_options, connect_admin, key_values, output_option
+from muster.cli.common.output import Column, notice, print_document, print_rows
+from muster.coordinator.observability.views.formatting import plural
+from muster.coordinator.observability.views.topics import PartitionRow, partition_rows, topic_document, topic_row
+
+EARLIEST, LATEST = -2, -1
+TOPIC_COLUMNS = [Column("TOPIC", "topic", style="cyan"), Column("#PARTITIONS", "partitions")]
+PARTITION_COLUMNS = [
+    Column("TOPIC", "topic", style="cyan"),
+    Column("PARTITION", "partition"),
+    Column("LOG-START-OFFSET", "log_start_offset"),
+    Column("LOG-END-OFFSET", "log_end_offset"),
+    Column("RECORDS", "records"),
+]
+COPY_COLUMNS = [
+    Column("LEADER", "leader"),
+    Column("REPLICAS", "replicas"),
+    Column("ISR", "isr"),
+    Column("ELR", "elr"),
+    Column("OFFLINE", "offline", style="red"),
+]
+"""Kafka's, on a node of a cluster."""
+
+
+@click.group()
+def topics() -> None:
+    """Create, list, describe, alter, delete and widen topics."""
+
+
+@topics.command()
+@client_options
+@click.argument("name")
+@click.option("--partitions", type=COUNT, default=1, show_default=True, metavar="N")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A setting of the topic, such as retention.ms=3600000; may be repeated.",
+)
+@click.option(
+    "--replication-factor",
+    type=COUNT,
+    metavar="N",
+    help="On how many nodes of a cluster each partition is kept. Else: default.replication.factor.",
+)
+def create(
+    bootstrap: str,
+    overrides: dict[str, str],
+    name: str,
+    partitions: int,
+    configs: dict[str, str],
+    replication_factor: int | None,
+) -> None:
+    """Create topic NAME."""
+    with connect_admin(bootstrap, overrides) as admin:
+        made = admin.create_topic(name, partitions, configs, replication_factor=replication_factor)
+    notice(f"created {made.name} with {plural(made.partitions, 'partition')}")
+
+
+@topics.command("list")
+@client_options
+@output_option
+@click.option("--internal", is_flag=True, help="Also those the node keeps for itself.")
+def list_(bootstrap: str, overrides: dict[str, str], style: str, internal: bool) -> None:
+    """List topics and their partition counts."""
+    with connect_admin(bootstrap, overrides) as admin:
+        counts = admin.list_topics(internal)
+    print_rows([topic_row(topic, count) for topic, count in counts.items()], TOPIC_COLUMNS, style)
+
+
+@topics.command()
+@client_options
+@output_option
+@click.argument("name")
+def describe(bootstrap: str, overrides: dict[str, str], style: str, name: str) -> None:
+    """Show the partitions of topic NAME; wide, json and yaml add its settings.
+
+    Of a cluster also who leads them, who has copies, who of these is in sync (ISR), who is not any more and may lead
+    all the same (ELR), and whose nodes are gone.
+    """
+    with connect_admin(bootstrap, overrides) as admin:
+        topic = admin.describe_topic(name)
+        numbers = range(topic.partitions)
+        starts = admin.list_offsets({(name, number): EARLIEST for number in numbers})
+        ends = admin.list_offsets({(name, number): LATEST for number in numbers})
+        copies = admin.topic_copies(name)
+        standing = admin.describe_cluster() if copies else None
+    rows: Sequence[PartitionRow] = partition_rows(
+        name, ((tp.partition, start.offset, ends[tp].offset) for tp, start in starts.items())
+    )
+    columns = PARTITION_COLUMNS
+    if copies:
+        from muster.coordinator.observability.views.cluster import add_replicas
+
+        rows, columns = add_replicas(rows, copies), [*PARTITION_COLUMNS, *COPY_COLUMNS]
+    if style in ("json", "yaml"):
+        print_document(topic_document(name, topic.topic_id, topic.internal, rows, topic.configs), style)
+    else:
+        print_rows(rows, columns, style)
+    if style == "wide":
+        settings = [{"setting": key, "value": value} for key, value in sorted(topic.configs.items())]
+        print_rows(settings, [Column("SETTING", "setting"), Column("VALUE", "value")], style)
+    if standing is not None:
+        from muster.cli.nodes.asking import report_age
+
+        report_age(standing)
+
+
+@topics.command()
+@client_options
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def delete(bootstrap: str, overrides: dict[str, str], names: tuple[str, ...]) -> None:
+    """Delete topics and everything in them."""
+    with connect_admin(bootstrap, overrides) as admin:
+        admin.delete_topics(names)
+    notice(f"deleted {', '.join(names)}")
+
+
+@topics.command()
+@client_options
+@click.argument("name")
+@click.option(
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=key_values,
+    help="A new value, such as retention.ms=3600000; may be repeated.",
+)
+@click.option(
+    "--unset", multiple=True, metavar="KEY", help="Back to what the node has for all topics; may be repeated."
+)
+@click.option("--dry-run", is_flag=True, help="Only say whether the node would take it.")
+def alter(
+    bootstrap: str, overrides: dict[str, str], name: str, configs: dict[str, str], unset: tuple[str, ...], dry_run: bool
+) -> None:
+    """Change settings of topic NAME; `muster topics describe NAME -o wide` shows them all."""
+    if not configs and not unset:
+        raise click.UsageError("nothing is to be changed; expected --config KEY=VALUE or --unset KEY")
+    both = sorted(set(configs) & set(unset))
+    if both:
+        raise click.UsageError(f"{both[0]} is to be set and unset; expected one")
+    with connect_admin(bootstrap, overrides) as admin:
+        before = admin.describe_configs(name)
+        admin.alter_topic(name, configs, unset, validate_only=dry_run)
+        after = before | configs if dry_run else admin.describe_configs(name)
+    for key in (*configs, *unset):
+        was, is_now = before.get(key), "the node's value" if dry_run and key in unset else after.get(key)
+        notice(f"{name}: {key} {'would be' if dry_run else 'is'} {is_now}, was {was}")
+
+
+@topics.command("add-partitions")
+@client_options
+@click.argument("name")
+@click.argument("total", type=COUNT, metavar="N")
+def add_partitions(bootstrap: str, overrides: dict[str, str], name: str, total: int) -> None:
+    """Widen topic NAME to N partitions in all. Keys go to other partitions from then on."""
+    with connect_admin(bootstrap, overrides) as admin:
+        now = admin.create_partitions(name, total)
+    notice(f"{name} has {plural(now, 'partition')} now")

@@ -1,0 +1,65 @@
+"""The gRPC client: `Consumer`, `Producer`, `Admin` and `Worker`; their asyncio twins are in `muster.aio`.
+
+>>> from muster.client import Producer
+>>> Producer.__name__
+'Producer'
+
+Names load on first use, so that importing this package costs nothing. gRPC does not survive a fork: create clients
+after `os.fork`, or start processes by spawn; a client used in another process than its own says so.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from muster.client.sync.admin import Admin
+    from muster.client.sync.consumer import Consumer
+    from muster.client.sync.producer import Producer
+    from muster.client.sync.worker import Worker
+    from muster.client.types import (
+        FencingToken,
+        Message,
+        OffsetAndMetadata,
+        RebalanceEvent,
+        RecordMetadata,
+        TopicPartition,
+    )
+
+HOMES = {
+    "Admin": "muster.client.sync.admin",
+    "Consumer": "muster.client.sync.consumer",
+    "FencingToken": "muster.client.types",
+    "Message": "muster.client.types",
+    "OffsetAndMetadata": "muster.client.types",
+    "Producer": "muster.client.sync.producer",
+    "RebalanceEvent": "muster.client.types",
+    "RecordMetadata": "muster.client.types",
+    "TopicPartition": "muster.client.types",
+    "Worker": "muster.client.sync.worker",
+}
+
+__all__ = [
+    "Admin",
+    "Consumer",
+    "FencingToken",
+    "Message",
+    "OffsetAndMetadata",
+    "Producer",
+    "RebalanceEvent",
+    "RecordMetadata",
+    "TopicPartition",
+    "Worker",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(HOMES[name]), name)
+
+
+if __name__ == "client":  # A checkout's folder, imported by its own name.
+    from muster.checkout import stand_in
+
+    stand_in(__name__)

@@ -1,0 +1,420 @@
+"""The admin client for asyncio: topics, groups, offsets, and why a group rebalanced."""
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from grpc_health.v1 import health_pb2
+
+from muster.assignors.api import JsonValue, Snapshot
+from muster.client.aio.accounts import AccountCalls
+from muster.client.aio.acls import AclCalls
+from muster.client.aio.cluster import ClusterCalls
+from muster.client.aio.control import GroupControlCalls
+from muster.client.aio.describing import read_group, read_group_settings, read_node_status
+from muster.client.aio.everywhere import delete_all_groups, describe_all_groups, list_all_groups, watch_at_coordinator
+from muster.client.aio.quotas import QuotaCalls
+from muster.client.aio.trial import CanaryCalls
+from muster.client.calls import methods
+from muster.client.calls.catalog import PartitionCounts
+from muster.client.calls.group_calls import GroupCalls, check_code, check_group_id
+from muster.client.calls.log_calls import delete_records, list_offsets
+from muster.client.calls.transport import Transport
+from muster.client.config import ClientConfig, load
+from muster.client.described import (
+    GroupDescription,
+    GroupListing,
+    GroupSettings,
+    NodeCondition,
+    NodeStatus,
+    PartitionLag,
+    TopicDescription,
+)
+from muster.client.errors import Refused, TransportRefused, UnknownTopic, refusal
+from muster.client.members.subscription import group_by_topic
+from muster.client.types import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.coordinator.rpc.v1.ledger_pb2 import CoordinatorMove, NodeStall, Rebalance
+from muster.storage.rpc.v1 import broker_service_pb2 as pb
+
+if TYPE_CHECKING:
+    from muster.client.membership.migration import MovedOffset
+
+GROUP_ID_NOT_FOUND = 69
+
+
+class AdminConfig(ClientConfig):
+    kind: ClassVar[str] = "admin client"
+
+
+class AsyncAdmin(GroupControlCalls, CanaryCalls, AclCalls, QuotaCalls, AccountCalls, ClusterCalls):
+    """Everything an operator may ask or change. Refusals are typed errors that name the topic or group."""
+
+    def __init__(self, config: Mapping[str, Any] | None = None, **properties: Any) -> None:
+        self._transport = Transport(load(AdminConfig, config, properties))
+        self._catalog = PartitionCounts(self._transport, self._transport.config)
+
+    async def conditions(self) -> list[NodeCondition]:
+        """What is wrong with the node at the moment; nothing where all is well, or it is too old to say."""
+        return list((await self.node_status()).conditions)
+
+    async def node_status(self) -> NodeStatus:
+        """How the node is: its clock, what is wrong, what its process has. An old node tells little of it."""
+        try:
+            answer = await self._transport.retried(
+                methods.DESCRIBE_NODE, group_pb.DescribeNodeRequest(), doing="asking what is wrong"
+            )
+        except TransportRefused as error:
+            if error.status == "UNIMPLEMENTED":
+                return NodeStatus(None, ())
+            raise
+        return read_node_status(answer)
+
+    async def zookeeper_away(self) -> bool:
+        """Whether the node works beside a ZooKeeper that it cannot reach: then what it says of groups there is old."""
+        request = health_pb2.HealthCheckRequest(service="zookeeper")
+        try:
+            answer = await self._transport.retried(methods.HEALTH, request, doing="asking whether ZooKeeper is there")
+        except TransportRefused as error:
+            if error.status == "NOT_FOUND":  # it works without
+                return False
+            raise
+        away: bool = answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        return away
+
+    # Topics
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        *,
+        replication_factor: int | None = None,
+    ) -> TopicDescription:
+        """TopicExists when there is one of that name already. replication_factor: on how many nodes each partition is
+        kept; None: the node's default.replication.factor."""
+        request = pb.CreateTopicsRequest(validate_only=validate_only)
+        request.topics.add(
+            name=name, num_partitions=partitions, configs=configs or {}, replication_factor=replication_factor
+        )
+        answer = await self._transport.call(methods.CREATE_TOPICS, request, doing=f"creating topic {name!r}")
+        result = check_single_result(answer.topics)
+        self._catalog.forget(name)
+        return TopicDescription(result.name, result.num_partitions, result.topic_id.hex(), False, dict(configs or {}))
+
+    async def delete_topics(self, names: Iterable[str]) -> None:
+        """UnknownTopic for the first that does not exist; the others are deleted."""
+        request = pb.DeleteTopicsRequest(topic_names=list(names))
+        answer = await self._transport.call(methods.DELETE_TOPICS, request, doing="deleting topics")
+        raise_first_refusal(answer.topics)
+
+    async def create_partitions(self, name: str, total: int) -> int:
+        """Grow a topic to `total` partitions; keys go to other partitions from then on."""
+        request = pb.CreatePartitionsRequest()
+        request.topics.add(name=name, count=total)
+        doing = f"adding partitions to {name!r}"
+        answer = await self._transport.call(methods.CREATE_PARTITIONS, request, doing=doing)
+        self._catalog.forget(name)
+        return check_single_result(answer.results).num_partitions
+
+    async def list_topics(self, include_internal: bool = False) -> dict[str, int]:
+        """Partition counts by name."""
+        return dict(sorted((await self._catalog.fetch_all(include_internal)).items()))
+
+    async def describe_topic(self, name: str) -> TopicDescription:
+        """With every setting that applies to it."""
+        metadata = await self._transport.retried(
+            methods.METADATA, pb.MetadataRequest(topics=[name]), doing=f"looking up topic {name!r}"
+        )
+        for topic in metadata.topics:
+            if topic.error_code:
+                raise build_topic_refusal(topic.error_code, topic.error_message, name)
+            configs = await self.describe_configs(name)
+            return TopicDescription(name, len(topic.partitions), topic.topic_id.hex(), topic.is_internal, configs)
+        raise UnknownTopic(3, "UNKNOWN_TOPIC_OR_PARTITION", f"there is no topic {name!r}")
+
+    async def alter_topic(
+        self, name: str, configs: Mapping[str, str], unset: Iterable[str] = (), validate_only: bool = False
+    ) -> None:
+        """Give a topic other settings; those in `unset` go back to the node's. The others stay."""
+        request = pb.AlterConfigsRequest(validate_only=validate_only)
+        request.topics.add(topic=name, configs=configs, unset=unset)
+        answer = await self._transport.call(methods.ALTER_CONFIGS, request, doing=f"changing settings of {name!r}")
+        for result in answer.results:
+            if result.error_code:
+                raise build_topic_refusal(result.error_code, result.error_message, name)
+
+    async def describe_configs(self, topic: str) -> dict[str, str]:
+        """What holds for a topic, by the dotted names of Kafka's topic configs."""
+        return await self._settings(pb.DescribeConfigsRequest(topics=[topic]), topic)
+
+    async def describe_node(self) -> dict[str, str]:
+        """What the node runs with, by the dotted names of its settings."""
+        return await self._settings(pb.DescribeConfigsRequest(), "the node")
+
+    async def _settings(self, request: pb.DescribeConfigsRequest, about: str) -> dict[str, str]:
+        doing = f"reading the settings of {about!r}"
+        answer = await self._transport.retried(methods.DESCRIBE_CONFIGS, request, doing=doing)
+        for result in answer.results:
+            if result.error_code:
+                raise build_topic_refusal(result.error_code, result.error_message, about)
+        return {entry.name: entry.value for result in answer.results for entry in result.configs}
+
+    async def delete_records(self, before: Mapping[tuple[str, int], int]) -> dict[TopicPartition, int]:
+        """Drop records below each offset (-1: all there are); the logs' new first offsets."""
+        return await delete_records(self._transport, {TopicPartition(*tp): offset for tp, offset in before.items()})
+
+    async def list_offsets(self, times: Mapping[tuple[str, int], int]) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each time; -1 is the end, -2 the beginning."""
+        return await list_offsets(self._transport, {TopicPartition(*tp): at for tp, at in times.items()})
+
+    # Groups
+
+    async def list_groups(
+        self, states: Sequence[str] = (), types: Sequence[str] = (), missing: Callable[[str], None] | None = None
+    ) -> list[GroupListing]:
+        """All groups by name, of all nodes; only those in one of `states`, of one of `types`, where any are given.
+
+        Where a node cannot tell of some right now, that is raised, or told to `missing` as a sentence: the list is of
+        the others then.
+        """
+        request = group_pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        return sorted(await list_all_groups(self._transport, request, missing), key=lambda group: group.group_id)
+
+    async def describe_group(self, group: str) -> GroupDescription:
+        """GroupNotFound when there is none."""
+        calls = GroupCalls(self._transport, group)
+
+        async def attempt(address: str) -> GroupDescription:
+            answer = await self._transport.call(
+                methods.DESCRIBE_GROUPS,
+                group_pb.DescribeGroupsRequest(groups=[group]),
+                doing=f"describing group {group!r}",
+                address=address,
+            )
+            check_code(answer.error_code, "", group)
+            found = answer.groups[0]
+            check_code(found.error_code, found.error_message, group)
+            if found.group_state == "Dead":
+                check_code(GROUP_ID_NOT_FOUND, "there is no such group", group)
+            return read_group(found, address)
+
+        return await calls.patiently(attempt)
+
+    async def describe_groups(self, groups: Iterable[str]) -> list[GroupDescription]:
+        """Those that are there, in the order given, a hundred by a call."""
+        return await describe_all_groups(self._transport, list(groups))
+
+    async def delete_groups(self, groups: Iterable[str], reason: str = "") -> None:
+        """GroupNotEmpty, GroupNotFound: the first refusal is raised after all were tried. The ledger keeps `reason`."""
+        names = list(groups)
+        for name in names:
+            check_group_id(name)
+        await delete_all_groups(self._transport, names, reason)
+
+    async def remove_members(
+        self, group: str, members: Iterable[str] | None = None, instances: Iterable[str] | None = None, reason: str = ""
+    ) -> list[str]:
+        """Remove members by id or by instance id; neither given means all of them. Returns who was removed."""
+        request = group_pb.RemoveMembersRequest(group_id=group, reason=reason)
+        for member_id in members or ():
+            request.members.add(member_id=member_id, reason=reason)
+        for instance in instances or ():
+            request.members.add(group_instance_id=instance, reason=reason)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.REMOVE_MEMBERS, request, f"removing members of {group!r}")
+        for result in answer.members:
+            check_code(result.error_code, result.error_message, result.member_id or result.group_instance_id)
+        return [result.member_id or result.group_instance_id for result in answer.members]
+
+    async def group_settings(self, group: str) -> GroupSettings:
+        """What an operator has set for the group; a group that nobody has heard of has nothing set."""
+        request = group_pb.DescribeGroupSettingsRequest(group_id=group)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.DESCRIBE_GROUP_SETTINGS, request, f"looking at the settings of {group!r}")
+        return read_group_settings(answer)
+
+    async def alter_group_settings(
+        self,
+        group: str,
+        set: Mapping[str, JsonValue] | None = None,
+        unset: Iterable[str] = (),
+        *,
+        expected_version: int | None = None,
+        validate_only: bool = False,
+        reason: str = "",
+    ) -> GroupSettings:
+        """Change settings, all or none; with `expected_version` only if nobody has changed them since.
+
+        Returns them as they are then, or would be. Raises Refused, which names the setting.
+        """
+        request = group_pb.AlterGroupSettingsRequest(
+            group_id=group,
+            set={name: json.dumps(value) for name, value in (set or {}).items()},
+            unset=tuple(unset),
+            expected_version=expected_version,
+            validate_only=validate_only,
+            reason=reason,
+        )
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.ALTER_GROUP_SETTINGS, request, f"changing the settings of {group!r}")
+        return read_group_settings(answer)
+
+    # Offsets
+
+    async def group_offsets(
+        self, group: str, *, include_zookeeper: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Everything the group has committed; without ZooKeeper: what it has committed to the log."""
+        found = await GroupCalls(self._transport, group).committed(None, include_zookeeper=include_zookeeper)
+        return {tp: offset for tp, offset in sorted(found.items()) if offset is not None}
+
+    async def alter_offsets(
+        self, group: str, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata], reason: str = ""
+    ) -> None:
+        """Set positions of a group without members; with members, it is refused. The ledger keeps the reason."""
+        given = {
+            TopicPartition(*tp): OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            for tp, offset in offsets.items()
+        }
+        await GroupCalls(self._transport, group).commit(given, None, include_zookeeper=True, reason=reason)
+
+    async def delete_offsets(self, group: str, partitions: Iterable[tuple[str, int]], reason: str = "") -> None:
+        """Forget positions of topics that no member of the group is subscribed to. The ledger keeps the reason."""
+        request = group_pb.OffsetDeleteRequest(group_id=group, reason=reason)
+        for topic, numbers in group_by_topic(list(partitions)).items():
+            request.topics.add(name=topic, partition_indexes=numbers)
+        calls = GroupCalls(self._transport, group)
+        answer = await calls.once(methods.OFFSET_DELETE, request, f"deleting offsets of {group!r}")
+        for topic_result in answer.topics:
+            for result in topic_result.partitions:
+                check_code(result.error_code, result.error_message, f"{topic_result.name}-{result.partition_index}")
+
+    async def migrate_offsets(
+        self, group: str, to: Literal["kafka", "zookeeper"], zookeeper: str, dry_run: bool = False
+    ) -> list["MovedOffset"]:
+        """Copy the positions that the other store has and this one has not; `zookeeper` says where the ensemble is.
+
+        GroupNotEmpty while members read that do not commit to both.
+        """
+        from muster.client.membership.migration import migrate_offsets
+
+        patience_ms = self._transport.config.default_api_timeout_ms
+        calls = GroupCalls(self._transport, group)
+        return await migrate_offsets(self.describe_group, calls, zookeeper, to, timeout_ms=patience_ms, dry_run=dry_run)
+
+    async def group_lag(
+        self, group: str, *, include_zookeeper: bool = True, description: GroupDescription | None = None
+    ) -> list[PartitionLag]:
+        """How far behind the group is, for every partition it reads or has committed.
+
+        A description that is at hand saves asking for one. Refused when the group keeps positions in a ZooKeeper that
+        is away, unless these are left out.
+        """
+        owners = find_owners(description) if description is not None else await self._owners(group)
+        calls = GroupCalls(self._transport, group, coordinator=description.coordinator if description else None)
+        positions = await calls.positions(owners, committed=True, include_zookeeper=include_zookeeper)
+        return [
+            PartitionLag(tp, at.committed, at.log_start, at.log_end, at.lag(), owners.get(tp, ""), at.committed_at_ms)
+            for tp, at in sorted(positions.items())
+        ]
+
+    async def _owners(self, group: str) -> dict[TopicPartition, str]:
+        try:
+            return find_owners(await self.describe_group(group))
+        except Refused as error:
+            if error.code == GROUP_ID_NOT_FOUND:
+                return {}
+            raise
+
+    # Why
+
+    async def explain(
+        self,
+        group: str,
+        limit: int = 0,
+        generation: int = 0,
+        include_snapshots: bool = False,
+        *,
+        coordinator: str | None = None,
+    ) -> list[Rebalance]:
+        """What the ledger knows of the group's rebalances, newest first; 0 means all, and any.
+
+        A coordinator that is known (HOST:PORT, as a description has it) saves asking who it is.
+        """
+        request = group_pb.ExplainGroupRequest(
+            group_id=group, limit=limit, generation_id=generation, include_snapshots=include_snapshots
+        )
+        return list((await self._explained(request, coordinator)).rebalances)
+
+    async def stalls(self, group: str, limit: int = 0) -> list[NodeStall]:
+        """When the group's node stood still since the first of its last rebalances, newest first."""
+        return list((await self._explained(group_pb.ExplainGroupRequest(group_id=group, limit=limit))).stalls)
+
+    async def moves(self, group: str, limit: int = 0) -> list[CoordinatorMove]:
+        """Which nodes took the group over since the first of its last rebalances, newest first."""
+        return list((await self._explained(group_pb.ExplainGroupRequest(group_id=group, limit=limit))).moves)
+
+    async def _explained(
+        self, request: group_pb.ExplainGroupRequest, coordinator: str | None = None
+    ) -> group_pb.ExplainGroupResponse:
+        group = request.group_id
+
+        async def attempt(address: str) -> group_pb.ExplainGroupResponse:
+            doing = f"explaining group {group!r}"
+            answer = await self._transport.call(methods.EXPLAIN_GROUP, request, doing=doing, address=address)
+            check_code(answer.error_code, answer.error_message, group)
+            return answer
+
+        return await GroupCalls(self._transport, group, coordinator=coordinator).patiently(attempt)
+
+    async def live_snapshot(self, group: str, reset: str = "latest") -> Snapshot:
+        """The group as an assignor would see it now: members, what they own, lags of one moment. It must be stable."""
+        request = group_pb.SimulateAssignmentRequest(group_id=group, auto_offset_reset=reset)
+
+        async def attempt(address: str) -> Snapshot:
+            doing = f"looking at group {group!r}"
+            answer = await self._transport.call(methods.SIMULATE_ASSIGNMENT, request, doing=doing, address=address)
+            check_code(answer.error_code, answer.error_message, group)
+            return Snapshot.from_json(answer.snapshot_json)
+
+        return await GroupCalls(self._transport, group).patiently(attempt)
+
+    async def watch(self, group: str) -> AsyncIterator[group_pb.WatchGroupResponse]:
+        """Every change of state, generation and plan, as it becomes durable, until the caller stops listening."""
+        async for change in watch_at_coordinator(self._transport, GroupCalls(self._transport, group)):
+            yield change
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def find_owners(group: GroupDescription) -> dict[TopicPartition, str]:
+    return {tp: member.member_id for member in group.members for tp in member.assignment}
+
+
+def build_topic_refusal(code: pb.ErrorCode, message: str, about: str) -> Refused:
+    return refusal(code, pb.ErrorCode.Name(code), message, about)
+
+
+def raise_first_refusal(results: Iterable[pb.TopicResult]) -> None:
+    for result in results:
+        if result.error_code:
+            raise build_topic_refusal(result.error_code, result.error_message, result.name)
+
+
+def check_single_result(results: Sequence[pb.TopicResult]) -> pb.TopicResult:
+    raise_first_refusal(results)
+    return results[0]

@@ -1,0 +1,151 @@
+"""The values that programs see: plain, immutable, comparable."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from muster.client.membership.heirs import HandoffReadiness
+    from muster.coordinator.core.model.types import Cause
+
+
+class TopicPartition(NamedTuple):
+    """One partition. Equal to the plain tuple.
+
+    >>> TopicPartition("orders", 3) == ("orders", 3)
+    True
+    """
+
+    topic: str
+    partition: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed position: the offset of the next record to read, and a note of the application."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """The first record at or after a time: its offset, and its own time in epoch milliseconds."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class RecordMetadata(NamedTuple):
+    """Where a produced record went. `offset` is -1 with acks=0, which does not wait to learn it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Message(NamedTuple):
+    """One record as it was read. `timestamp_ms` is epoch milliseconds."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def timestamp(self) -> int:
+        """`timestamp_ms`, by the name that it has in kafka-python."""
+        return self.timestamp_ms
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceEvent:
+    """Why a callback is called.
+
+    `kind` is "assigned", "revoked", "lost" or "prepare" (these, `coming`, will be assigned once others have let go of
+    them). The partitions handed to the callback are everything (absolute) when `protocol` is "eager", and only what
+    changes (delta) when it is "cooperative"; `assignment` is everything owned once the callback returns.
+    `rebalance_number` counts the group's rebalances as the ledger does; before a join it is the last one known.
+    `deadline_ms` (epoch milliseconds) is when the group stops waiting for this callback.
+    """
+
+    kind: str
+    cause: "Cause"
+    detail: str
+    rebalance_number: int
+    generation: int
+    protocol: str
+    deadline_ms: int
+    assignment: tuple[TopicPartition, ...] = ()
+
+    coming: tuple[TopicPartition, ...] = ()
+    heirs: "HandoffReadiness | None" = field(default=None, compare=False, repr=False)
+    on_ready: "Callable[[tuple[TopicPartition, ...]], None] | None" = field(default=None, compare=False, repr=False)
+
+    def ready(self) -> None:
+        """In `on_prepare`, or later, from any thread: what it was called for is prepared. The owner is told."""
+        if self.on_ready is not None:
+            self.on_ready(self.coming)
+
+    @property
+    def heirs_ready(self) -> bool:
+        """In `on_revoke`: whether the next owners of all these partitions have said that they are ready."""
+        return self.heirs is not None and self.heirs.ready
+
+    def wait_until_ready(self, timeout: float | None = None) -> bool:
+        """In `on_revoke`: wait for that, at most `timeout` seconds and until the deadline; whether it came.
+
+        It blocks the thread; what waits in an event loop looks at `heirs_ready`.
+        """
+        if self.heirs is None:
+            return False
+        left_s = max(0.0, self.deadline - time.time())
+        return self.heirs.wait(left_s if timeout is None else min(timeout, left_s))
+
+    @property
+    def deadline(self) -> float:
+        """`deadline_ms` in seconds, to be compared with `time.time()`. What is not given up by then is taken."""
+        return self.deadline_ms / 1000
+
+
+class FencingToken(NamedTuple):
+    """Proof of ownership for whatever an owner writes to.
+
+    `Producer(..., fence=token)` writes with it, and the log refuses it once a later owner has claimed the partition.
+    Anything else can refuse tokens of a generation lower than one seen before: `generation` is the one in which the
+    owner gained the partition, and the next owner's is higher. Two things a generation cannot tell apart: a static
+    member that came back without a rebalance and its own former process, and a group from one of the same name that
+    was deleted before.
+    """
+
+    group: str
+    topic: str
+    partition: int
+    generation: int
+    member_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetadata:
+    """Who this consumer is to its group right now; generation -1 means: not a member."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    group_instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Watermarks:
+    """The first offset still there, and the one the next record will get."""
+
+    low: int
+    high: int

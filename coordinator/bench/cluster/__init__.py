@@ -1,1 +1,0 @@
-"""What `muster bench cluster` measures: three nodes, beside one alone and beside three brokers of Kafka."""

@@ -1,1 +1,0 @@
-"""How memory and time grow with members, groups and partitions: `muster bench growth`."""

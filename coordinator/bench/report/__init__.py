@@ -1,1 +1,0 @@
-"""How what was measured comes onto a page."""

@@ -1,1 +1,0 @@
-"""What members on session streams cost a node."""

@@ -1,1 +1,0 @@
-"""`muster certs`: certificates for development, and what a PEM file holds."""

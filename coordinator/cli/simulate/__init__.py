@@ -1,1 +1,0 @@
-"""`muster simulate`: a dry run of an assignment."""

@@ -1,1 +1,0 @@
-"""`muster top`: the groups of a node, live, in a terminal. `picture.py` and `board.py` are pure."""

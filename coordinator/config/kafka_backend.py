@@ -1,0 +1,289 @@
+"""What keeps a node's state: the log in its own directory, or somebody's Kafka."""
+
+from collections.abc import Collection, Mapping
+from typing import Final, Literal, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from muster.coordinator.config.addresses import Address, parse_address
+from muster.coordinator.config.proxy_principal import ProxyPrincipalSettings, check_proxy_principal
+from muster.coordinator.config.proxying import ProxySettings
+from muster.coordinator.config.values import DAY_MS, MAX_INT, MAX_SHORT, SASL_MECHANISMS
+from muster.storage.wording import setting_as_text
+
+BUNDLED: Final = "bundled"
+SCHEME: Final = "kafka://"
+LEAST_BEATS: Final = 3
+"""In a session."""
+LONGEST_NAME: Final = 200
+"""Of the names that are made of the cluster's; a topic's may have 249 letters."""
+
+
+def parse_engine(text: str) -> tuple[Address, ...]:
+    """The brokers that `kafka://HOST:PORT,HOST:PORT` names; none for `bundled`. Raises ValueError.
+
+    >>> parse_engine("kafka://b1:9092,b2:9092")[1], parse_engine("bundled")
+    (Address(host='b2', port=9092), ())
+    """
+    if text == BUNDLED:
+        return ()
+    if not text.startswith(SCHEME):
+        raise ValueError(f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT")
+    return tuple(parse_address(each.strip()) for each in text.removeprefix(SCHEME).split(","))
+
+
+class KafkaBackendSettings(ProxyPrincipalSettings, ProxySettings):
+    engine: str = Field(
+        default=BUNDLED,
+        alias="engine",
+        description="What keeps the node's state: the log in its own directory, or a Kafka cluster.",
+        json_schema_extra={"allowed": f"{BUNDLED}, or {SCHEME}HOST:PORT,HOST:PORT"},
+    )
+    engine_kafka_security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
+        default="PLAINTEXT",
+        alias="engine.kafka.security.protocol",
+        description="What is spoken to the brokers.",
+    )
+    engine_kafka_sasl_mechanism: str = Field(
+        default="",
+        alias="engine.kafka.sasl.mechanism",
+        description="How this node shows them who it is, where the protocol begins with SASL.",
+        json_schema_extra={"allowed": f"one of {', '.join(SASL_MECHANISMS)}, or nothing"},
+    )
+    engine_kafka_sasl_username: str = Field(
+        default="",
+        alias="engine.kafka.sasl.username",
+        description="By this name, unless by a token.",
+        json_schema_extra={"allowed": "a name, or nothing"},
+    )
+    engine_kafka_sasl_password: SecretStr = Field(
+        default=SecretStr(""),
+        alias="engine.kafka.sasl.password",
+        description="Its password.",
+    )
+    engine_kafka_sasl_oauthbearer_token_file: str = Field(
+        default="",
+        alias="engine.kafka.sasl.oauthbearer.token.file",
+        description="The file with the token for OAUTHBEARER, read anew for each connection.",
+        json_schema_extra={"allowed": "a file, or nothing"},
+    )
+    engine_kafka_ssl_truststore_location: str = Field(
+        default="",
+        alias="engine.kafka.ssl.truststore.location",
+        description="The authorities whose certificates brokers may show; nothing: those of the system.",
+        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    )
+    engine_kafka_ssl_keystore_location: str = Field(
+        default="",
+        alias="engine.kafka.ssl.keystore.location",
+        description="The certificate and key that this node shows them.",
+        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    )
+    engine_kafka_ssl_key_password: SecretStr = Field(
+        default=SecretStr(""),
+        alias="engine.kafka.ssl.key.password",
+        description="What that key is encrypted with, if it is.",
+    )
+    engine_kafka_cluster: str = Field(
+        default="muster",
+        alias="engine.kafka.cluster",
+        pattern=r"^[A-Za-z0-9._-]+$",
+        max_length=LONGEST_NAME,
+        description="Names what Muster has in that Kafka: the nodes' group, the state topic, transactional ids.",
+        json_schema_extra={"allowed": f"up to {LONGEST_NAME} letters, digits, dots, dashes and underscores"},
+    )
+    engine_kafka_state_topic: str = Field(
+        default="",
+        alias="engine.kafka.state.topic",
+        pattern=r"^[A-Za-z0-9._-]*$",
+        max_length=249,
+        description="The topic with groups, offsets and ledger; nothing: the cluster's name and .state.",
+        json_schema_extra={"allowed": "a topic (up to 249 letters, digits, dots, dashes, underscores), or nothing"},
+    )
+    engine_kafka_state_replication_factor: int = Field(
+        default=3,
+        alias="engine.kafka.state.replication.factor",
+        ge=1,
+        le=MAX_SHORT,
+        description="How many copies that topic has when it is made.",
+    )
+    engine_kafka_node_id_base: int = Field(
+        default=1_000_000,
+        alias="engine.kafka.node.id.base",
+        ge=1,
+        le=MAX_INT,
+        description="Kafka clients know a Muster node by this and its node.id; above all ids of brokers.",
+    )
+    engine_kafka_session_timeout_ms: int = Field(
+        default=10_000,
+        alias="engine.kafka.session.timeout.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="After so long without a word from a node its shards are dealt to others.",
+    )
+    engine_kafka_heartbeat_interval_ms: int = Field(
+        default=2_000,
+        alias="engine.kafka.heartbeat.interval.ms",
+        ge=100,
+        le=DAY_MS,
+        description="How often a node says a word to the nodes' group there.",
+    )
+    engine_kafka_delivery_timeout_ms: int = Field(
+        default=30_000,
+        alias="engine.kafka.delivery.timeout.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="How long it is tried to write what a shard decided before the shard is taken anew.",
+    )
+    engine_kafka_max_unacked_bytes_per_shard: int = Field(
+        default=8 << 20,
+        alias="engine.kafka.max.unacked.bytes.per.shard",
+        ge=1 << 10,
+        le=1 << 30,
+        description="With so much not acknowledged yet a shard takes no further requests for now.",
+    )
+    engine_kafka_owner_refresh_ms: int = Field(
+        default=21_600_000,
+        alias="engine.kafka.owner.refresh.ms",
+        ge=1_000,
+        le=7 * DAY_MS,
+        description="How often a shard writes something, be there nothing, so that brokers do not forget its producer.",
+    )
+
+    engine_kafka_metadata_refresh_ms: int = Field(
+        default=5_000,
+        alias="engine.kafka.metadata.refresh.ms",
+        ge=100,
+        le=DAY_MS,
+        description="How often that Kafka is asked which topics it has.",
+    )
+    engine_kafka_topic_gone_after_ms: int = Field(
+        default=60_000,
+        alias="engine.kafka.topic.gone.after.ms",
+        ge=1_000,
+        le=DAY_MS,
+        description="A topic counts as deleted once two brokers, so long apart, have said that they do not know it; "
+        "what groups committed there goes with it.",
+    )
+
+    engine_kafka_offsets_mirror: bool = Field(
+        default=False,
+        alias="engine.kafka.offsets.mirror",
+        description="Whether what groups commit is also committed to that Kafka's own coordinator.",
+    )
+    engine_kafka_offsets_mirror_interval_ms: int = Field(
+        default=5_000,
+        alias="engine.kafka.offsets.mirror.interval.ms",
+        ge=100,
+        le=DAY_MS,
+        description="How often that is done for one group, at most.",
+    )
+
+    @property
+    def upstream(self) -> tuple[Address, ...]:
+        """Where to begin; nobody on the bundled engine."""
+        return parse_engine(self.engine)
+
+    @property
+    def state_topic(self) -> str:
+        return self.engine_kafka_state_topic or f"{self.engine_kafka_cluster}.state"
+
+    @property
+    def security_topic(self) -> str:
+        """Where lists of rights, tokens and quotas are."""
+        return f"{self.engine_kafka_cluster}.security"
+
+    @field_validator("engine")
+    @classmethod
+    def is_an_engine(cls, value: str) -> str:
+        parse_engine(value)
+        return value
+
+    @field_validator("engine_kafka_sasl_mechanism")
+    @classmethod
+    def is_a_mechanism(cls, value: str) -> str:
+        if value and value not in SASL_MECHANISMS:
+            raise ValueError(f"{value!r} is not spoken here")
+        return value
+
+    @model_validator(mode="after")
+    def is_of_a_kafka(self) -> Self:
+        """What is set for a Kafka wants one."""
+        if self.upstream:
+            return self
+        for name, field in KafkaBackendSettings.model_fields.items():
+            if name != "engine" and getattr(self, name) != field.default:
+                told = "set" if field.annotation is SecretStr else setting_as_text(getattr(self, name))
+                raise ValueError(
+                    f"{field.alias} is {told}, but engine is {BUNDLED}: there is no Kafka to use it for; set engine "
+                    f"to {SCHEME}HOST:PORT, or leave {field.alias} out"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def says_a_word_often_enough(self) -> Self:
+        beat, session = self.engine_kafka_heartbeat_interval_ms, self.engine_kafka_session_timeout_ms
+        if self.upstream and beat * LEAST_BEATS > session:
+            raise ValueError(
+                f"engine.kafka.heartbeat.interval.ms is {beat}, but engine.kafka.session.timeout.ms is {session}: with "
+                f"fewer than {LEAST_BEATS} in a session a node loses its shards for one that comes late; expected at "
+                f"most {session // LEAST_BEATS}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def shows_who_it_is(self) -> Self:
+        protocol, mechanism = self.engine_kafka_security_protocol, self.engine_kafka_sasl_mechanism
+        if protocol.startswith("SASL") != bool(mechanism):
+            raise ValueError(
+                f"engine.kafka.security.protocol is {protocol}, but engine.kafka.sasl.mechanism is "
+                f"{mechanism or 'empty'}; set both, or neither"
+            )
+        if mechanism == "OAUTHBEARER" and not self.engine_kafka_sasl_oauthbearer_token_file:
+            raise ValueError(
+                "engine.kafka.sasl.mechanism is OAUTHBEARER, but engine.kafka.sasl.oauthbearer.token.file is empty; "
+                "name the file with the token"
+            )
+        if mechanism not in ("", "OAUTHBEARER") and not self.engine_kafka_sasl_username:
+            raise ValueError(
+                f"engine.kafka.sasl.mechanism is {mechanism}, but engine.kafka.sasl.username is empty; set it, and "
+                "engine.kafka.sasl.password"
+            )
+        check_proxy_principal(self)
+        return self
+
+
+MEETS_THERE: Final = "its nodes find each other in that Kafka"
+NO_PLACE: Final[Mapping[str, str]] = {
+    "zookeeper.connect": f"{MEETS_THERE}, and groups of the ZooKeeper era need engine={BUNDLED}",
+    "inter.broker.listeners": MEETS_THERE,
+}
+"""What a node over a Kafka does not take, and why."""
+
+
+def check_backend_settings(
+    engine: KafkaBackendSettings, *, given: Collection[str], log_dirs: object, others: Mapping[str, str]
+) -> None:
+    """What has no place beside a Kafka (KB-N1). given: names of fields that were set.
+    others: settings that are listed in `NO_PLACE`, "" where they are as they should be. Raises ValueError, which names
+    both."""
+    if not engine.upstream:
+        return
+    if "data_dir" in given:
+        raise ValueError(
+            f"log.dirs is {log_dirs}, but engine is {engine.engine}: such a node has no data directory; leave log.dirs "
+            "(--data) out"
+        )
+    for name, value in others.items():
+        if value:
+            raise ValueError(f"{name} is {value}, but engine is {engine.engine}: {NO_PLACE[name]}; leave {name} out")
+
+
+def check_node_id(engine: KafkaBackendSettings, node_id: int) -> None:
+    """Kafka's clients know a node by a number of 32 bits. Raises ValueError."""
+    base = engine.engine_kafka_node_id_base
+    if engine.upstream and base + node_id > MAX_INT:
+        raise ValueError(
+            f"engine.kafka.node.id.base is {base}, but node.id is {node_id}: Kafka's clients know a node by their sum, "
+            f"which may be {MAX_INT} at most; lower one of them"
+        )

@@ -1,1 +1,0 @@
-"""Settings of who may do what."""

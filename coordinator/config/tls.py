@@ -1,0 +1,188 @@
+"""Certificates of the listeners, under Kafka's names (KIP-651), and whether doors may stand open."""
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+
+from muster.coordinator.config.mapping_rules import PrincipalMappingRule, parse_mapping_rules
+from muster.coordinator.config.values import split_list
+
+REPLICATION: Final = "replication"
+"""The door between nodes."""
+
+LISTENER_NAMES: Final = {
+    "grpc": "listeners",
+    "kafka": "kafka.listeners",
+    "http": "http.listeners",
+    REPLICATION: "inter.broker.listeners",
+}
+"""The doors of a node, and the setting that says where each is."""
+
+LISTENER_NAME: Final = "listener.name."
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+
+
+class BadCertificate(ValueError):
+    """A certificate, key or bundle cannot be used; the text says which, where it lies, why, and what to do."""
+
+
+class CertificateSettings(BaseModel):
+    """What one listener shows, and asks for."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+    ssl_keystore_type: Literal["PEM"] = Field(
+        default="PEM",
+        alias="ssl.keystore.type",
+        description="How certificate and key are kept; Java's stores are not read.",
+    )
+    ssl_keystore_location: str = Field(
+        default="",
+        alias="ssl.keystore.location",
+        description="The file with the node's certificate, those of the authorities between it and the root, and its "
+        "private key; read again when it changes.",
+        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    )
+    ssl_key_password: SecretStr = Field(
+        default=SecretStr(""),
+        alias="ssl.key.password",
+        description="What the private key is encrypted with, if it is.",
+    )
+    ssl_keystore_certificate_chain: str = Field(
+        default="",
+        alias="ssl.keystore.certificate.chain",
+        description="The certificate and those between it and the root themselves, instead of a file; spaces may stand "
+        "for the ends of lines.",
+        json_schema_extra={"allowed": "PEM, or nothing"},
+    )
+    ssl_keystore_key: SecretStr = Field(
+        default=SecretStr(""),
+        alias="ssl.keystore.key",
+        description="Likewise the private key itself (PKCS #8).",
+    )
+    ssl_truststore_type: Literal["PEM"] = Field(
+        default="PEM",
+        alias="ssl.truststore.type",
+        description="How the authorities are kept whose client certificates are believed.",
+    )
+    ssl_truststore_location: str = Field(
+        default="",
+        alias="ssl.truststore.location",
+        description="The file with their certificates; read again when it changes.",
+        json_schema_extra={"allowed": "a PEM file, or nothing"},
+    )
+    ssl_truststore_certificates: str = Field(
+        default="",
+        alias="ssl.truststore.certificates",
+        description="These certificates themselves, instead of a file.",
+        json_schema_extra={"allowed": "PEM, or nothing"},
+    )
+    ssl_client_auth: Literal["none", "requested", "required"] = Field(
+        default="none",
+        alias="ssl.client.auth",
+        description="Whether clients show a certificate: they need not, they may (not by gRPC, which cannot ask so), "
+        "or they have to.",
+    )
+    ssl_enabled_protocols: str = Field(
+        default=",".join(TLS_VERSIONS),
+        alias="ssl.enabled.protocols",
+        description="Which versions of TLS are spoken; gRPC speaks both.",
+        json_schema_extra={"allowed": f"{' and '.join(TLS_VERSIONS)}, by a comma, or one of them"},
+    )
+    ssl_cipher_suites: str = Field(
+        default="",
+        alias="ssl.cipher.suites",
+        description="Which suites are used, by the names of TLS or of OpenSSL; empty means those that OpenSSL holds "
+        "for good (gRPC's are set by its environment variable GRPC_SSL_CIPHER_SUITES only).",
+        json_schema_extra={"allowed": "names, separated by commas, or nothing"},
+    )
+    ssl_principal_mapping_rules: str = Field(
+        default="DEFAULT",
+        alias="ssl.principal.mapping.rules",
+        description="How the subject of a client's certificate becomes the name of its user, the first rule that "
+        "matches: DEFAULT (the whole subject) or RULE:PATTERN/REPLACEMENT/ with L or U behind for lower or upper case.",
+        json_schema_extra={"allowed": "Kafka's rules, separated by commas"},
+    )
+
+    @property
+    def tls_versions(self) -> frozenset[str]:
+        return frozenset(split_list(self.ssl_enabled_protocols))
+
+    @property
+    def certificate_files(self) -> tuple[str, ...]:
+        """The files that are read for a handshake."""
+        trusted = self.ssl_truststore_location if self.ssl_client_auth != "none" else ""
+        return tuple(path for path in (self.ssl_keystore_location, trusted) if path)
+
+    @property
+    def mapping_rules(self) -> tuple[PrincipalMappingRule, ...]:
+        return parse_mapping_rules(self.ssl_principal_mapping_rules)
+
+    @property
+    def cipher_suites(self) -> tuple[str, ...]:
+        return split_list(self.ssl_cipher_suites)
+
+    @field_validator("ssl_enabled_protocols")
+    @classmethod
+    def are_versions_of_tls(cls, value: str) -> str:
+        if not split_list(value) or set(split_list(value)) - set(TLS_VERSIONS):
+            raise ValueError("older versions are broken, and not spoken")
+        return value
+
+    @field_validator("ssl_principal_mapping_rules")
+    @classmethod
+    def are_rules(cls, value: str) -> str:
+        parse_mapping_rules(value)
+        return value
+
+
+class TlsSettings(CertificateSettings):
+    """Of each setting that begins with `ssl.`, one listener may have another value: write `listener.name.kafka.`,
+    `listener.name.grpc.`, `listener.name.http.` or `listener.name.replication.` (inter.broker.listeners) before it,
+    such as `listener.name.kafka.ssl.client.auth=required`."""
+
+    allow_insecure_listeners: bool = Field(
+        default=False,
+        alias="allow.insecure.listeners",
+        description="Whether a listener may be PLAINTEXT, or SASL_PLAINTEXT, on an address that other machines reach, "
+        "and ZooKeeper one that asks nobody for credentials: what is said there is read on the way, and nobody is who "
+        "they say they are.",
+    )
+    listener_name: dict[str, str] = Field(
+        default={},
+        alias="listener.name",
+        repr=False,
+        description="Settings of one listener, by what is written behind the prefix.",
+    )
+
+    def certificates_of(self, door: str) -> CertificateSettings:
+        """What holds for one door of `LISTENER_NAMES`, its own settings before those of all. Raises ValidationError."""
+        given: dict[str, Any] = {name: getattr(self, name) for name in CertificateSettings.model_fields}
+        begins = f"{door}."
+        aliases = {field.alias: name for name, field in CertificateSettings.model_fields.items()}
+        for key, text in self.listener_name.items():
+            if key.startswith(begins):
+                given[aliases[key.removeprefix(begins)]] = text
+        return CertificateSettings.model_validate(given)
+
+    def told_of_listeners(self) -> dict[str, str]:
+        """What is said of one listener, as it may be shown: name and value, secrets by asterisks."""
+        hidden = {field.alias for field in CertificateSettings.model_fields.values() if field.annotation is SecretStr}
+        return {
+            f"{LISTENER_NAME}{key}": str(SecretStr(text)) if key.partition(".")[2] in hidden else text
+            for key, text in self.listener_name.items()
+        }
+
+
+def is_listener_setting(key: str) -> bool:
+    """
+    >>> is_listener_setting("listener.name.kafka.ssl.client.auth"), is_listener_setting("listener.name.kafka.node.id")
+    (True, False)
+    """
+    return key.startswith(LISTENER_NAME) and key in listener_settings()
+
+
+def listener_settings() -> list[str]:
+    """The names of all settings that hold for one listener."""
+    own = [field.alias for field in CertificateSettings.model_fields.values()]
+    return [f"{LISTENER_NAME}{door}.{setting}" for door in LISTENER_NAMES for setting in own]

@@ -1,1 +1,0 @@
-"""Plans of classic groups that the coordinator makes (`group.remote.assignor`)."""

@@ -1,1 +1,0 @@
-"""Between the classic protocol and KIP-848, both ways, and its members of either."""

@@ -1,1 +1,0 @@
-"""An old owner drains, a new one warms up: hand-over of partitions in KIP-848 groups."""

@@ -1,0 +1,268 @@
+"""The state of one shard, and the one way to change its hard part.
+
+`apply_record` is the only writer of hard state, live and in replay; `Step.keep` applies a fact now and lists it to be
+persisted with the step.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.observed_group import ObservedGroup
+from muster.coordinator.core.groups.pending import PendingPositions
+from muster.coordinator.core.model.balance_records import BalanceStored
+from muster.coordinator.core.model.consumer_records import TopicId
+from muster.coordinator.core.model.core_events import Listen
+from muster.coordinator.core.model.core_records import Record, SettingsStored
+from muster.coordinator.core.model.effects import Effects, GroupChanged, Reply
+from muster.coordinator.core.model.fences_records import FenceStored
+from muster.coordinator.core.model.ledger import GroupLedger, LostPositions
+from muster.coordinator.core.model.plan import Planner, plan_inline
+from muster.coordinator.core.model.scoring import ShadowRequest
+from muster.coordinator.core.model.trial_records import CanaryStored
+from muster.coordinator.core.model.types import (
+    Limits,
+    RebalanceEntry,
+    RequestId,
+    Stall,
+    StoredOffset,
+    Takeover,
+    TimerKey,
+)
+from muster.coordinator.core.model.values import HoldsStored
+
+if TYPE_CHECKING:
+    from muster.coordinator.core.control.balance.ongoing import OngoingBalance
+
+G = TypeVar("G", bound=GroupData)
+
+
+@dataclass(slots=True)
+class ShadowRun:
+    """A group's shadow assignors are at work on this entry, for the answer with this ticket."""
+
+    ticket: int
+    entry: RebalanceEntry
+    waiting: tuple[ShadowRequest, RebalanceEntry] | None = None
+    """The newest decision since, and its entry as it is kept."""
+
+
+@dataclass(slots=True)
+class ShardState:
+    """The groups of one offsets partition, whatever their kind: one of each id. `facts` says what makes a record true.
+
+    `offsets` belong to the group id, so they stay when a group changes its kind. `partitions` are the catalog's counts
+    by topic, `topic_ids` and `topic_names` its ids, `topics_version` the tick at which topics were last created.
+    """
+
+    limits: Limits
+    facts: Mapping[type[Any], Callable[["ShardState", Any], None]]
+    planner: Planner = plan_inline
+    groups: dict[str, GroupData] = field(default_factory=dict)
+    """A group that ZooKeeper holds stands in front of the one of that id that the log has: it is on its way."""
+    offsets: dict[str, dict[tuple[str, int], StoredOffset]] = field(default_factory=dict)
+    pending: PendingPositions = field(default_factory=PendingPositions)
+    """Positions of transactions that have no marker yet."""
+    ledgers: dict[str, GroupLedger] = field(default_factory=dict)
+    settings: dict[str, SettingsStored] = field(default_factory=dict)
+    """By group id: an operator's word, whether or not there is such a group."""
+    canaries: dict[str, CanaryStored] = field(default_factory=dict)
+    """By group id: the assignor that is, or was last, on trial."""
+    lag_over: dict[str, int] = field(default_factory=dict)
+    """By group id: how many samples in a row its lag was over what its canary may cost."""
+    shadowing: dict[str, ShadowRun] = field(default_factory=dict)
+    fences: dict[str, dict[tuple[str, int], FenceStored]] = field(default_factory=dict)
+    """group -> partition -> who may write on its behalf. Hard state."""
+    fence_ids: set[int] = field(default_factory=set)
+    """The producer ids of all these fences."""
+    holds: dict[str, HoldsStored] = field(default_factory=dict)
+    """By group id: what an operator holds of it."""
+    balanced: dict[str, BalanceStored] = field(default_factory=dict)
+    """By group id: what it remembers of its moves. Hard state."""
+    balancing: "dict[str, OngoingBalance]" = field(default_factory=dict)
+    """Groups whose balance is on, and how far that is. Soft."""
+    partitions: Mapping[str, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
+    topic_names: Mapping[TopicId, str] = field(default_factory=dict)
+    topics_version: int = 0
+    ticks: int = 0
+    """The logical clock of this life of the shard: topics made and patterns asked about have a tick each."""
+    asked: int = 0
+    """The last epoch under which a plan was asked for, of whatever group."""
+    loaded_at_ms: int = 0
+    catalog_known: bool = False
+    """Whether `partitions` has been told: without it, no topic can be called deleted."""
+    deadlines: dict[TimerKey, int] = field(default_factory=dict)
+    stalls: dict[int, Stall] = field(default_factory=dict)
+    """When the node stood still, by number, oldest first. Hard state."""
+    takeovers: dict[int, Takeover] = field(default_factory=dict)
+    """Which nodes took the shard over, by leader epoch. Hard state."""
+    numbers_passed: int = 0
+    """No rebalance gets one of the numbers up to this one. Hard state."""
+    losses_mended: int = 0
+    """Up to this offset of the log it is known that records were given up. Hard state."""
+    listeners: dict[str, dict[str, Listen]] = field(default_factory=dict)
+    """group -> member -> its session stream's question"""
+    farewells: dict[str, int] = field(default_factory=dict)
+    """group -> the entry that tells who deleted it, oldest first. Hard state, made of the ledgers."""
+    going: dict[str, LostPositions] = field(default_factory=dict)
+    """Groups whose deletion goes on in a later turn, and what positions they had."""
+    forgetting: Mapping[str, int] = field(default_factory=dict)
+    """Deleted topics whose positions are still looked for, and when they were deleted."""
+    parked: dict[RequestId, str] = field(default_factory=dict)
+    """Who waits: request -> member, of SyncGroup requests and what streams ask. A forgotten JoinGroup still counts."""
+
+    def logged(self, group_id: str) -> GroupData | None:
+        """What the log has under this id."""
+        group = self.groups.get(group_id)
+        return None if group is None else group.logged
+
+    def find(self, kind: type[G], group_id: str) -> G | None:
+        """The log's group of this id, if it is of this kind."""
+        group = self.logged(group_id)
+        return group if isinstance(group, kind) else None
+
+    def get(self, kind: type[G], group_id: str) -> G:
+        """The log's group of this id, which is known to be of this kind."""
+        group = self.logged(group_id)
+        assert isinstance(group, kind), f"group {group_id!r} is no {kind.__name__}"
+        return group
+
+    def all_of(self, kind: type[G]) -> Iterator[G]:
+        """The groups of this kind, in order of arrival. Take a list of them before any changes its kind or goes."""
+        for group in self.groups.values():
+            for each in (group,) if group.logged is group else (group, group.logged):
+                if isinstance(each, kind):
+                    yield each
+
+    def observed(self, group_id: str) -> ObservedGroup | None:
+        group = self.groups.get(group_id)
+        return group if isinstance(group, ObservedGroup) else None
+
+    def observe(self, group: ObservedGroup) -> None:
+        """ZooKeeper holds this group: it comes in front of the log's."""
+        group.logged = self.groups.get(group.id)
+        self.groups[group.id] = group
+
+    def overlook(self, group_id: str) -> ObservedGroup | None:
+        """ZooKeeper does not hold it any more: what the log has is left."""
+        group = self.observed(group_id)
+        if group is not None:
+            del self.groups[group_id]
+            if group.logged is not None:
+                self.groups[group_id] = group.logged
+        return group
+
+    def put(self, group: G) -> G:
+        """The log has this group from here on, in place of what it had."""
+        front = self.observed(group.id)
+        if front is not None:
+            front.logged = group
+        else:
+            # One that changes its kind comes last, as if it had just arrived.
+            self.groups.pop(group.id, None)
+            self.groups[group.id] = group
+        return group
+
+    def drop(self, kind: type[GroupData], group_id: str) -> bool:
+        """The log does not have it any more. False: there is none of that kind."""
+        if not isinstance(self.logged(group_id), kind):
+            return False
+        front = self.observed(group_id)
+        if front is not None:
+            front.logged = None
+        else:
+            del self.groups[group_id]
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """Something went wrong in a group that no record tells of: a member was lost, or else a plan failed."""
+
+    group_id: str
+    lost_member: bool
+    detail: str
+
+
+@dataclass(slots=True)
+class Step:
+    """One step under way: the state, the time, and what it wants of the runtime."""
+
+    state: ShardState
+    now_ms: int
+    out: Effects = field(default_factory=Effects)
+    incidents: list[Incident] = field(default_factory=list)
+    on_behalf: bool = False
+    """The coordinator asks itself what a heartbeat would be told: nobody has proved to be alive."""
+    pushed: bool = False
+    """The heartbeat came by a session stream: what is told first was not asked for, and nobody misses it."""
+    looked_at: tuple[tuple[str, int], ...] = ()
+    """The positions of one group that this step may let expire; others have their turn later."""
+
+    @property
+    def limits(self) -> Limits:
+        return self.state.limits
+
+    def keep(self, record: Record) -> None:
+        apply_record(self.state, record)
+        self.out.records.append(record)
+        if self.state.pending.of:
+            self.state.pending.overtaken_by(record)
+
+    def learn(self, record: Record) -> None:
+        """The log has this fact already, written under another's name: nothing is appended."""
+        apply_record(self.state, record)
+
+    def lost_member(self, group_id: str, why: str) -> None:
+        """To session or poll timeout."""
+        self.incidents.append(Incident(group_id, True, why))
+
+    def plan_failed(self, group_id: str, why: str) -> None:
+        self.incidents.append(Incident(group_id, False, why))
+
+    def past(self, stored_ms: int) -> int:
+        """A time that the log tells of. One still to come is of a clock that was set back since: it counts as the time
+        of loading, or whatever waits for it would wait as much longer.
+        """
+        return stored_ms if stored_ms <= self.now_ms else self.state.loaded_at_ms
+
+    def positions(self, group_id: str) -> list[tuple[tuple[str, int], StoredOffset]]:
+        """Those of the group that are looked at now."""
+        stored = self.state.offsets.get(group_id, {})
+        return [(place, stored[place]) for place in self.looked_at if place in stored]
+
+    def tick(self) -> int:
+        self.state.ticks += 1
+        return self.state.ticks
+
+    def fresh_epoch(self, of_group: int) -> int:
+        """For a plan request: one that no other has had, the group's own if it can be."""
+        self.state.asked = max(self.state.asked + 1, of_group)
+        return self.state.asked
+
+    def reply(self, request_id: RequestId, reply: Reply) -> None:
+        self.state.parked.pop(request_id, None)
+        self.out.reply(request_id, reply)
+
+    def arm(self, key: TimerKey, after_ms: int) -> None:
+        """Fire `key` that many milliseconds from now; arming again replaces."""
+        if self.on_behalf and key[0] == "session" and key in self.state.deadlines:
+            return
+        at_ms = self.now_ms + after_ms
+        self.state.deadlines[key] = at_ms
+        self.out.set_timer(key, at_ms)
+
+    def disarm(self, key: TimerKey) -> None:
+        if self.state.deadlines.pop(key, None) is not None:
+            self.out.cancel_timer(key)
+
+    def announce(self, group: GroupData, entry: RebalanceEntry | None = None) -> None:
+        """Tell the group's watchers."""
+        self.out.notices.append(GroupChanged(group.id, group.state.value, group.generation, entry))
+
+
+def apply_record(state: ShardState, record: Record) -> None:
+    """Make a fact true. Tombstones for unknown things are harmless (compaction leaves them behind)."""
+    state.facts[type(record)](state, record)

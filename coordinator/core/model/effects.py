@@ -1,0 +1,451 @@
+"""What a step asks of the runtime: facts to keep, replies to release, timers to set. Nothing here acts."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.model.consumer_records import Epochs, Shares, TopicId
+from muster.coordinator.core.model.controls import NO_CONTROLS, Controls
+from muster.coordinator.core.model.core_events import Event
+from muster.coordinator.core.model.core_records import Record
+from muster.coordinator.core.model.orders import Order
+from muster.coordinator.core.model.plan import PlanRequest
+from muster.coordinator.core.model.replies import CanaryReply
+from muster.coordinator.core.model.scoring import ShadowRequest
+from muster.coordinator.core.model.txn_replies import TxnOffsetCommitReply, TxnWriteOverReply
+from muster.coordinator.core.model.types import (
+    Cause,
+    RebalanceEntry,
+    RequestId,
+    Stall,
+    StoredOffset,
+    Takeover,
+    TimerKey,
+)
+from muster.coordinator.core.model.value import frozen_value
+from muster.coordinator.core.model.values import HoldsStored
+from muster.coordinator.errors import ErrorCode
+
+
+@frozen_value
+class JoinedMember:
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
+
+
+@frozen_value
+class JoinReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader: str = ""
+    skip_assignment: bool = False
+    member_id: str = ""
+    members: tuple[JoinedMember, ...] = ()
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
+    rebalance_number: int = 0
+    leader_state: str = ""
+    """For the leader of a delayed group: what the leader before it knew."""
+    scheduled_delay_ms: int | None = None
+    """For the leader of a delayed group: how much of the delay is left; None when none runs."""
+
+
+@frozen_value
+class SyncReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+@frozen_value
+class HeartbeatReply:
+    """With REBALANCE_IN_PROGRESS: why, so that whoever has to let go can be told."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
+
+
+@frozen_value
+class ConsumerHeartbeatReply:
+    """`assignment` None means: as before. An empty one takes everything away; the two differ.
+
+    `names` names the topics of the assignment, as far as they still exist.
+    """
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    member_id: str = ""
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Shares | None = None
+    names: Mapping[TopicId, str] = field(default_factory=dict)
+    cause: Cause = Cause.UNSPECIFIED
+    """With an assignment: why the group was assigned anew."""
+    cause_detail: str = ""
+    revoke_within_ms: int = 0
+    """With an assignment that takes partitions away: when they are taken."""
+    coming: Shares | None = None
+    """What the member is to have as soon as others let go of it."""
+    heirs_ready: Shares = field(default_factory=dict)
+    """Of what the member is to let go of, that whose next owner has prepared for it."""
+    session_timeout_ms: int = 0
+    """How long it is waited for without a word."""
+
+
+@frozen_value
+class ConsumerMemberView:
+    """One member of a KIP-848 group. `state` is Kafka's word; `classic`: it speaks the classic protocol."""
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...]
+    topic_regex: str | None
+    epoch: int
+    state: str
+    assigned: Epochs
+    revoking: Epochs
+    target: Shares
+    classic: bool
+
+
+@frozen_value
+class DescribeConsumerReply:
+    """ConsumerGroupDescribe: epochs, and per member what it has and what it is to have. `names` names the topics."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    group_id: str = ""
+    state: str = "Dead"
+    epoch: int = 0
+    target_epoch: int = 0
+    assignor: str = ""
+    members: tuple[ConsumerMemberView, ...] = ()
+    names: Mapping[TopicId, str] = field(default_factory=dict)
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
+
+
+@frozen_value
+class PushReply:
+    """What a heartbeat would hear. Code NONE without `consumer` means: nothing after all."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    consumer: ConsumerHeartbeatReply | None = None
+    crossed: bool = False
+    """The heartbeat was left aside: what it did not know yet is on its way, and will be acknowledged by another."""
+    cause: Cause = Cause.UNSPECIFIED
+    cause_detail: str = ""
+
+
+@frozen_value
+class HelloReply:
+    """To a member with a session stream. An interval of 0 says nothing: it is no member, or nobody can tell now."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    heartbeat_interval_ms: int = 0
+
+
+@frozen_value
+class CentralReply:
+    """To everything that a member of a central group says. `answered`: the highest order number heard back from it."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    orders: tuple[Order, ...] = ()
+    answered: int = 0
+
+
+@frozen_value
+class MemberReply:
+    member_id: str
+    group_instance_id: str | None
+    code: ErrorCode
+    message: str = ""
+
+
+@frozen_value
+class LeaveReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    members: tuple[MemberReply, ...] = ()
+
+
+@frozen_value
+class OffsetCommitReply:
+    """`code` stands for every partition that `partitions` does not name."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+
+
+@frozen_value
+class OffsetFetchReply:
+    """Asked partitions map to their offset, to None when nothing is committed, or are in `refused`.
+
+    In the order asked; where everything was asked for, in none.
+    """
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    offsets: Mapping[tuple[str, int], StoredOffset | None] = field(default_factory=dict)
+    refused: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+
+
+@frozen_value
+class OffsetDeleteReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    partitions: Mapping[tuple[str, int], ErrorCode] = field(default_factory=dict)
+
+
+@frozen_value
+class DescribedMember:
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+    client_software: str = ""
+    session_timeout_ms: int | None = None
+    rebalance_timeout_ms: int | None = None
+    heartbeat_interval_ms: int | None = None
+    offers: tuple[str, ...] = ()
+    """Assignors, in its order of preference."""
+    last_heard_ms: int | None = None
+    topics: tuple[str, ...] = ()
+    """Where `metadata` does not say it."""
+
+
+@frozen_value
+class PlannedBy:
+    """Who makes the group's plans. `kept_out`: why an assignor that is set does not, and because of whom."""
+
+    assignor: str = ""
+    """What the coordinator runs; empty: a member leads, or nobody is there."""
+    by_setting: bool = False
+    """An operator wants it, by a setting or a canary; else the members ask for it."""
+    kept_out: str = ""
+
+
+@frozen_value
+class DescribeReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    group_id: str = ""
+    state: str = "Dead"
+    protocol_type: str = ""
+    protocol_name: str = ""
+    generation: int = 0
+    leader: str = ""
+    members: tuple[DescribedMember, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+    waiting_until_ms: int = 0
+    planned_by: PlannedBy = PlannedBy()
+    controls: Controls = NO_CONTROLS
+
+
+@frozen_value
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+
+
+@frozen_value
+class ListReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@frozen_value
+class DeleteReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+
+
+@frozen_value
+class SettingsReply:
+    """The group's settings, as they are now or would be; version 0: it has none.
+
+    `defaults`: what holds of every setting that there is, as long as the group has no value of its own. `suspended`:
+    why `assignor`, though it is set, has no effect, and because of which client.
+    """
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    version: int = 0
+    values: Mapping[str, JsonValue] = field(default_factory=dict)
+    defaults: Mapping[str, JsonValue] = field(default_factory=dict)
+    suspended: str = ""
+
+
+@frozen_value
+class ClaimFenceReply:
+    """An ownership: who it is for logs to tell apart. `former` are producer ids whose epochs were used up before."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    producer_id: int = -1
+    epoch: int = -1
+    former: tuple[int, ...] = ()
+
+
+@frozen_value
+class HoldsReply:
+    """What is held of the group, as it is now or would be (None: nothing), and in one sentence what was, or would be,
+    done. `draining`: how many partitions each drain still has to move, in its order.
+    """
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    holds: HoldsStored | None = None
+    sentence: str = ""
+    draining: tuple[int, ...] = ()
+
+
+@frozen_value
+class ListSettingsReply:
+    """The groups that have settings, whether or not there is such a group."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    group_ids: tuple[str, ...] = ()
+
+
+@frozen_value
+class ExplainReply:
+    code: ErrorCode = ErrorCode.NONE
+    message: str = ""
+    entries: tuple[RebalanceEntry, ...] = ()
+    """Newest first, each with what its settlement added."""
+    stalls: tuple[Stall, ...] = ()
+    """When the node stood still since the first of these, newest first."""
+    takeovers: tuple[Takeover, ...] = ()
+    """Which nodes took the group over since then, newest first."""
+
+
+def refused_join(code: ErrorCode, member_id: str) -> JoinReply:
+    """No generation for this member: what a parked JoinGroup hears when it will not be served."""
+    return JoinReply(code, code.meaning, member_id=member_id)
+
+
+def refused_sync(code: ErrorCode) -> SyncReply:
+    """No share: what a parked SyncGroup hears when it will not be served."""
+    return SyncReply(code, code.meaning)
+
+
+Reply: TypeAlias = (
+    JoinReply
+    | SyncReply
+    | HeartbeatReply
+    | PushReply
+    | HelloReply
+    | LeaveReply
+    | OffsetCommitReply
+    | OffsetFetchReply
+    | OffsetDeleteReply
+    | TxnOffsetCommitReply
+    | TxnWriteOverReply
+    | DescribeReply
+    | ListReply
+    | DeleteReply
+    | ExplainReply
+    | SettingsReply
+    | ListSettingsReply
+    | ClaimFenceReply
+    | HoldsReply
+    | CanaryReply
+    | ConsumerHeartbeatReply
+    | DescribeConsumerReply
+    | CentralReply
+)
+
+
+@frozen_value
+class GroupChanged:
+    """A notice for watchers, released like a reply: once everything before it is durable.
+
+    `entry` is set when a rebalance has been decided, and once more, with its unowned times, when it has settled.
+    """
+
+    group_id: str
+    state: str
+    generation: int
+    entry: RebalanceEntry | None = None
+
+
+@frozen_value
+class ResolveRegex:
+    """Find out, off the loop, which of `topics` the regular expression matches as a whole.
+
+    `version` is this request's own number, and greater than that of any change of the topics before it.
+    """
+
+    group_id: str
+    regex: str
+    topics: Collection[str]
+    version: int
+
+
+@frozen_value
+class MeasureLoad:
+    """Find out where the logs of these topics end and what the group has committed there (topic -> partitions).
+
+    `serial` is this request's own number. `LoadMeasured` brings the answer, in pieces.
+    """
+
+    group_id: str
+    serial: int
+    topics: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one step wants. Replies and notices may be released once all `records` up to here are durable.
+
+    `plans`, `regexes` and `measures` may be worked on at once: what they lead to comes back as an event. `chores` are
+    what is left of something long: events to be stepped in later turns, one in each.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    replies: list[tuple[RequestId, Reply]] = field(default_factory=list)
+    timers: dict[TimerKey, int | None] = field(default_factory=dict)
+    notices: list[GroupChanged] = field(default_factory=list)
+    plans: list[PlanRequest | ShadowRequest] = field(default_factory=list)
+    regexes: list[ResolveRegex] = field(default_factory=list)
+    measures: list[MeasureLoad] = field(default_factory=list)
+    chores: list[Event] = field(default_factory=list)
+
+    @property
+    def decided(self) -> bool:
+        """Whether there is anything to be done, kept or told."""
+        wanted = (self.plans, self.regexes, self.measures, self.chores)
+        return any((self.records, self.replies, self.timers, self.notices, *wanted))
+
+    def reply(self, request_id: RequestId, reply: Reply) -> None:
+        self.replies.append((request_id, reply))
+
+    def set_timer(self, key: TimerKey, at_ms: int) -> None:
+        """Fire `key` at the absolute time `at_ms`; setting again replaces."""
+        self.timers[key] = at_ms
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers[key] = None

@@ -1,0 +1,344 @@
+"""The rebalance ledger: cause, culprit, phases, snapshot and moves of each rebalance.
+
+`OngoingRebalance` gathers while a rebalance runs and may die with the process; what it becomes, a `RebalanceEntry`,
+is a record. A partition's time without an owner runs from the moment its owner let go of it (rejoined without it, left,
+or was last heard of) until the coordinator answered the new owner's SyncGroup.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from muster.coordinator.core.model.core_records import DelayStored
+from muster.coordinator.core.model.types import (
+    AUDIT_OUTCOMES,
+    Cause,
+    MemberPlan,
+    Outcome,
+    PartitionMove,
+    PositionChange,
+    RebalanceEntry,
+    RebalancePhase,
+    Score,
+    Settlement,
+)
+from muster.coordinator.core.model.value import frozen_value
+
+MAX_WAITED_FOR = 10
+MAX_ALSO = 20
+
+ENTRY_BYTES, MEMBER_BYTES, MOVE_BYTES = 2_000, 1_000, 500
+"""What an entry takes besides its snapshot: measured, with the names that clients give themselves."""
+
+WITHOUT_MEMBERS = (Outcome.EMPTIED, Outcome.GROUP_DELETED)
+
+LAST_PHASES = {"assign": "reconcile", "stop": "start"}
+"""What follows a plan, by a phase that led to it: KIP-848 groups hand over one by one, central groups start everybody.
+Otherwise shares are fetched."""
+
+TopicPartition = tuple[str, int]
+
+
+@frozen_value
+class RebalanceTrigger:
+    """What set a rebalance off. `culprit` is a member id, or the operator's name for himself."""
+
+    cause: Cause
+    detail: str
+    culprit: str = ""
+    client_id: str = ""
+    client_host: str = ""
+    client_reason: str = ""
+
+
+class NamedClient(Protocol):
+    """Whoever sent the request, as far as its words are kept."""
+
+    id: str
+    client_id: str
+    client_host: str
+    client_software: str
+
+
+def describe_member(member: NamedClient) -> str:
+    """A member as the ledger's sentences name it."""
+    software = f", {member.client_software}" if member.client_software else ""
+    where = f"{member.client_id or 'no client id'}{software} at {member.client_host or 'unknown host'}"
+    return f"member {member.id} ({where})"
+
+
+def trigger_by_member(cause: Cause, member: NamedClient, what: str, reason: str = "") -> RebalanceTrigger:
+    """A trigger whose culprit is a member."""
+    because = f": {reason}" if reason else ""
+    return RebalanceTrigger(
+        cause=cause,
+        detail=f"{describe_member(member)} {what}{because}",
+        culprit=member.id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        client_reason=reason,
+    )
+
+
+@frozen_value
+class Departure:
+    """Why a member went, and until when it may have worked on its partitions."""
+
+    why: str
+    last_owned_ms: int
+
+
+@frozen_value
+class LostPositions:
+    """The positions of a group that is deleted: those that are told, and how many more."""
+
+    positions: tuple[PositionChange, ...]
+    more: int
+
+
+@frozen_value
+class RebalanceChange:
+    """What a rebalance has made of its group, or would have."""
+
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    moves: tuple[PartitionMove, ...]
+    members: tuple[MemberPlan, ...] = ()
+    snapshot_json: str = ""
+    snapshot_source: str = ""
+
+
+@dataclass(slots=True)
+class OngoingRebalance:
+    """What is known of the rebalance that is under way."""
+
+    number: int
+    trigger: RebalanceTrigger
+    previous_generation: int
+    started_at_ms: int
+    also: list[str] = field(default_factory=list)
+    arrivals: dict[str, int] = field(default_factory=dict)
+    """member -> when it (re)joined, in order of arrival"""
+    released: dict[str, int] = field(default_factory=dict)
+    """member -> since when its partitions are without an owner"""
+    gone: dict[str, str] = field(default_factory=dict)
+    """member -> why it is no longer there"""
+    phases: list[RebalancePhase] = field(default_factory=list)
+    joined_at_ms: int = -1
+
+    def note(self, trigger: RebalanceTrigger) -> None:
+        """A further trigger while the rebalance is already under way."""
+        if len(self.also) < MAX_ALSO:
+            self.also.append(trigger.detail)
+
+    def arrived(self, member_id: str, now_ms: int) -> None:
+        self.arrivals[member_id] = now_ms
+        self.released.setdefault(member_id, now_ms)
+
+    def left(self, member_id: str, departure: Departure) -> None:
+        self.gone[member_id] = departure.why
+        self.released.setdefault(member_id, departure.last_owned_ms)
+
+    def entry(self, outcome: Outcome, ended_at_ms: int, change: RebalanceChange) -> RebalanceEntry:
+        """What it has become."""
+        trigger = self.trigger
+        return RebalanceEntry(
+            number=self.number,
+            previous_generation=self.previous_generation,
+            generation=change.generation,
+            protocol_type=change.protocol_type,
+            protocol_name=change.protocol_name,
+            cause=trigger.cause,
+            culprit=trigger.culprit,
+            culprit_client_id=trigger.client_id,
+            culprit_client_host=trigger.client_host,
+            detail=trigger.detail,
+            client_reason=trigger.client_reason,
+            outcome=outcome,
+            started_at_ms=self.started_at_ms,
+            ended_at_ms=ended_at_ms,
+            phases=tuple(self.phases),
+            members=change.members,
+            moves=change.moves,
+            snapshot_json=change.snapshot_json,
+            snapshot_source=change.snapshot_source,
+            also=tuple(self.also),
+        )
+
+
+@frozen_value
+class OwnershipGap:
+    """`count` partitions of one new owner, unowned since `since_ms` (None: the old owner still holds them)."""
+
+    target: str
+    since_ms: int | None
+    count: int
+    moved: tuple[TopicPartition, ...] = ()
+
+    def length_ms(self, until_ms: int) -> int:
+        return 0 if self.since_ms is None else max(0, until_ms - self.since_ms)
+
+
+@dataclass(slots=True)
+class RebalanceSettling:
+    """Between the plan and the last member's SyncGroup: who has fetched its share, and when."""
+
+    number: int
+    gaps: tuple[OwnershipGap, ...]
+    fetched: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def late(self) -> list[str]:
+        """Those who were given something that they still have to fetch."""
+        return sorted({gap.target for gap in self.gaps} - self.fetched.keys())
+
+    def renamed(self, old_id: str, new_id: str) -> None:
+        if old_id not in self.fetched:
+            self.gaps = tuple(replace(gap, target=new_id) if gap.target == old_id else gap for gap in self.gaps)
+
+    def settlement(self, now_ms: int) -> Settlement:
+        """What can be said now; a member that never fetched its share leaves its partitions out."""
+        unowned = [
+            (topic, partition, gap.length_ms(self.fetched[gap.target]))
+            for gap in self.gaps
+            if gap.target in self.fetched
+            for topic, partition in gap.moved
+        ]
+        total = sum(gap.length_ms(self.fetched.get(gap.target, now_ms)) * gap.count for gap in self.gaps)
+        return Settlement(
+            number=self.number,
+            settled_at_ms=now_ms,
+            waited_for=last_few(self.fetched),
+            unowned=tuple(unowned),
+            unowned_partition_ms=total,
+            synced=tuple(self.fetched.items()),
+        )
+
+
+@dataclass(slots=True)
+class GroupLedger:
+    """The kept entries of one group, oldest first. Hard state."""
+
+    entries: dict[int, RebalanceEntry] = field(default_factory=dict)
+    settlements: dict[int, Settlement] = field(default_factory=dict)
+    shadows: dict[int, tuple[Score, ...]] = field(default_factory=dict)
+    delay: DelayStored | None = None
+    kept_bytes: int = 0
+    """About how much memory the entries take; see `entry_weight`."""
+
+    def keep(self, entry: RebalanceEntry) -> None:
+        """In place of one that has the same number."""
+        before = self.entries.get(entry.number)
+        self.kept_bytes += entry_weight(entry) - (0 if before is None else entry_weight(before))
+        self.entries[entry.number] = entry
+
+    def forget(self, number: int) -> None:
+        entry = self.entries.pop(number, None)
+        if entry is not None:
+            self.kept_bytes -= entry_weight(entry)
+
+    @property
+    def next_number(self) -> int:
+        return max(self.entries, default=0) + 1
+
+    @property
+    def newest(self) -> RebalanceEntry | None:
+        """The last rebalance; what operators did beside is none."""
+        latest_first = (self.entries[number] for number in sorted(self.entries, reverse=True))
+        return next((entry for entry in latest_first if entry.outcome not in AUDIT_OUTCOMES), None)
+
+    @property
+    def last(self) -> RebalanceEntry | None:
+        """The last entry, of whatever."""
+        return self.entries[max(self.entries)] if self.entries else None
+
+    def had_members(self, at_ms: int) -> bool:
+        """Whether the group had any then: the last rebalance that had begun did not leave it empty."""
+        begun = [entry for entry in self.entries.values() if entry.started_at_ms < at_ms]
+        told = [
+            entry for entry in begun if entry.outcome not in AUDIT_OUTCOMES or entry.outcome is Outcome.GROUP_DELETED
+        ]
+        last = max(told, key=lambda entry: entry.number, default=None)
+        return last is None or last.outcome not in WITHOUT_MEMBERS or at_ms <= last.ended_at_ms
+
+    def surplus(self, limit: int, most_bytes: int) -> list[int]:
+        """The oldest entries beyond `limit`, or beyond so much memory; never the last, nor that of the last rebalance.
+
+        A reload looks for it: what operators do beside must not push it out.
+        """
+        count, kept_bytes = len(self.entries), self.kept_bytes
+        if count <= limit and kept_bytes <= most_bytes:
+            return []
+        oldest: list[RebalanceEntry] = []
+        for number in sorted(self.entries)[:-1]:
+            if count <= limit and kept_bytes <= most_bytes:
+                break
+            oldest.append(self.entries[number])
+            count -= 1
+            kept_bytes -= entry_weight(self.entries[number])
+        newest = self.newest
+        return [entry.number for entry in oldest if entry is not newest]
+
+
+def entry_weight(entry: RebalanceEntry) -> int:
+    """About how many bytes of memory it takes."""
+    told = MEMBER_BYTES * len(entry.members) + MOVE_BYTES * (len(entry.moves) + len(entry.positions))
+    return ENTRY_BYTES + len(entry.snapshot_json) + told
+
+
+def last_few(members: Iterable[str]) -> tuple[str, ...]:
+    """The last arrivals of a phase: those it ended up waiting for."""
+    return tuple(members)[-MAX_WAITED_FOR:]
+
+
+def entry_with_settlement(ledger: GroupLedger, number: int) -> RebalanceEntry:
+    """The entry of this number, with all that became known after the plan."""
+    entry = settle_entry(ledger.entries[number], ledger.settlements.get(number))
+    shadows = ledger.shadows.get(number)
+    return replace(entry, shadows=shadows) if shadows else entry
+
+
+def settle_entry(entry: RebalanceEntry, settlement: Settlement | None) -> RebalanceEntry:
+    """The entry with what became known after the plan."""
+    if settlement is None:
+        return entry
+    unowned = {(topic, partition): ms for topic, partition, ms in settlement.unowned}
+    synced = dict(settlement.synced)
+    last = next((LAST_PHASES[phase.name] for phase in entry.phases if phase.name in LAST_PHASES), "settle")
+    return replace(
+        entry,
+        phases=(
+            *entry.phases,
+            RebalancePhase(last, settlement.settled_at_ms - entry.ended_at_ms, settlement.waited_for),
+        ),
+        moves=tuple(
+            move
+            if (move.topic, move.partition) not in unowned
+            else with_unowned_time(move, unowned[move.topic, move.partition])
+            for move in entry.moves
+        ),
+        members=tuple(
+            member if member.member_id not in synced else with_share_time(member, synced[member.member_id])
+            for member in entry.members
+        ),
+        unowned_partition_ms=settlement.unowned_partition_ms,
+    )
+
+
+def with_share_time(member: MemberPlan, synced_at_ms: int) -> MemberPlan:
+    """The member once it had its share. `replace` takes four times as long, for each member of every rebalance."""
+    return MemberPlan(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        group_instance_id=member.group_instance_id,
+        assigned=member.assigned,
+        joined_at_ms=member.joined_at_ms,
+        synced_at_ms=synced_at_ms,
+    )
+
+
+def with_unowned_time(move: PartitionMove, unowned_ms: int) -> PartitionMove:
+    """The move once its partition was owned again, made quickly as well."""
+    return PartitionMove(move.topic, move.partition, move.source, move.target, unowned_ms, move.why)

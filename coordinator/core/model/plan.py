@@ -1,0 +1,272 @@
+"""Reads the blobs that members exchange, as far as the coordinator may: topics, owned partitions, assignments.
+
+A blob that cannot be read is never an error of the group: what it would have told is unknown.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Generic, TypeAlias, TypeVar
+
+from muster.assignors.api import Assignment, Assignor, AssignorError, Snapshot
+from muster.assignors.api import Member as AssignorMember
+from muster.assignors.data.consumer_protocol import (
+    Subscription,
+    member_from_parsed,
+    parse_assignment,
+    parse_subscription,
+)
+from muster.assignors.registry import BUILT_IN, own_name, resolve
+from muster.assignors.run import run
+from muster.coordinator.core.model.types import Limits, Partitions
+
+CONSUMER = "consumer"
+
+Plan = dict[str, Mapping[str, Partitions]]
+"""member id -> topic -> partitions"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """A target to compute: the assignor's word and all that it may look at.
+
+    `epoch` fences the answer: no two requests of a shard's life have the same, whichever groups come and go under one
+    id. It is the group's own epoch or generation where that number has not been used, else a later one.
+    """
+
+    group_id: str
+    epoch: int
+    assignor: str
+    snapshot: Snapshot
+
+
+Planner: TypeAlias = Callable[[PlanRequest], Plan | None]
+"""Computes a plan at once, or returns None: then the request leaves with the step's effects, and `Planned` brings the
+answer. Raises AssignorError when the assignor fails at once. Pure."""
+
+
+def canonical_name(word: str, limits: Limits) -> str:
+    """The name behind an alias, a Java class or the class of a plugin that this node offers; else the word itself.
+
+    Nothing is imported: clients may send any.
+    """
+    return next((name for name, plugin in limits.plugins if word == plugin), "") or own_name(word)
+
+
+def loadable_name(name: str, limits: Limits) -> str:
+    """The word by which it is found anywhere, in a replay as well: a plugin may be known by its class only."""
+    return dict(limits.plugins).get(name, name)
+
+
+def runnable_assignors(limits: Limits) -> tuple[str, ...]:
+    """All that an operator, or a member, may have this coordinator run: built in, installed, or named by the node."""
+    return tuple(dict.fromkeys((*BUILT_IN, *limits.installed, *limits.remote_assignors)))
+
+
+def plugins(limits: Limits) -> tuple[str, ...]:
+    """The words by which plans are asked for of all that is not built in."""
+    names = (*runnable_assignors(limits), *limits.consumer_assignors)
+    return tuple(dict.fromkeys(loadable_name(name, limits) for name in names if name not in BUILT_IN))
+
+
+AT_ONCE_MEMBERS = 200
+AT_ONCE_PARTITIONS = 2_000
+"""Up to these sizes a built-in assignor takes a few milliseconds at most."""
+
+
+def plan_inline(request: PlanRequest) -> Plan | None:
+    """The planner of a shard that was given none: built-in assignors on small problems; all else is put off."""
+    snapshot = request.snapshot
+    if len(snapshot.members) > AT_ONCE_MEMBERS or snapshot.size > AT_ONCE_PARTITIONS:
+        return None
+    if request.assignor not in BUILT_IN:
+        return None
+    return compute_plan(request)
+
+
+WANT_LAGS = frozenset({"lag", "lag-sticky"})
+
+
+def wants_lags(word: str) -> bool:
+    """Of the built-in assignors those named after it; a plugin says so with an attribute `wants_lags = True`."""
+    if word in BUILT_IN:
+        return word in WANT_LAGS
+    try:
+        return bool(getattr(resolve(word), "wants_lags", False))
+    except AssignorError:
+        return False
+
+
+def lacks_lags(request: PlanRequest) -> bool:
+    """Whether a built-in assignor has to be told how far behind the group is: only the edge knows where the logs end.
+
+    A plugin is never run at once, so the edge looks whether it wants them (`wants_lags`), and nothing is imported here.
+    """
+    return request.snapshot.lags is None and request.assignor in WANT_LAGS
+
+
+Decide: TypeAlias = Callable[[Assignor, Snapshot], Assignment]
+"""Asks an assignor for the whole target. Raises AssignorError."""
+
+
+def run_assignor(assignor: Assignor, snapshot: Snapshot) -> Assignment:
+    """Here and now, however long it takes."""
+    return run(assignor, snapshot, withhold=False)
+
+
+def compute_plan(request: PlanRequest, decide: Decide = run_assignor) -> Plan:
+    """Run the assignor that the request names. Raises AssignorError."""
+    answer = decide(resolve(request.assignor), request.snapshot)
+    return {
+        member: {topic: tuple(sorted(partitions)) for topic, partitions in share.items() if len(partitions)}
+        for member, share in answer.members.items()
+    }
+
+
+REMEMBERED_BYTES = 1_024
+REMEMBERED_BLOBS = 4_096
+"""Members of one kind mostly say the same, and again in every rebalance: so much of it is not read anew."""
+REMEMBERED_ASSIGNMENTS = 1_024
+"""The old and the new shares of one round of 500 members."""
+REMEMBERED_SUBSCRIPTIONS = 1_024
+"""The same of what they say when they join: it is read for its topics, its claims and the ledger's snapshot."""
+REMEMBERED_LARGE_BYTES = 2 << 20
+"""Of blobs longer than those, of each kind; what is read of them takes about nine times their bytes. A round of 250
+members with 4 KB each is read once; of a larger one the first are read again."""
+
+Read = TypeVar("Read")
+
+
+class BlobCache(Generic[Read]):
+    """Reads a blob once while it is asked for again: one answer for all who ask for the same bytes.
+
+    It keeps the blobs that were read since the last turn of its two halves, and those before them; when a half is full,
+    the older one is let go. Threads may ask at once: the worst that happens is that a blob is read twice.
+
+    >>> lengths = BlobCache(len, 8)
+    >>> lengths(b"abc"), lengths(b"abc"), lengths.reads
+    (3, 3, 1)
+    """
+
+    def __init__(self, read: Callable[[bytes], Read], most_bytes: int) -> None:
+        """`read` is a function of the bytes alone; what it raises is not kept. A blob longer than half is not kept."""
+        self._read = read
+        self._half = most_bytes // 2
+        self._young: dict[bytes, Read] = {}
+        self._old: dict[bytes, Read] = {}
+        self._room = self._half
+        self.reads = 0
+        """How often a blob had to be read."""
+
+    def __call__(self, blob: bytes) -> Read:
+        for half in (self._young, self._old):
+            if blob in half:
+                return half[blob]
+        self.reads += 1
+        found = self._read(blob)
+        if len(blob) <= self._half:
+            self._keep(blob, found)
+        return found
+
+    def _keep(self, blob: bytes, found: Read) -> None:
+        if len(blob) > self._room:
+            self._old, self._young, self._room = self._young, {}, self._half
+        self._young[blob] = found
+        self._room -= len(blob)
+
+
+def assignment_of(blob: bytes) -> Mapping[str, Partitions]:
+    """Topic -> partitions of one member's share; empty when the blob is empty or not ConsumerProtocol."""
+    return _remembered_assignment(blob) if len(blob) <= REMEMBERED_BYTES else _large_assignment(blob)
+
+
+def _assignment(blob: bytes) -> Mapping[str, Partitions]:
+    if not blob:
+        return {}
+    try:
+        parsed = parse_assignment(blob)
+    except ValueError:
+        return {}
+    return {topic: tuple(sorted(partitions)) for topic, partitions in parsed.partitions.items() if partitions}
+
+
+_remembered_assignment = lru_cache(maxsize=REMEMBERED_ASSIGNMENTS)(_assignment)
+_large_assignment = BlobCache(_assignment, REMEMBERED_LARGE_BYTES)
+
+
+def shares_of(blob: bytes) -> Mapping[str, int]:
+    """Topic -> how many partitions of it are one member's, as `assignment_of` reads it."""
+    return _remembered_shares(blob) if len(blob) <= REMEMBERED_BYTES else _shares(blob)
+
+
+def _shares(blob: bytes) -> Mapping[str, int]:
+    return {topic: len(partitions) for topic, partitions in assignment_of(blob).items()}
+
+
+_remembered_shares = lru_cache(maxsize=REMEMBERED_BLOBS)(_shares)
+
+
+def subscription_of(blob: bytes) -> Subscription:
+    """What a member says that it reads and still holds. ValueError: the blob is not ConsumerProtocol.
+
+    One answer for all who ask for the same bytes: nobody may change it.
+    """
+    return _remembered_subscription(blob) if len(blob) <= REMEMBERED_BYTES else _large_subscription(blob)
+
+
+def _subscription(blob: bytes) -> Subscription:
+    return parse_subscription(blob)
+
+
+_remembered_subscription = lru_cache(maxsize=REMEMBERED_SUBSCRIPTIONS)(_subscription)
+_large_subscription = BlobCache(_subscription, REMEMBERED_LARGE_BYTES)
+
+
+def topics_of(blob: bytes) -> frozenset[str] | None:
+    """The subscribed topics, or None when they cannot be known."""
+    return _remembered_topics(blob) if len(blob) <= REMEMBERED_BYTES else _topics(blob)
+
+
+def _topics(blob: bytes) -> frozenset[str] | None:
+    try:
+        return frozenset(subscription_of(blob).topics)
+    except ValueError:
+        return None
+
+
+_remembered_topics = lru_cache(maxsize=REMEMBERED_BLOBS)(_topics)
+
+
+def owned_of(blob: bytes) -> Mapping[str, frozenset[int]]:
+    """What the member says it still holds. Eager members have let go of everything before they join."""
+    return _remembered_owned(blob) if len(blob) <= REMEMBERED_BYTES else _owned(blob)
+
+
+def _owned(blob: bytes) -> Mapping[str, frozenset[int]]:
+    try:
+        owned = subscription_of(blob).owned
+    except ValueError:
+        return {}
+    return {topic: frozenset(partitions) for topic, partitions in (owned or {}).items()}
+
+
+_remembered_owned = lru_cache(maxsize=REMEMBERED_BLOBS)(_owned)
+
+
+def rebuilt_snapshot(
+    assignor: str, members: Mapping[str, tuple[str | None, bytes]], partitions: Mapping[str, int]
+) -> Snapshot | None:
+    """The assignor's input as far as the coordinator knows it; None when a subscription cannot be read."""
+    try:
+        known: list[AssignorMember] = [
+            member_from_parsed(member_id, instance_id, subscription_of(blob))
+            for member_id, (instance_id, blob) in members.items()
+        ]
+    except ValueError:
+        return None
+    wanted = {topic for member in known for topic in member.topics}
+    return Snapshot(
+        topics={topic: partitions[topic] for topic in sorted(wanted) if topic in partitions},
+        members=known,
+        assignor=assignor,
+    )

@@ -1,0 +1,358 @@
+"""Small values that events, records and state share."""
+
+from enum import Enum, IntEnum
+from typing import NamedTuple, TypeAlias
+
+from muster.coordinator.core.model.value import frozen_value
+from muster.coordinator.errors import ErrorCode
+
+DELAYED = "delayed"
+"""The protocol by which workers share named resources (KIP-415, docs/protocol/delayed.md)."""
+
+RequestId: TypeAlias = int
+"""An opaque token of the edge for one request; the edge keeps the future that belongs to it."""
+
+TimerKey: TypeAlias = tuple[str, ...]
+"""("join", group), ("sync", group), ("follow", group), ("session", group, member), ("retention",); in KIP-848 groups
+("assign", group), ("rebalance", group, member), and for their classic members ("rejoin", group, member), ("fetch",
+group, member); in central groups ("retry", group), ("lease", group, member), ("ping", group, member),
+("order", group, member). What an operator holds of a group, of whatever kind, ends by ("hold", group), and is looked at
+again by ("look", group); whoever waits at the door of a frozen group does so until ("door", group, request), and a
+canary's time is over by ("canary", group)."""
+
+Partitions: TypeAlias = tuple[int, ...]
+"""Partition numbers of one topic, ascending."""
+
+
+class Cause(IntEnum):
+    """Why a rebalance began. Numbers are those of `coordinator.rpc.v1.RebalanceCause`."""
+
+    UNSPECIFIED = 0
+    MEMBER_JOINED = 1
+    MEMBER_METADATA_CHANGED = 2
+    STATIC_MEMBER_METADATA_CHANGED = 3
+    SESSION_EXPIRED = 4
+    MEMBER_LEFT = 5
+    STATIC_MEMBER_REPLACED = 6
+    PROTOCOL_CHANGED = 7
+    LEADER_REJOINED = 8
+    POLL_TIMEOUT = 9
+    SYNC_TIMEOUT = 10
+    REBALANCE_TIMEOUT = 11
+    GROUP_OVER_SIZE = 12
+    REVOCATION_FOLLOW_UP = 13
+    SUBSCRIPTION_CHANGED = 14
+    PARTITIONS_CHANGED = 32
+    ASSIGNOR_CHANGED = 33
+    LAG_IMBALANCE = 34
+    OPERATOR = 35
+    THAW = 36
+    COORDINATOR_FAILOVER = 37
+    HANDOFF_TIMEOUT = 38
+    MEMBER_FENCED = 39
+    WEIGHT_CHANGED = 40
+    ASSIGNOR_FAILED = 41
+    DELAY_OVER = 42
+    BROKERS_CHANGED = 43
+    CANARY = 44
+    DEPLOY_OVER = 45
+    PIN_CHANGED = 46
+    DRAINED = 47
+
+
+class Outcome(IntEnum):
+    """How a rebalance ended. Numbers are those of `coordinator.rpc.v1.RebalanceOutcome`."""
+
+    COMPLETED = 1
+    EMPTIED = 2
+    SUPERSEDED = 3
+    FAILED = 4
+    SETTINGS_CHANGED = 5
+    TRIAL = 6
+    HELD = 7
+    WATCHED = 8
+    POSITIONS_CHANGED = 9
+    GROUP_DELETED = 10
+
+
+AUDIT_OUTCOMES = frozenset(
+    {
+        Outcome.SETTINGS_CHANGED,
+        Outcome.TRIAL,
+        Outcome.HELD,
+        Outcome.WATCHED,
+        Outcome.POSITIONS_CHANGED,
+        Outcome.GROUP_DELETED,
+    }
+)
+"""Entries of what operators did: whoever looks for the last plan, or counts rebalances, passes them over."""
+
+
+class GroupState(Enum):
+    """The state of a classic group, by Kafka's names."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+@frozen_value
+class Protocol:
+    """One assignor that a member offers, with its subscription blob."""
+
+    name: str
+    metadata: bytes
+
+
+@frozen_value
+class Limits:
+    """The settings that the rules depend on, handed in by the runtime. Times in milliseconds."""
+
+    min_session_timeout_ms: int = 6_000
+    max_session_timeout_ms: int = 1_800_000
+    initial_rebalance_delay_ms: int = 3_000
+    new_member_join_timeout_ms: int = 300_000
+    max_group_size: int = 2**31 - 1
+    max_group_bytes: int = 25 << 20
+    """What members tell each other in one group (subscriptions, shares): the log has to take it as one record."""
+    group_bytes_of: str = "offsets.topic.segment.bytes, of which a quarter is for one group"
+    """The setting that says how many, for people."""
+    too_large: ErrorCode = ErrorCode.INVALID_REQUEST
+    """What they hear who would need more."""
+    max_offset_metadata: int = 4096
+    offsets_retention_ms: int = 10_080 * 60_000
+    offsets_retention_check_ms: int = 600_000
+    slice_positions: int = 500
+    """How many positions one step looks at, or lets go of, where it could be any number: about 3 ms."""
+    remote_assignors: tuple[str, ...] = ()
+    """Beyond the built-in ones and installed plugins: what classic members may ask the coordinator to run."""
+    installed: tuple[str, ...] = ()
+    """Names of installed plugins, looked up before the rules run: they ask for nothing outside of their state."""
+    ledger_max_entries: int = 100
+    ledger_max_bytes: int = 32 << 20
+    ledger_max_snapshot_bytes: int = 1 << 20
+    consumer_session_timeout_ms: int = 45_000
+    consumer_min_session_timeout_ms: int = 45_000
+    consumer_max_session_timeout_ms: int = 60_000
+    consumer_heartbeat_interval_ms: int = 5_000
+    consumer_min_heartbeat_interval_ms: int = 5_000
+    consumer_max_heartbeat_interval_ms: int = 15_000
+    consumer_max_group_size: int = 2**31 - 1
+    consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """The first one is for groups whose members do not ask for any."""
+    plugins: tuple[tuple[str, str], ...] = ()
+    """Of assignors that are offered by the place of their class: their own name, and that place (module:Class)."""
+    consumer_migration_policy: str = "bidirectional"
+    """Also: upgrade, downgrade, disabled."""
+    consumer_assignment_interval_ms: int = 1_000
+    consumer_min_assignment_interval_ms: int = 0
+    consumer_max_assignment_interval_ms: int = 15_000
+    consumer_regex_refresh_ms: int = 600_000
+    central_max_retries: int = 4
+    """How often a failed attempt to rebalance a central group is repeated."""
+    central_backoff_ms: int = 2_000
+    central_max_timed_out: int = 3
+    """Pings in a row that a member of a central group may leave unanswered."""
+
+
+@frozen_value
+class MemberIdentity:
+    """How a request names a member: by id, by group instance id, or by both."""
+
+    member_id: str
+    group_instance_id: str | None = None
+    reason: str = ""
+
+
+Position: TypeAlias = tuple[int, int, str]
+"""A position to commit, as events carry it: a `CommittedOffset`, or a plain tuple of its fields, which takes a quarter
+of the time to make. Commits bring them by the dozen."""
+
+
+class CommittedOffset(NamedTuple):
+    """One position to commit. `leader_epoch` is -1 when unknown."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+HEARTBEATS_IN_SESSION = 3
+"""Of a member with a session stream: what it has to hear comes by itself, so it says only that it lives."""
+
+NO_TOPIC_ID = b""
+
+
+class StoredOffset(NamedTuple):
+    """A committed position as the log holds it: a `CommittedOffset`'s fields, times, and whose position it is."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int | None = None
+    topic_id: bytes = NO_TOPIC_ID
+    """The 16 bytes of the topic that it was committed to; without them it is taken for the present topic's."""
+
+
+@frozen_value
+class RebalancePhase:
+    """One stretch of a rebalance: how long, and for whom it waited, last arrival last."""
+
+    name: str
+    duration_ms: int
+    waited_for: tuple[str, ...] = ()
+
+
+@frozen_value
+class MemberPlan:
+    """One member and its share."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    group_instance_id: str | None
+    assigned: tuple[tuple[str, Partitions], ...]
+    joined_at_ms: int = -1
+    """When it joined for this plan; -1 where members do not join anew, or nobody noted it."""
+    synced_at_ms: int = -1
+    """When it had its share; -1 as long as it has not, or nobody noted it."""
+
+
+@frozen_value
+class PartitionMove:
+    """A partition that changed hands. `source` or `target` is empty when nobody had or has it.
+
+    `unowned_ms` is -1 while the partition still waits for its owner.
+    """
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    unowned_ms: int
+    why: str
+
+
+@frozen_value
+class PositionChange:
+    """A committed position that an operator set or deleted. None: there was none, or is none now."""
+
+    topic: str
+    partition: int
+    before: int | None
+    after: int | None
+
+
+@frozen_value
+class Score:
+    """How one assignor would have decided, or did: figures of its plan, or why it has none."""
+
+    assignor: str
+    """Its word, with options as it was given them."""
+    failure: str = ""
+    took_ms: int | None = None
+    """Not measured for the plan that counts."""
+    balance_count: float | None = None
+    """The member with most partitions over the mean of all members; 1.0 is even."""
+    balance_lag: float | None = None
+    """The same of records that wait; None: nobody knew."""
+    balance_rate: float | None = None
+    """The same of records written a second."""
+    members: int = 0
+    moves: int = 0
+    """Partitions that a member owned and would not own any more."""
+    differs: int = 0
+    """Partitions whose owner is not that of the plan that counts."""
+    unassigned: int = 0
+
+
+@frozen_value
+class RebalanceEntry:
+    """All that the ledger keeps of one rebalance: enough to make the decision again."""
+
+    number: int
+    previous_generation: int
+    generation: int
+    protocol_type: str
+    protocol_name: str
+    cause: Cause
+    culprit: str
+    culprit_client_id: str
+    culprit_client_host: str
+    detail: str
+    client_reason: str
+    outcome: Outcome
+    started_at_ms: int
+    ended_at_ms: int
+    phases: tuple[RebalancePhase, ...] = ()
+    members: tuple[MemberPlan, ...] = ()
+    moves: tuple[PartitionMove, ...] = ()
+    snapshot_json: str = ""
+    snapshot_source: str = ""
+    also: tuple[str, ...] = ()
+    """Further triggers that came while the rebalance was under way."""
+    unowned_partition_ms: int = -1
+    """All partitions' time without an owner, added up; -1 until every member has its share."""
+    herd: int = 0
+    """Groups of the ZooKeeper era: how many members let go of what they had and claimed anew."""
+    notifications: int = 0
+    """Groups of the ZooKeeper era: how many times a member was woken by a watch, all members together."""
+    positions: tuple[PositionChange, ...] = ()
+    """What an operator did to positions, as far as it is told."""
+    more_positions: int = 0
+    """How many changes of positions are not told."""
+    shadows: tuple[Score, ...] = ()
+    """The plan's own score, and those of the group's shadow assignors: added when they are told, stored beside it."""
+
+
+@frozen_value
+class Settlement:
+    """What became known after the plan: when each moved partition was owned again. Completes a `RebalanceEntry`."""
+
+    number: int
+    """The rebalance that it completes."""
+    settled_at_ms: int
+    """When the last share had been fetched, or the next rebalance put an end to it."""
+    waited_for: tuple[str, ...]
+    """Those who fetched theirs last."""
+    unowned: tuple[tuple[str, int, int], ...]
+    """(topic, partition, milliseconds without an owner) of the moved partitions."""
+    unowned_partition_ms: int
+    """All partitions' time without an owner, added up."""
+    synced: tuple[tuple[str, int], ...] = ()
+    """(member, when it had its share), in that order; who never had it is missing."""
+
+
+@frozen_value
+class Takeover:
+    """A node has taken a shard over as its coordinator. Times in ms since the epoch, by that node's clock.
+
+    moved_from: who coordinated it before; -1: not known. last_heard_ms: when that one was last heard of; 0: not known.
+    elected_ms: when the node knew that it leads. serving_ms: when it began to answer. groups, members: those it found.
+    cut: records that were given up for it.
+    """
+
+    shard: int
+    epoch: int
+    moved_from: int
+    moved_to: int
+    cause: str
+    last_heard_ms: int
+    elected_ms: int
+    serving_ms: int
+    groups: int = 0
+    members: int = 0
+    cut: int = 0
+
+
+@frozen_value
+class Stall:
+    """The node stood still: for so long it heard nobody, until that moment. No deadline ran meanwhile."""
+
+    number: int
+    """Counts the stalls that a shard noted."""
+    ended_at_ms: int
+    stalled_ms: int

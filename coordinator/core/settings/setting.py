@@ -1,0 +1,137 @@
+"""One setting of a group: name, values, meaning, what else speaks against a value, and who hears of a change."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from muster.assignors.api import JsonValue
+from muster.coordinator.core.groups.group import GroupData
+from muster.coordinator.core.groups.kind import GroupKind
+from muster.coordinator.core.groups.state import ShardState, Step
+from muster.coordinator.core.model.ledger import RebalanceTrigger
+from muster.coordinator.core.model.types import Limits
+from muster.coordinator.core.settings.shapes import NodeSetting, Shape
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+
+T = TypeVar("T")
+
+
+class GroupScope(Enum):
+    """The groups that a setting is meant for; for others it may be set, and waits."""
+
+    EVERY = "all groups"
+    PLANNED = "groups that the coordinator plans for"
+    CONSUMER = "KIP-848 groups"
+    CLASSIC = "classic groups"
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsChange:
+    """What is asked: the group, if there is one, all that would be set, and what is set now."""
+
+    group_id: str
+    group: GroupData | None
+    kind: GroupKind[Any]
+    after: Mapping[str, JsonValue]
+    before: Mapping[str, JsonValue]
+    step: Step
+
+
+Check: TypeAlias = Callable[[Any, SettingsChange], None]
+"""Raises CoordinatorError (`invalid_setting`, as a rule) for a value that has the right shape and still cannot be."""
+
+Fit: TypeAlias = Callable[[SettingsChange], None]
+"""Raises CoordinatorError for settings that do not go together as they would be then (`change.after`)."""
+
+ChangeListener: TypeAlias = Callable[[SettingsChange, RebalanceTrigger], None]
+"""What follows of a change, on `change.step`. The trigger says who made it, in a sentence."""
+
+
+def accept_any_value(value: Any, change: SettingsChange) -> None:
+    """Every value of the right shape is taken."""
+
+
+def accept_any_combination(change: SettingsChange) -> None:
+    """It has nothing to do with other settings."""
+
+
+def notify_nobody(change: SettingsChange, trigger: RebalanceTrigger) -> None:
+    """It counts from when it is looked at next."""
+
+
+def replan_on_change(change: SettingsChange, trigger: RebalanceTrigger) -> None:
+    """What was planned without it is void."""
+    change.kind.settings_changed(change.group, trigger, change.step)
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """`meaning` is one sentence. The default may be what a setting of the node says.
+
+    `check` is asked of a value that is to be set, `together` whenever it would be another, unset or not.
+    """
+
+    name: str
+    shape: Shape[T]
+    default: T | NodeSetting[T]
+    groups: GroupScope
+    meaning: str
+    check: Check = accept_any_value
+    together: Fit = accept_any_combination
+    hears: ChangeListener = notify_nobody
+
+    def of(self, state: ShardState, group_id: str) -> T:
+        """What holds for the group, set or not."""
+        stored = state.settings.get(group_id)
+        return self.default_of(state.limits) if stored is None else self.among(stored.values, state.limits)
+
+    def among(self, values: Mapping[str, JsonValue], limits: Limits) -> T:
+        """What would hold for a group that has set these."""
+        if self.name not in values:
+            return self.default_of(limits)
+        try:
+            return self.shape.of_json(values[self.name], limits)
+        except ValueError:  # the node's bounds are others than when it was set: it may not hold any more
+            return self.default_of(limits)
+
+    def default_of(self, limits: Limits) -> T:
+        """What holds when nothing is set."""
+        return self.default.read(limits) if isinstance(self.default, NodeSetting) else self.default
+
+
+MAX_DEPTH = 32
+"""Of objects and lists in each other: what reads the log again gives up on very many."""
+
+LARGEST = 2**63
+
+
+def is_recordable(value: JsonValue, depth: int = MAX_DEPTH) -> bool:
+    """Whether it is read from the log as it was: finite, of whole characters, not too deep."""
+    match value:
+        case str():
+            return not any("\ud800" <= letter <= "\udfff" for letter in value)
+        case bool() | None:
+            return True
+        case int():
+            return -LARGEST <= value < LARGEST
+        case float():
+            return math.isfinite(value)
+        case Mapping():
+            return depth > 0 and all(
+                is_recordable(key) and is_recordable(held, depth - 1) for key, held in value.items()
+            )
+        case _:
+            return depth > 0 and all(is_recordable(held, depth - 1) for held in value)
+
+
+UNRECORDABLE = (
+    f"a number that is not finite or takes more than 64 bits, half a character, or more than {MAX_DEPTH} objects in "
+    "each other; expected what every reader of JSON can read"
+)
+"""What is said of a value that has to be read from the log again, and could not be."""
+
+
+def invalid_setting(message: str) -> CoordinatorError:
+    return CoordinatorError(ErrorCode.INVALID_CONFIG, message)

@@ -1,1 +1,0 @@
-"""A node's state in somebody's Kafka: performs `coordinator.ownership`. Imported with `engine=kafka://...` only."""

@@ -1,0 +1,97 @@
+"""Settings: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
+
+from typing import Any, Final
+
+from muster.coordinator.kafka.authorization.groups import partial_request
+from muster.coordinator.kafka.authorization.judging import (
+    MAX_AUDITED_REFUSALS,
+    AccessCheck,
+    Judge,
+    PartialRequest,
+    RefusalAnswer,
+    Verdict,
+    refusal_code,
+)
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.security.model import CLUSTER_NAME
+from muster.coordinator.security.rights import API_RIGHTS, RequiredRight
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+"""Kafka's types of what has settings, which are not those of its access control lists."""
+
+RIGHT_BY_RESOURCE_TYPE: Final = {TOPIC: 0, GROUP: 1, BROKER: 2, BROKER_LOGGER: 2, CLIENT_METRICS: 2}
+"""By which of an API's rights each is judged. Types that there are not, the handler has words for."""
+
+LIST_CONFIG_RESOURCES: Final = "ListConfigResources"
+LIST_RESOURCES_RIGHT, VISIBLE_TOPIC_RIGHT, VISIBLE_GROUP_RIGHT = API_RIGHTS[LIST_CONFIG_RESOURCES]
+VISIBLE_RIGHTS: Final = {TOPIC: VISIBLE_TOPIC_RIGHT, GROUP: VISIBLE_GROUP_RIGHT}
+
+
+def make_resource_judge(api: str, rows_in: str) -> Judge:
+    """For an API whose request lists resources; the answer has a row for each in `rows_in`."""
+    rights = API_RIGHTS[api]
+    path = f"{api}Response.{rows_in}"
+
+    def judge(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+        may_each = {right: may.each(call, right, len(request.resources)) for right in rights}
+        allowed, rows = [], []
+        for resource in request.resources:
+            right = resource_right(rights, resource)
+            if right is None or may_each[right](judged_name(right, resource)):
+                allowed.append(resource)
+            else:
+                rows.append(refused_resource_row(path, may, call, right, resource, len(request.resources)))
+                may.told(
+                    call, right, [judged_name(right, resource)] if len(rows) <= MAX_AUDITED_REFUSALS else [], api=api
+                )
+        return (
+            partial_request(request, "resources", allowed, f"{api}Response", rows_in, unique_rows(rows))
+            if rows
+            else None
+        )
+
+    return judge
+
+
+def resource_right(rights: tuple[RequiredRight, ...], resource: Any) -> RequiredRight | None:
+    place = RIGHT_BY_RESOURCE_TYPE.get(resource.resource_type)
+    return None if place is None else rights[place]
+
+
+def judged_name(right: RequiredRight, resource: Any) -> str:
+    return str(resource.resource_name) if right.of else CLUSTER_NAME
+
+
+def refused_resource_row(
+    path: str, may: AccessCheck, call: KafkaCall, right: RequiredRight, resource: Any, among: int
+) -> Any:
+    row = struct(path)(
+        error_code=refusal_code(right),
+        error_message=may.why(call, right, judged_name(right, resource), among),
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    if path.startswith("DescribeConfigs"):
+        row.configs = []
+    return row
+
+
+def unique_rows(rows: list[Any]) -> list[Any]:
+    return list({(row.resource_type, row.resource_name): row for row in rows}.values())
+
+
+def judge_list_config_resources(may: AccessCheck, request: Any, call: KafkaCall) -> Verdict:
+    """Kafka lists every topic to who may look at the cluster's settings; here none that they may not know of."""
+    if not may(call, LIST_RESOURCES_RIGHT, api=LIST_CONFIG_RESOURCES):
+        return RefusalAnswer(struct("ListConfigResourcesResponse")(error_code=refusal_code(LIST_RESOURCES_RIGHT)))
+
+    def amend(answer: Any) -> Any:
+        rows = answer.config_resources
+        sees = {kind: may.each(call, right, len(rows)) for kind, right in VISIBLE_RIGHTS.items()}
+        answer.config_resources = [
+            row for row in rows if row.resource_type not in sees or sees[row.resource_type](row.resource_name)
+        ]
+        return answer
+
+    return PartialRequest(request, amend)

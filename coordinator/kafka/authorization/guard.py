@@ -1,0 +1,212 @@
+"""Puts a judge before each handler. Where everything is allowed the very same handler answers, in its own way."""
+
+import asyncio
+from collections.abc import Callable
+from copy import copy
+from functools import partial
+from typing import Any, Final
+
+from muster.coordinator.edge.limits import LARGE_BYTES
+from muster.coordinator.kafka.authorization.judging import (
+    AccessCheck,
+    Judge,
+    RefusalAnswer,
+    RefusalAudit,
+    TopicLookup,
+    Verdict,
+)
+from muster.coordinator.kafka.authorization.members import MemberJudge
+from muster.coordinator.kafka.authorization.table import find_judge
+from muster.coordinator.kafka.codec.codec import decode_frame, encode
+from muster.coordinator.kafka.dispatch import (
+    DeferredAnswer,
+    EncodedAnswer,
+    Handler,
+    Immediate,
+    KafkaCall,
+    ThreadedAnswer,
+)
+from muster.coordinator.kafka.handlers.single_batch_produce import SingleBatch
+from muster.coordinator.security.authorizer import Authorizer
+from muster.coordinator.security.rights import RequiredRight
+
+JUDGED_AGAIN: Final = frozenset({"Fetch"})
+"""Whoever waits as long as they like for what is to come is judged again when it has come."""
+
+
+LARGE_REQUEST_NAMES: Final = 2_000
+"""Names, or rows that have them, above which a thread judges: the others' heartbeats do not wait for that."""
+
+REQUEST_LISTS: Final[dict[str, tuple[str, ...]]] = {
+    "Produce": ("topic_data",),
+    "Fetch": ("topics",),
+    "ListOffsets": ("topics",),
+    "OffsetForLeaderEpoch": ("topics",),
+    "Metadata": ("topics",),
+    "OffsetFetch": ("topics", "groups"),
+    "FindCoordinator": ("coordinator_keys",),
+    "CreateAcls": ("creations",),
+    "AlterClientQuotas": ("entries",),
+    "AlterUserScramCredentials": ("upsertions", "deletions"),
+    "DescribeGroups": ("groups",),
+    "CreateTopics": ("topics",),
+    "DeleteTopics": ("topics", "topic_names"),
+    "DeleteRecords": ("topics",),
+    "DescribeConfigs": ("resources",),
+    "AlterConfigs": ("resources",),
+    "CreatePartitions": ("topics",),
+    "DeleteGroups": ("groups_names",),
+    "IncrementalAlterConfigs": ("resources",),
+    "OffsetDelete": ("topics",),
+    "TxnOffsetCommit": ("topics",),
+    "ConsumerGroupHeartbeat": ("subscribed_topic_names",),
+    "ConsumerGroupDescribe": ("group_ids",),
+}
+"""Where a request has what it may have many of."""
+
+EXPENSIVE_ROWS: Final = frozenset({"CreateAcls", "AlterClientQuotas", "AlterUserScramCredentials"})
+"""Whose rows take ten times as long as a name does."""
+
+HAS_ASYNC_FORM: Final = frozenset({"Produce", "Fetch", "ListOffsets"})
+"""Those whose handlers have a long way beside the short one. A large commit stays in its place before the next one."""
+
+
+def is_large(request: Any, lists: tuple[str, ...], most: int = LARGE_REQUEST_NAMES) -> bool:
+    if isinstance(request, SingleBatch):
+        return False
+    for name in lists:
+        rows = getattr(request, name)
+        if rows and (len(rows) > most or (name == "groups" and count_inner_topics(rows) > most)):
+            return True
+    return False
+
+
+def count_inner_topics(groups: Any) -> int:
+    """How many topics the groups of an OffsetFetch name; other requests have names for groups."""
+    return sum(len(getattr(group, "topics", None) or ()) for group in groups)
+
+
+class HandlerGuard:
+    """Made once for a Dispatch. `tell` hears of refusals."""
+
+    def __init__(self, authorizer: Authorizer, catalog: TopicLookup, tell: RefusalAudit | None = None) -> None:
+        self._may = AccessCheck(authorizer, catalog, tell)
+
+    def guarded(
+        self, api: str, version: int, handler: Handler | None, immediate: Immediate | None
+    ) -> tuple[Handler | None, Immediate | None]:
+        """Both of an API's handlers, each behind its judge. Raises LookupError for an API without rights."""
+        judge = find_judge(api)
+        if judge is None:
+            return handler, immediate
+        whole = AnswerCompleter(f"{api}Response", version)
+        return (
+            None if handler is None else guard_async(partial(judge, self._may), handler, whole, api),
+            None if immediate is None else guard_immediate(judge, self._may, immediate, whole, api if handler else ""),
+        )
+
+
+class AnswerCompleter:
+    """Makes answers whole: what a handler wrote as bytes is read again, and written again."""
+
+    def __init__(self, message: str, version: int) -> None:
+        self._message = message
+        self._version = version
+
+    def __call__(self, amend: Callable[[Any], Any], answer: Any) -> Any:
+        if not isinstance(answer, EncodedAnswer):
+            return amend(answer)
+        amended = amend(decode_frame(self._message, self._version, b"".join(answer.body)))
+        return EncodedAnswer(encode(self._message, self._version, amended))
+
+
+def guard_immediate(
+    judge: Judge, may: AccessCheck, immediate: Immediate, whole: AnswerCompleter, api: str
+) -> Immediate:
+    judged = guard_any(judge, may, immediate, whole, api)
+    return guard_member(judge.right, may, immediate, judged) if isinstance(judge, MemberJudge) else judged
+
+
+def guard_member(right: RequiredRight, may: AccessCheck, immediate: Immediate, judged: Immediate) -> Immediate:
+    """What members send all the time is looked up here: each call more is felt in a heartbeat."""
+    authorizer, key = may.authorizer, id(right)
+
+    def answered(request: Any, call: KafkaCall) -> Any:
+        if call.peer.identity.cleared.get((key, request.group_id)) is authorizer.moment:
+            return immediate(request, call)
+        return judged(request, call)
+
+    return answered
+
+
+def guard_any(judge: Judge, may: AccessCheck, immediate: Immediate, whole: AnswerCompleter, api: str) -> Immediate:
+    lists = REQUEST_LISTS.get(api, ()) if api in HAS_ASYNC_FORM else ()
+
+    def answered(request: Any, call: KafkaCall) -> Any:
+        if lists and is_large(request, lists):
+            return None
+        verdict = judge(may, request, call)
+        if verdict is None:
+            return immediate(request, call)
+        if isinstance(verdict, RefusalAnswer):
+            return verdict.answer
+        answer = immediate(verdict.request, call)
+        if isinstance(answer, ThreadedAnswer):
+            return ThreadedAnswer(CompletedAnswer(answer, lambda told: partial(whole, verdict.amend, told)))
+        if isinstance(answer, DeferredAnswer):
+            return CompletedAnswer(answer, partial(whole, verdict.amend))
+        return None if answer is None else whole(verdict.amend, answer)
+
+    return answered
+
+
+def guard_async(
+    judge: Callable[[Any, KafkaCall], Verdict], handler: Handler, whole: AnswerCompleter, api: str
+) -> Handler:
+    lists, again = REQUEST_LISTS.get(api, ()), api in JUDGED_AGAIN
+    most = LARGE_REQUEST_NAMES // 10 if api in EXPENSIVE_ROWS else LARGE_REQUEST_NAMES
+
+    async def answered(request: Any, call: KafkaCall) -> Any:
+        large = is_large(request, lists, most)
+        verdict = await asyncio.to_thread(judge, request, call) if large else judge(request, call)
+        if isinstance(verdict, RefusalAnswer):
+            return verdict.answer
+        answer = await handler(request if verdict is None else verdict.request, call)
+        if again and (now := judge(request, call)) is not None:
+            if isinstance(now, RefusalAnswer):
+                return now.answer
+            if verdict is None or now.request != verdict.request:  # less than when it began to wait
+                answer, verdict = await handler(without_waiting(now.request), call), now
+        if verdict is None:
+            return answer
+        if isinstance(answer, EncodedAnswer) and sum(map(len, answer.body)) > LARGE_BYTES:
+            return await asyncio.to_thread(whole, verdict.amend, answer)
+        return whole(verdict.amend, answer)
+
+    return answered
+
+
+def without_waiting(request: Any) -> Any:
+    """The same request without patience."""
+    request = copy(request)
+    request.max_wait_ms = 0
+    return request
+
+
+class CompletedAnswer(DeferredAnswer):
+    """An answer that is made whole when it has come."""
+
+    __slots__ = ("_amend", "_answer")
+
+    def __init__(self, answer: DeferredAnswer, amend: Callable[[Any], Any]) -> None:
+        self._answer = answer
+        self._amend = amend
+
+    def then(self, came: Callable[[], None]) -> None:
+        self._answer.then(came)
+
+    def respond(self) -> Any:
+        return self._amend(self._answer.respond())
+
+    def cancel(self) -> None:
+        self._answer.cancel()

@@ -1,0 +1,223 @@
+"""The APIs by which members of classic groups live: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup."""
+
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import uuid4
+
+from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.core.model.types import MemberIdentity, Protocol
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.codec.codec import encode, struct
+from muster.coordinator.kafka.dispatch import EncodedAnswer, KafkaCall
+from muster.coordinator.kafka.errors import refuse_transactions
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka.request_limits import check_length, check_optional_length
+from muster.storage.broker.in_turns import map_in_turns
+
+GROUP_KEYS: Final = 0
+TRANSACTION_KEYS: Final = 1
+"""The key types of groups and of transactions, which are not coordinated here; share groups have another."""
+
+BATCHED: Final = 4
+"""FindCoordinator asks for several keys from this version on."""
+
+ID_FIRST: Final = 4
+"""JoinGroup sends newcomers back with a member id from this version on (KIP-394)."""
+
+NULLABLE_PROTOCOL: Final = 7
+SKIPS_ASSIGNMENT: Final = 9
+NAMED_PROTOCOL: Final = 5
+"""SyncGroup says which protocol it means from this version on (KIP-559)."""
+
+MANY_LEAVE: Final = 3
+"""LeaveGroup names several members from this version on."""
+
+
+class MembershipHandlers:
+    """`endpoint` is what FindCoordinator answers: a node on its own coordinates every group."""
+
+    def __init__(self, groups: GroupRequests, endpoint: Callable[[], AdvertisedEndpoint]) -> None:
+        self._groups = groups
+        self._endpoint = endpoint
+        self._all_is_well: dict[int, EncodedAnswer] = {}
+        """By version, each written once."""
+
+    async def find_coordinator(self, request: Any, call: KafkaCall) -> Any:
+        response = struct("FindCoordinatorResponse")
+        if call.api_version < BATCHED:
+            return response(**self._coordinator(request.key, request.key_type))
+        made = struct("FindCoordinatorResponse.coordinators")
+        found = await map_in_turns(
+            lambda key: made(key=key, **self._coordinator(key, request.key_type)),
+            dict.fromkeys(request.coordinator_keys),
+        )
+        return response(coordinators=found)
+
+    def join_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: make_join_event(request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)),
+            effects.JoinReply,
+            lambda reply: make_join_response(reply, request.member_id, call.api_version),
+        )
+
+    def sync_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: make_sync_event(request, call, self._groups.next_id()),
+            effects.SyncReply,
+            make_sync_response,
+        )
+
+    def heartbeat_now(self, request: Any, call: KafkaCall) -> Any:
+        """The usual one, of a dynamic member whose group is as it knows it, is answered at once."""
+        group_id, who, rights_of = request.group_id, call.peer.identity, self._groups.rights_of
+        rights = who.told.rights if who.told.moment is rights_of.moment else rights_of.of(who)
+        if request.group_instance_id is None and self._groups.driver.beat(
+            self._groups.shard_of(group_id), group_id, request.member_id, request.generation_id, rights
+        ):
+            return self._all_is_well.get(call.api_version) or self._well(call.api_version)
+        return self._groups.begin(
+            group_id,
+            lambda: make_classic_heartbeat_event(request, self._groups.next_id(), rights),
+            effects.HeartbeatReply,
+            lambda reply: struct("HeartbeatResponse")(error_code=reply.code),
+        )
+
+    def _well(self, version: int) -> EncodedAnswer:
+        response = struct("HeartbeatResponse")()
+        made = self._all_is_well[version] = EncodedAnswer(encode("HeartbeatResponse", version, response))
+        return made
+
+    def leave_group_now(self, request: Any, call: KafkaCall) -> Any:
+        return self._groups.begin(
+            request.group_id,
+            lambda: make_leave_event(request, call, self._groups.next_id()),
+            effects.LeaveReply,
+            lambda reply: make_leave_response(reply, call.api_version),
+        )
+
+    def _coordinator(self, key: str, key_type: int) -> dict[str, Any]:
+        if key_type == TRANSACTION_KEYS:
+            none = refuse_transactions(key)
+            return {"node_id": -1, "port": -1, "error_code": none.code, "error_message": str(none)}
+        if key_type != GROUP_KEYS:
+            why = f"key type {key_type} has no coordinator here; only groups have one ({GROUP_KEYS})"
+            return {"node_id": -1, "port": -1, "error_code": ErrorCode.INVALID_REQUEST, "error_message": why}
+        return self._of_group(key)
+
+    def _of_group(self, group_id: str) -> dict[str, Any]:
+        """Who coordinates it: this node, if it is the only one."""
+        endpoint = self._endpoint()
+        return {"node_id": endpoint.node_id, "host": endpoint.host, "port": endpoint.port, "error_message": ""}
+
+
+def make_join_event(request: Any, call: KafkaCall, request_id: int, rights: Rights = None) -> core_events.JoinGroup:
+    protocols = {one.name: one for one in request.protocols}
+    if len(protocols) != len(request.protocols):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a protocol is offered twice; name each assignor once"
+        )
+    return core_events.JoinGroup(
+        request_id=request_id,
+        group_id=check_length("group_id", request.group_id),
+        member_id=check_length("member_id", request.member_id),
+        group_instance_id=check_optional_length("group_instance_id", request.group_instance_id),
+        client_id=check_length("client_id", call.client_id),
+        client_host=call.peer_host,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        protocol_type=check_length("protocol_type", request.protocol_type),
+        protocols=tuple(Protocol(check_length("protocols.name", one.name), one.metadata) for one in request.protocols),
+        fresh_id="" if request.member_id else str(uuid4()),
+        reason=check_length("reason", request.reason or ""),
+        require_known_member_id=call.api_version >= ID_FIRST,
+        supports_skip_assignment=call.api_version >= SKIPS_ASSIGNMENT,
+        client_software=call.client_software,
+        rights=rights,
+    )
+
+
+def make_join_response(reply: effects.JoinReply, asked_as: str, version: int) -> Any:
+    made = struct("JoinGroupResponse.members")
+    name = reply.protocol_name
+    return struct("JoinGroupResponse")(
+        error_code=reply.code,
+        generation_id=reply.generation,
+        protocol_type=reply.protocol_type,
+        protocol_name=name or "" if version < NULLABLE_PROTOCOL else name,
+        leader=reply.leader,
+        skip_assignment=reply.skip_assignment,
+        member_id=reply.member_id or asked_as,
+        members=[
+            made(member_id=one.member_id, group_instance_id=one.group_instance_id, metadata=one.metadata)
+            for one in reply.members
+        ],
+    )
+
+
+def make_sync_response(reply: effects.SyncReply) -> Any:
+    return struct("SyncGroupResponse")(
+        error_code=reply.code,
+        protocol_type=reply.protocol_type,
+        protocol_name=reply.protocol_name,
+        assignment=reply.assignment,
+    )
+
+
+def make_sync_event(request: Any, call: KafkaCall, request_id: int) -> core_events.SyncGroup:
+    named = call.api_version >= NAMED_PROTOCOL
+    if named and (request.protocol_type is None or request.protocol_name is None):
+        raise CoordinatorError(
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            f"SyncGroup version {call.api_version} came without protocol_type or protocol_name; give both",
+        )
+    return core_events.SyncGroup(
+        request_id=request_id,
+        group_id=check_length("group_id", request.group_id),
+        member_id=check_length("member_id", request.member_id),
+        group_instance_id=check_optional_length("group_instance_id", request.group_instance_id),
+        generation=request.generation_id,
+        protocol_type=request.protocol_type if named else None,
+        protocol_name=request.protocol_name if named else None,
+        assignments=tuple({one.member_id: one.assignment for one in request.assignments}.items()),
+    )
+
+
+def make_classic_heartbeat_event(request: Any, request_id: int, rights: Rights = None) -> core_events.Heartbeat:
+    return core_events.Heartbeat(
+        request_id,
+        check_length("group_id", request.group_id),
+        check_length("member_id", request.member_id),
+        check_optional_length("group_instance_id", request.group_instance_id),
+        request.generation_id,
+        rights,
+    )
+
+
+def make_leave_event(request: Any, call: KafkaCall, request_id: int) -> core_events.LeaveGroup:
+    members = tuple(leaving_member_identity(one) for one in request.members)
+    if call.api_version < MANY_LEAVE:
+        members = (MemberIdentity(check_length("member_id", request.member_id)),)
+    return core_events.LeaveGroup(request_id, check_length("group_id", request.group_id), members)
+
+
+def make_leave_response(reply: effects.LeaveReply, version: int) -> Any:
+    if version < MANY_LEAVE:
+        return struct("LeaveGroupResponse")(error_code=reply.members[0].code if reply.members else reply.code)
+    made = struct("LeaveGroupResponse.members")
+    rows = [
+        made(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=one.code)
+        for one in reply.members
+    ]
+    return struct("LeaveGroupResponse")(error_code=reply.code, members=rows)
+
+
+def leaving_member_identity(member: Any) -> MemberIdentity:
+    return MemberIdentity(
+        check_length("members.member_id", member.member_id),
+        check_optional_length("members.group_instance_id", member.group_instance_id),
+        check_length("members.reason", member.reason or ""),
+    )

@@ -1,0 +1,148 @@
+"""The APIs of KIP-848 groups: ConsumerGroupHeartbeat and ConsumerGroupDescribe."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model.consumer_records import Shares, TopicId
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.edge.words import error_sentence
+from muster.coordinator.errors import CoordinatorError, ErrorCode
+from muster.coordinator.kafka.authorized import GROUP_OPERATIONS, OPERATIONS_NOT_REQUESTED
+from muster.coordinator.kafka.codec.codec import struct
+from muster.coordinator.kafka.dispatch import KafkaCall
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka.request_limits import check_length, check_optional_length
+
+OWN_MEMBER_ID: Final = 1
+"""Members make their own ids from this version of the heartbeat on (KIP-1082)."""
+
+JOINING: Final = 0
+SPEAKS_CLASSIC: Final = 0
+SPEAKS_CONSUMER: Final = 1
+
+
+class ConsumerGroupHandlers:
+    def __init__(self, groups: GroupRequests) -> None:
+        self._groups = groups
+
+    async def consumer_group_heartbeat(self, request: Any, call: KafkaCall) -> Any:
+        reply = await self._groups.ask(
+            request.group_id,
+            lambda: make_consumer_heartbeat_event(
+                request, call, self._groups.next_id(), self._groups.rights_of.of(call.identity)
+            ),
+            effects.ConsumerHeartbeatReply,
+        )
+        response = struct("ConsumerGroupHeartbeatResponse")
+        if reply.code is not ErrorCode.NONE:
+            return response(error_code=reply.code, error_message=error_sentence(reply.code, reply.message))
+        assigned = None if reply.assignment is None else assignment_struct(reply.assignment)
+        return response(
+            member_id=reply.member_id,
+            member_epoch=reply.member_epoch,
+            heartbeat_interval_ms=reply.heartbeat_interval_ms,
+            assignment=assigned,
+        )
+
+    async def consumer_group_describe(self, request: Any, call: KafkaCall) -> Any:
+        names = list(dict.fromkeys(request.group_ids))
+        questions = [
+            (self._groups.shard_of(group_id), core_events.DescribeConsumerGroup(self._groups.next_id(), group_id))
+            for group_id in names
+        ]
+        replies = await self._groups.ask_each(questions, effects.DescribeConsumerReply)
+        described = [consumer_group_row(*pair) for pair in zip(names, replies, strict=True)]
+        for row in described:
+            told = request.include_authorized_operations and row.error_code == ErrorCode.NONE
+            row.authorized_operations = GROUP_OPERATIONS if told else OPERATIONS_NOT_REQUESTED
+        return struct("ConsumerGroupDescribeResponse")(groups=described)
+
+
+def make_consumer_heartbeat_event(
+    request: Any, call: KafkaCall, request_id: int, rights: Rights = None
+) -> core_events.ConsumerHeartbeat:
+    """librdkafka sends an empty regular expression for none, which the core takes as such (KIP-848)."""
+    member_id = check_length("member_id", request.member_id)
+    if not member_id and call.api_version < OWN_MEMBER_ID and request.member_epoch == JOINING:
+        member_id = str(uuid4())
+    names = request.subscribed_topic_names
+    return core_events.ConsumerHeartbeat(
+        request_id=request_id,
+        group_id=check_length("group_id", request.group_id),
+        member_id=member_id,
+        member_epoch=request.member_epoch,
+        group_instance_id=check_optional_length("instance_id", request.instance_id),
+        rack_id=check_optional_length("rack_id", request.rack_id),
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=None if names is None else topic_names(names),
+        topic_regex=check_optional_length("subscribed_topic_regex", request.subscribed_topic_regex),
+        server_assignor=check_optional_length("server_assignor", request.server_assignor),
+        owned=None if request.topic_partitions is None else owned_partitions(request.topic_partitions),
+        client_id=check_length("client_id", call.client_id),
+        client_host=call.peer_host,
+        client_software=call.client_software,
+        rights=rights,
+    )
+
+
+def topic_names(names: list[str]) -> tuple[str, ...]:
+    if not all(names):
+        raise CoordinatorError(ErrorCode.INVALID_REQUEST, "subscribed_topic_names has an empty name; give all of them")
+    return tuple(dict.fromkeys(check_length("subscribed_topic_names", name) for name in names))
+
+
+def owned_partitions(topics: list[Any]) -> Shares:
+    """What the member says it has, by topic id. Raises CoordinatorError when a topic is named twice."""
+    shares = {topic.topic_id: frozenset(topic.partitions) for topic in topics}
+    if len(shares) != len(topics):
+        raise CoordinatorError(ErrorCode.INVALID_REQUEST, "topic_partitions names a topic twice; name each once")
+    return shares
+
+
+def assignment_struct(shares: Mapping[TopicId, Iterable[int]]) -> Any:
+    made = struct("ConsumerGroupHeartbeatResponse.assignment.topic_partitions")
+    rows = [made(topic_id=topic, partitions=sorted(shares[topic])) for topic in sorted(shares)]
+    return struct("ConsumerGroupHeartbeatResponse.assignment")(topic_partitions=rows)
+
+
+def consumer_group_row(group_id: str, reply: effects.DescribeConsumerReply) -> Any:
+    failed = reply.code is not ErrorCode.NONE
+    return struct("ConsumerGroupDescribeResponse.groups")(
+        error_code=reply.code if group_id else ErrorCode.INVALID_GROUP_ID,
+        error_message=error_sentence(reply.code, reply.message) or None,
+        group_id=group_id,
+        group_state="" if failed else reply.state,
+        group_epoch=reply.epoch,
+        assignment_epoch=reply.target_epoch,
+        assignor_name=reply.assignor,
+        members=[consumer_member_row(view, reply.names) for view in reply.members],
+    )
+
+
+def consumer_member_row(view: effects.ConsumerMemberView, names: Mapping[TopicId, str]) -> Any:
+    path = "ConsumerGroupDescribeResponse.groups.members"
+    return struct(path)(
+        member_id=view.member_id,
+        instance_id=view.instance_id,
+        rack_id=view.rack_id,
+        member_epoch=view.epoch,
+        client_id=view.client_id,
+        client_host=view.client_host,
+        subscribed_topic_names=list(view.topic_names),
+        subscribed_topic_regex=view.topic_regex,
+        assignment=named_shares(f"{path}.assignment", view.assigned, names),
+        target_assignment=named_shares(f"{path}.target_assignment", view.target, names),
+        member_type=SPEAKS_CLASSIC if view.classic else SPEAKS_CONSUMER,
+    )
+
+
+def named_shares(path: str, shares: Mapping[TopicId, Iterable[int]], names: Mapping[TopicId, str]) -> Any:
+    made = struct(f"{path}.topic_partitions")
+    rows = sorted((names.get(topic, ""), topic, sorted(partitions)) for topic, partitions in shares.items())
+    return struct(path)(
+        topic_partitions=[
+            made(topic_id=topic, topic_name=name, partitions=partitions) for name, topic, partitions in rows
+        ]
+    )

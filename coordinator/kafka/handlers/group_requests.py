@@ -1,0 +1,155 @@
+"""How handlers ask the groups: the driver they are given, and what becomes of those who cannot be asked."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from muster.coordinator.core.model import core_events, effects
+from muster.coordinator.core.model.rights import Rights
+from muster.coordinator.edge.rights import UNRESTRICTED, TopicRightsSource
+from muster.coordinator.errors import CoordinatorError, ErrorCode, NodeShuttingDown, Overloaded
+from muster.coordinator.kafka.dispatch import DeferredAnswer
+from muster.coordinator.runtime.router import partition_for
+
+Wanted = TypeVar("Wanted")
+
+MAX_GROUPS_PER_TURN = 1_000
+"""Of the groups that one request names, how many are asked about before others have their turn."""
+
+
+class GroupDriver(Protocol):
+    """The engine's place on the event loop, as this edge sees it."""
+
+    def next_id(self) -> int: ...
+
+    async def ask(self, shard: int, event: core_events.Request, wanted: type[Wanted]) -> Wanted: ...
+
+    async def ask_all(
+        self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Wanted]
+    ) -> list[Wanted]: ...
+
+    def begin(self, shard: int, event: core_events.Request, waiter: "PendingGroupReply[Any]") -> None: ...
+
+    def forget(self, shard: int, event: core_events.Request) -> None: ...
+
+    def beat(self, shard: int, group_id: str, member_id: str, generation: int, rights: Rights) -> bool: ...
+
+
+class GroupRequests:
+    """All groups of the node. Refusals of the node itself become replies that send the client back here later."""
+
+    def __init__(self, driver: GroupDriver, shards: int, rights_of: TopicRightsSource = UNRESTRICTED) -> None:
+        self.driver = driver
+        self.rights_of = rights_of
+        self.shards = shards
+
+    def shard_of(self, group_id: str) -> int:
+        return partition_for(group_id, self.shards)
+
+    def next_id(self) -> int:
+        return self.driver.next_id()
+
+    async def ask(self, group_id: str, make: Callable[[], core_events.Request], wanted: type[Wanted]) -> Wanted:
+        """The reply to the event that `make` makes, or one that tells why none could be had."""
+        try:
+            return await self.driver.ask(self.shard_of(group_id), make(), wanted)
+        except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
+            return refusal_reply(refusal, wanted)
+
+    def begin(
+        self,
+        group_id: str,
+        make: Callable[[], core_events.Request],
+        wanted: type[Wanted],
+        answer: Callable[[Wanted], Any],
+    ) -> Any:
+        """What `answer` makes of the reply to the event that `make` makes: at once, or Later."""
+        try:
+            asked = PendingGroupReply(self.driver, self.shard_of(group_id), make(), wanted, answer)
+            self.driver.begin(asked.shard, asked.event, asked)
+        except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
+            return answer(refusal_reply(refusal, wanted))
+        return asked
+
+    async def ask_each(
+        self, questions: Sequence[tuple[int, core_events.Request]], wanted: type[Wanted]
+    ) -> list[Wanted]:
+        """The replies to several events, asked in one turn, or in a few if they are very many."""
+        replies: list[Wanted] = []
+        for begin in range(0, len(questions), MAX_GROUPS_PER_TURN):
+            some = questions[begin : begin + MAX_GROUPS_PER_TURN]
+            try:
+                replies += await self.driver.ask_all(some, wanted)
+            except (CoordinatorError, Overloaded, NodeShuttingDown) as refusal:
+                replies += [refusal_reply(refusal, wanted)] * len(some)
+        return replies
+
+
+class PendingGroupReply(DeferredAnswer, Generic[Wanted]):
+    """One request under way: the driver's waiter, and what a connection waits for."""
+
+    __slots__ = ("_answer", "_came", "_done", "_driver", "_reply", "_wanted", "_why", "event", "shard")
+
+    def __init__(
+        self,
+        driver: GroupDriver,
+        shard: int,
+        event: core_events.Request,
+        wanted: type[Wanted],
+        answer: Callable[[Wanted], Any],
+    ) -> None:
+        self.shard = shard
+        self.event = event
+        self._driver = driver
+        self._wanted = wanted
+        self._answer = answer
+        self._done = False
+        self._reply: object = None
+        self._why: BaseException | None = None
+        self._came: Callable[[], None] | None = None
+
+    def done(self) -> bool:
+        return self._done
+
+    def set_result(self, reply: effects.Reply) -> None:
+        self._reply = reply
+        self._settle()
+
+    def set_exception(self, why: BaseException) -> None:
+        self._why = why
+        self._settle()
+
+    def _settle(self) -> None:
+        self._done = True
+        # Let go of: whoever is called holds this, and the circle would live until the next garbage collection.
+        came, self._came = self._came, None
+        if came is not None:
+            came()
+
+    def then(self, came: Callable[[], None]) -> None:
+        self._came = came
+        if self._done:
+            came()
+
+    def respond(self) -> Any:
+        if isinstance(self._why, NodeShuttingDown):
+            return self._answer(refusal_reply(self._why, self._wanted))
+        if self._why is not None:
+            raise self._why
+        assert isinstance(self._reply, self._wanted), (
+            f"expected {self._wanted.__name__}, not {type(self._reply).__name__}"
+        )
+        return self._answer(self._reply)
+
+    def cancel(self) -> None:
+        """The client is gone: what its request did stands, and what it waits for is forgotten."""
+        if not self._done:
+            self._done = True
+            self._driver.forget(self.shard, self.event)
+
+
+def refusal_reply(why: CoordinatorError | Overloaded | NodeShuttingDown, wanted: type[Wanted]) -> Wanted:
+    """A reply without content. Every client of Kafka comes again after either code."""
+    if isinstance(why, CoordinatorError):
+        return wanted(code=why.code, message=why.message)  # type: ignore[call-arg]
+    code = ErrorCode.NOT_COORDINATOR if isinstance(why, NodeShuttingDown) else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return wanted(code=code, message=str(why))  # type: ignore[call-arg]

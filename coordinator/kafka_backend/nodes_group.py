@@ -1,0 +1,439 @@
+"""The nodes' group: who has which shard is dealt by the upstream's own group coordinator (KB-D5, KB-F1, KB-F2, KB-F7,
+KB-F8).
+
+Performs the classic member's machine over the wire, and tells `ShardOwner` what comes of it. All in the thread of the
+loop.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+from muster.client.members import actions as act
+from muster.client.members import events as mev
+from muster.client.members.machine import ClassicMemberMachine, MembershipState
+from muster.client.members.types import GroupMember, LeavePolicy, MemberSettings
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka_backend.dealt_view import AssignedCluster
+from muster.coordinator.kafka_backend.node_subscriber import NodeSubscriber
+from muster.coordinator.kafka_backend.nodes_refused import FOR_GOOD, find_place_holder, refusal_sentence
+from muster.coordinator.kafka_backend.owning import ShardOwner
+from muster.coordinator.kafka_backend.shard_ownership import events as ev
+from muster.coordinator.kafka_backend.shard_ownership.ground import OwnershipSettings
+from muster.coordinator.kafka_backend.shard_ownership.shard_assignment import (
+    PROTOCOL,
+    PROTOCOL_TYPE,
+    ShardAssignment,
+    instance_id,
+    plan_assignment,
+)
+from muster.coordinator.kafka_backend.starting import UnusableUpstream
+from muster.coordinator.kafka_backend.upstream.errors import UpstreamError
+from muster.coordinator.kafka_backend.upstream.membership import UpstreamMembership
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+
+OF_SESSION: Final = 3
+"""A heartbeat is answered within a third of the session, or tried again elsewhere."""
+
+OF_HEARTBEAT: Final = 4
+"""How much more often than it is asked by heartbeats a node looks whether the group shares anew. A heartbeat begins a
+session anew: more of them would have a node that dies be missed later, by as much as the others hear of it sooner."""
+LOOKS_MS: Final = 100
+"""No more often than that."""
+
+HURRY_MS: Final = 25
+"""How often a node looks whether the group goes on while the map is not whole: a shard that was let go of has no owner
+until all have joined again, and who has nothing to let go of hears of it by a heartbeat."""
+
+AGAIN_S: Final = 2.0
+"""After so long a node that the group refused tries to join it anew."""
+
+LEASED: Final = frozenset({MembershipState.STABLE, MembershipState.ADOPTING, MembershipState.CLOSING})
+"""Where a heartbeat that is answered renews the lease: who has joined and does not sync is put out all the same."""
+
+
+class NodesGroup:
+    """`start` once `ShardOwner` is started; `entered` returns when the group has told how shards are dealt."""
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        owning: ShardOwner,
+        settings: OwnershipSettings,
+        *,
+        cluster: str,
+        shards: int,
+        heartbeat_ms: int,
+        addresses: Mapping[str, str],
+        on_assigned: Callable[[ShardAssignment], None] = lambda deal: None,
+        on_trouble: Callable[[str], None] = lambda sentence: None,
+        on_bug: Callable[[BaseException], None] = lambda error: None,
+    ) -> None:
+        """addresses: by door (`grpc`, `kafka`, `http`), where clients reach this node, HOST:PORT. on_dealt hears of
+        each new map, on_trouble why the group refuses this node, which tries again, on_bug of a mistake of the program.
+        """
+        self.view = AssignedCluster(settings.node, lambda: not owning.shards.has_lease(owning.now_ms()))
+        """The map for the doors."""
+        self.deal = ShardAssignment()
+        self._owning = owning
+        self._now_ms = owning.now_ms
+        self._settings = settings
+        self._shards = shards
+        self._group = f"{cluster}.nodes"
+        self._on_assigned, self._on_trouble, self._on_bug = on_assigned, on_trouble, on_bug
+        session_ms = settings.session_timeout_ms
+        self._member_settings = MemberSettings(
+            self._group,
+            group_instance_id=instance_id(settings.node),
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=session_ms,  # KB-F7
+            heartbeat_interval_ms=heartbeat_ms,
+            protocol_type=PROTOCOL_TYPE,
+        )
+        self._subscriber = NodeSubscriber(settings.node, settings.instance, shards, addresses)
+        self._membership = UpstreamMembership(
+            upstream,
+            self._group,
+            instance_id(settings.node),
+            PROTOCOL_TYPE,
+            answer_s=session_ms / 1000 / OF_SESSION,
+        )
+        self._member = ClassicMemberMachine(self._member_settings, self._subscriber)
+        self._events: deque[mev.ClassicEvent] = deque()
+        self._telling = False
+        self._asked: dict[int, asyncio.Task[None]] = {}
+        self._parked: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._anew: asyncio.TimerHandle | None = None
+        self._looks_s = max(heartbeat_ms / OF_HEARTBEAT, LOOKS_MS) / 1000
+        self._looking: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._entered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._stopped = False
+        owning.on_let_go = self._let_go
+
+    # -- what a node does with it -----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join."""
+        self.tell(mev.Start())
+        self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._looking.add_done_callback(self._ended)
+
+    async def entered(self) -> None:
+        """Return once the group has told for the first time how shards are dealt. Raises Unusable where it refuses this
+        node for good; while nobody answers it is waited for."""
+        await asyncio.shield(self._entered)
+
+    @property
+    def mine(self) -> frozenset[int]:
+        """The shards that are dealt to this node."""
+        return frozenset(self._owning.shards.stages())
+
+    @property
+    def draining(self) -> bool:
+        return self._subscriber.draining
+
+    def drain(self) -> None:
+        """KB-F8: have the others take this node's shards. Requests for them are refused from when they are let go of.
+        While there is no other one it has them all the same."""
+        if not self.draining:
+            self._subscriber.draining = True
+            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
+
+    def undrain(self) -> None:
+        """Take a share again, from the next round on."""
+        if self.draining:
+            self._subscriber.draining = False
+            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
+
+    async def drained(self, patience_s: float) -> frozenset[int]:
+        """What is left once others have what this node had, or after so long."""
+        await self._until(self._is_drained, patience_s)
+        return self.mine
+
+    async def leave(self, patience_s: float) -> bool:
+        """Leave the group once others have what this node had, or after so long. Whether nothing was owned by then."""
+        self._subscriber.leaving = True
+        if self.mine or not self.draining:
+            self.tell(mev.SubscriptionChanged(self._subscriber.wants))
+        let_go = await self._until(self._is_drained, patience_s)
+        self.tell(mev.Close(LeavePolicy.LEAVE))
+        rest_s = self._settings.session_timeout_ms / 1000
+        await self._until(lambda: self._member.state is MembershipState.CLOSED and not self._tasks, rest_s)
+        return let_go
+
+    async def stop(self) -> None:
+        """Ask nobody any more. Who did not leave stays a member until its session ends."""
+        self._stopped = True
+        for alarm in (self._alarm, self._anew):
+            if alarm is not None:
+                alarm.cancel()
+        tasks = [*self._tasks, *([] if self._looking is None else [self._looking])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not self._entered.done():
+            self._entered.cancel()
+
+    def _is_drained(self) -> bool:
+        """Nothing is owned, and the others were dealt it: in the map of that round they see why. Without a lease
+        nothing is owned in any case."""
+        shards, mine = self._owning.shards, self.deal.nodes.get(self._settings.node)
+        if not shards.has_lease(self._now_ms()):
+            return True
+        there = mine is not None and mine.draining and self._member.state is MembershipState.STABLE
+        return there and not shards.stages()
+
+    async def _until(self, holds: Callable[[], bool], patience_s: float) -> bool:
+        try:
+            async with asyncio.timeout(patience_s):
+                while not holds():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # -- the machine ------------------------------------------------------------------------------------------------
+
+    def tell(self, event: mev.ClassicEvent) -> None:
+        """Something has happened: see `member.events`. What follows from it comes after it."""
+        self._events.append(event)
+        if self._telling or self._stopped:
+            return
+        self._telling = True
+        try:
+            while self._events:
+                for action in self._member.step(self._events.popleft(), self._now_ms()):
+                    PERFORMED[type(action)](self, action)
+        finally:
+            self._telling = False
+            self._changed.set()
+
+    def _ask(
+        self, token: int, ask: Callable[[], Coroutine[Any, Any, mev.ClassicEvent]], *, parks: bool = False
+    ) -> None:
+        """parks: the coordinator may hold it for long, and with it all that is asked behind it."""
+
+        async def asked() -> None:
+            try:
+                answer = await ask()
+            except UpstreamError as error:
+                answer = mev.RequestFailed(token, retriable=True, detail=str(error))
+            self._asked.pop(token, None)
+            self._parked.discard(token)
+            self.tell(answer)
+
+        self._asked[token] = self._begin(asked())
+        if parks:
+            self._parked.add(token)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        self._changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_bug(error)
+
+    # -- what the machine wants asked -------------------------------------------------------------------------------
+
+    def _find(self, action: act.FindCoordinator) -> None:
+        """Each request looks for the coordinator by itself where it is not known."""
+        self.tell(mev.CoordinatorFound(action.token))
+
+    def _join(self, action: act.SendJoin) -> None:
+        # Whoever waits for the round to end looks often: see HURRY_MS.
+        self.tell(mev.SessionOpened(HURRY_MS))
+        session_ms = self._settings.session_timeout_ms
+        offered = {each.name: each.metadata for each in action.protocols}
+
+        async def ask() -> mev.ClassicEvent:
+            answer = await self._membership.join(action.member_id, session_ms, session_ms, offered, action.reason)
+            return mev.JoinAnswered(
+                action.token,
+                error_code_of(answer.error_code),
+                generation=answer.generation_id,
+                protocol_type=answer.protocol_type,
+                protocol_name=answer.protocol_name,
+                leader=answer.leader,
+                skip_assignment=bool(answer.skip_assignment),
+                member_id=answer.member_id,
+                members=tuple(
+                    GroupMember(each.member_id, each.group_instance_id, bytes(each.metadata)) for each in answer.members
+                ),
+            )
+
+        self._ask(action.token, ask, parks=True)
+
+    def _plan(self, action: act.MakePlan) -> None:
+        """KB-F1. Everybody gets the whole map."""
+        whole = plan_assignment({member.member_id: member.metadata for member in action.members}, self._shards)
+        shares = tuple((member.member_id, whole) for member in action.members)
+        self.tell(mev.PlanMade(action.generation, shares, question=action.question))
+
+    def _sync(self, action: act.SendSync) -> None:
+        sent_ms, session_ms = self._now_ms(), self._settings.session_timeout_ms
+        plans = dict(action.assignments)
+
+        async def ask() -> mev.ClassicEvent:
+            answer = await self._membership.sync(
+                action.member_id, action.generation, action.protocol_name or PROTOCOL, plans, session_ms
+            )
+            code, assignment = error_code_of(answer.error_code), bytes(answer.assignment)
+            if code is ErrorCode.NONE:
+                self._synced(assignment, sent_ms)
+            return mev.SyncAnswered(action.token, code, assignment=assignment)
+
+        self._ask(action.token, ask, parks=True)
+
+    def _synced(self, assignment: bytes, sent_ms: int) -> None:
+        """The map is known from here on; what comes of it for this node the machine says."""
+        try:
+            self.deal = self._subscriber.read(assignment)
+        except ValueError:
+            return  # the machine finds that, too
+        self.view.learn(self.deal)
+        self._owning.step(ev.Synced(sent_ms))
+        if sum(len(node.shards) for node in self.deal.nodes.values()) == self._shards:
+            self.tell(mev.SessionLost())
+        self._on_assigned(self.deal)
+        if not self._entered.done():
+            self._entered.set_result(None)
+
+    def _heartbeat(self, action: act.SendHeartbeat) -> None:
+        sent_ms = self._now_ms()
+
+        async def ask() -> mev.ClassicEvent:
+            code = await self._membership.heartbeat(action.member_id, action.generation)
+            if self._member.state in LEASED:
+                self._owning.step(ev.LeaseHeartbeatAnswered(sent_ms, code))
+            return mev.ClassicHeartbeatAnswered(action.token, error_code_of(code))
+
+        self._ask(action.token, ask)
+
+    def _leave(self, action: act.SendLeave) -> None:
+        async def ask() -> None:
+            with suppress(UpstreamError):  # its session ends by itself
+                await self._membership.leave(action.member_id, action.reason)
+
+        self._begin(ask())
+
+    def _abandon(self, action: act.Abandon) -> None:
+        task = self._asked.pop(action.token, None)
+        if task is not None:
+            task.cancel()
+        if action.token in self._parked:
+            self._parked.clear()
+            self._membership.hang_up()
+
+    async def _look(self) -> None:
+        """What the next heartbeat would hear."""
+        while True:
+            await asyncio.sleep(self._looks_s)
+            member = self._member
+            generation = member.generation
+            if member.state is not MembershipState.STABLE:
+                continue
+            with suppress(UpstreamError):  # heartbeats find out what that means
+                if await self._membership.is_rebalancing() and self._member is member:
+                    self.tell(mev.HeartbeatPushed(ErrorCode.REBALANCE_IN_PROGRESS, "", generation))
+
+    # -- what comes of it -------------------------------------------------------------------------------------------
+
+    def _revoke(self, action: act.Revoke) -> None:
+        """KB-F8: the rejoin waits for what these shards wrote, half a session at most."""
+        deadline_ms = min(action.deadline_ms, self._now_ms() + self._settings.session_timeout_ms // 2)
+        self._owning.step(
+            ev.RevokeShards(action.token, frozenset(shard for _, shard in action.partitions), deadline_ms)
+        )
+
+    def _let_go(self, token: int) -> None:
+        self.tell(mev.Revoked(token))
+
+    def _lost(self, action: act.Lost) -> None:
+        self._owning.step(ev.MembershipLost(action.detail))
+        self.tell(mev.Revoked(action.token))
+
+    def _assign(self, action: act.Assign) -> None:
+        self._owning.step(ev.ShardsAssigned(frozenset(shard for _, shard in action.partitions), self.deal))
+
+    def _fail(self, action: act.Fail) -> None:
+        self._owning.step(ev.MembershipLost(action.message))
+        if action.code is ErrorCode.FENCED_INSTANCE_ID:
+            self._begin(self._see_who_fenced())
+            return
+        why = refusal_sentence(action.code, action.message, self._group, self._settings.session_timeout_ms)
+        if action.code in FOR_GOOD and not self._entered.done():
+            self._entered.set_exception(UnusableUpstream(why))
+            self._entered.exception()  # where nobody waits for it, on_trouble tells
+        self._on_trouble(why)
+        self._anew = asyncio.get_running_loop().call_later(AGAIN_S, self._join_anew)
+
+    def _join_anew(self) -> None:
+        """As a process that has just begun. What is under way belongs to the membership that is over."""
+        for task in self._asked.values():
+            task.cancel()
+        self._asked.clear()
+        self._parked.clear()
+        self._membership.hang_up()
+        self._member = ClassicMemberMachine(self._member_settings, self._subscriber)
+        self._member.step(mev.SubscriptionChanged(self._subscriber.wants), self._now_ms())
+        self.tell(mev.Start())
+
+    async def _see_who_fenced(self) -> None:
+        """KB-F2."""
+        me = self._settings
+        holder = await find_place_holder(
+            self._membership, me.node, me.instance, self._now_ms, patience_ms=me.session_timeout_ms
+        )
+        if holder.me:
+            self._join_anew()
+        else:
+            self._owning.step(ev.NodeFenced(holder.address))
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def _wake_at(self, action: act.WakeMemberAt) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        in_s = max(action.at_ms - self._now_ms(), 1) / 1000
+        self._alarm = asyncio.get_running_loop().call_later(in_s, partial(self.tell, mev.TimerExpired()))
+
+
+def error_code_of(code: int) -> ErrorCode:
+    """One that no member can do anything about is an unknown one.
+
+    >>> error_code_of(27), error_code_of(12345)
+    (<ErrorCode.REBALANCE_IN_PROGRESS: 27>, <ErrorCode.UNKNOWN_SERVER_ERROR: -1>)
+    """
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+PERFORMED: dict[type, Callable[[NodesGroup, Any], None]] = {
+    act.FindCoordinator: NodesGroup._find,
+    act.SendJoin: NodesGroup._join,
+    act.SendSync: NodesGroup._sync,
+    act.SendHeartbeat: NodesGroup._heartbeat,
+    act.SendLeave: NodesGroup._leave,
+    act.Abandon: NodesGroup._abandon,
+    act.MakePlan: NodesGroup._plan,
+    act.Revoke: NodesGroup._revoke,
+    act.Lost: NodesGroup._lost,
+    act.Assign: NodesGroup._assign,
+    act.Fail: NodesGroup._fail,
+    act.Closed: lambda nodes, action: None,
+    act.WakeMemberAt: NodesGroup._wake_at,
+}

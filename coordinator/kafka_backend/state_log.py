@@ -1,0 +1,173 @@
+"""The group log over the state topic: what turns decided waits for its number, what was read waits for its load.
+
+Nothing here talks to Kafka: `Owning` does, by the rules of `coordinator.kafka_backend.shard_ownership`.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeAlias
+
+from muster.coordinator.kafka_backend.shard_ownership.facts import MeasuredRecords, ShardRecord
+from muster.coordinator.kafka_backend.writing import check_room, fit_turn
+from muster.coordinator.runtime.ports import Entry, KeyValue, LogDamage, LogFailed
+
+LEDGER = b"{"
+"""So begin the ledger's keys (KB-S2)."""
+
+SETTLED = (32_255).to_bytes(2, "big")
+"""So begin keys of groups of which nothing is to be taken over from the upstream by itself any more (KB-M2): a kind of
+hard facts that only this room knows."""
+
+OnPositions: TypeAlias = Callable[[int, Collection[str]], None]
+
+THIN_OUT_FROM = 500_000
+"""Records of a shard, from which on those that a later one of their key replaces are let go of while it is read. The
+loader does so in any case: below that it would be done twice."""
+
+
+class ReplayedRecords:
+    """What counts of a shard, as it was read. Of each key only the newest is kept once there is much of it, and
+    somebody calls `thin_out`."""
+
+    __slots__ = ("_count", "_most", "_portions")
+
+    def __init__(self) -> None:
+        self._portions: list[Sequence[ShardRecord]] = []
+        self._count = 0
+        self._most = THIN_OUT_FROM
+
+    def add(self, records: Sequence[ShardRecord]) -> None:
+        self._portions.append(records)
+        self._count += len(records)
+
+    def told(self, *, ledger: bool) -> Iterator[KeyValue]:
+        """The ledger's, or all others."""
+        return (
+            KeyValue(record.key or b"", record.value, record.offset)
+            for records in self._portions
+            for record in records
+            if ((record.key or b"")[:1] == LEDGER) is ledger
+        )
+
+    @property
+    def much(self) -> bool:
+        return self._count > self._most
+
+    def thin_out(self) -> None:
+        """For any thread, while nothing is added: it takes its time."""
+        newest: dict[bytes, ShardRecord] = {}
+        for records in self._portions:
+            for record in records:
+                key = record.key or b""
+                newest.pop(key, None)
+                newest[key] = record
+        self._portions = [list(newest.values())]
+        self._count = len(newest)
+        self._most = max(THIN_OUT_FROM, 2 * self._count)
+
+
+class StateLog:
+    """A `GroupLog`. Its `append` never waits: `Owning` is told of its number by the engine right after, and releases
+    what rests on it once Kafka has acknowledged it."""
+
+    def __init__(self, batch_bytes: int) -> None:
+        """batch_bytes: what one batch has room for (KB-S1)."""
+        self.batch_bytes = batch_bytes
+        self.on_positions: OnPositions | None = None
+        """Hears whose positions each turn changes."""
+        self._turns: dict[int, MeasuredRecords] = {}
+        self._read: dict[int, ReplayedRecords] = {}
+        self._settled: dict[int, set[str]] = {}
+        self._beside: dict[int, list[Entry]] = {}
+
+    # -- GroupLog ---------------------------------------------------------------------------------------------------
+
+    def draft(self) -> list[Entry]:
+        return MeasuredRecords()
+
+    def append(self, shard: int, groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int) -> None:
+        fits = fit_turn(shard, groups, ledger, self.batch_bytes)
+        fits.extend(self._beside.pop(shard, ()))
+        before = self._turns.setdefault(shard, fits)
+        if before is not fits:
+            before.extend(fits)
+
+    def check_room(self, shard: int, groups: Sequence[Entry]) -> None:
+        """Raises TooLarge for what `append` would refuse, of which group it is."""
+        check_room(shard, groups, self.batch_bytes)
+
+    def flush(self, shards: Sequence[int]) -> None:
+        """Kafka's acknowledgements come by themselves (KB-A5)."""
+
+    def read_groups(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+        """Raises LogFailed. What only this room knows is put aside on the way."""
+        read = self._loaded(shard).told(ledger=False)
+        settled = self._settled[shard] = set()
+        return (each for each in read if not settles(settled, each))
+
+    def read_ledger(self, shard: int) -> Iterator[KeyValue | LogDamage]:
+        return self._loaded(shard).told(ledger=True)
+
+    def _loaded(self, shard: int) -> ReplayedRecords:
+        read = self._read.get(shard)
+        if read is None:
+            raise LogFailed(f"shard {shard} is not read yet")
+        return read
+
+    # -- for Owning -------------------------------------------------------------------------------------------------
+
+    def turn(self, shard: int) -> MeasuredRecords:
+        """What was appended since the last call."""
+        return self._turns.pop(shard, None) or MeasuredRecords()
+
+    def begin(self, shard: int) -> None:
+        """What counts of the shard is about to be told, from its start."""
+        self._read[shard] = ReplayedRecords()
+        self._settled.pop(shard, None)
+        self._beside.pop(shard, None)
+
+    def hold(self, shard: int, records: Sequence[ShardRecord]) -> None:
+        """These count, and are behind those before; kept until the load."""
+        self._read[shard].add(records)
+
+    def much(self, shard: int) -> ReplayedRecords | None:
+        """What was read of a shard, where it is time to let go of what is replaced."""
+        read = self._read.get(shard)
+        return read if read is not None and read.much else None
+
+    def ready(self, shard: int) -> None:
+        """All that counts has been told, be it nothing."""
+        self._read.setdefault(shard, ReplayedRecords())
+
+    def let_go(self, shard: int) -> None:
+        """What was read is loaded, or nobody wants it any more."""
+        self._read.pop(shard, None)
+        self._turns.pop(shard, None)
+
+    # -- groups that are settled ------------------------------------------------------------------------------------
+
+    def is_settled(self, shard: int, group: str) -> bool:
+        return group in self._settled.get(shard, ())
+
+    def settle(self, shard: int, group: str) -> None:
+        """It is, and written with what the shard writes next."""
+        if not self.is_settled(shard, group):
+            self._settled.setdefault(shard, set()).add(group)
+            self._beside.setdefault(shard, []).append((SETTLED + group.encode(), b"1", -1))
+
+    def unsettle(self, shard: int, group: str) -> None:
+        """It could not be done after all."""
+        if self.is_settled(shard, group):
+            self._settled[shard].discard(group)
+            self._beside.setdefault(shard, []).append((SETTLED + group.encode(), None, -1))
+
+
+def settles(settled: set[str], record: KeyValue) -> bool:
+    """Whether it says that a group is settled, or no more: then it is noted."""
+    if record.key[:2] != SETTLED:
+        return False
+    group = record.key[2:].decode(errors="replace")
+    if record.value is None:
+        settled.discard(group)
+    else:
+        settled.add(group)
+    return True

@@ -1,0 +1,266 @@
+"""Groups, their members, their positions and their settings, a row each."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from typing_extensions import TypedDict
+
+from muster.coordinator.observability.views.controls import (
+    BalanceRow,
+    CanaryStateRow,
+    ControlState,
+    FencesRow,
+    balance_row,
+    canary_row,
+    fences_row,
+)
+from muster.coordinator.observability.views.formatting import duration, moment, plural
+from muster.coordinator.observability.views.holds import HoldRow, OverrideState, hold_rows
+
+Place = tuple[str, int]
+
+
+class ListedGroupState(Protocol):
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def group_type(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def protocol_type(self) -> str: ...
+    @property
+    def progress(self) -> "ProgressViewState | None": ...
+
+
+class MemberViewState(Protocol):
+    @property
+    def member_id(self) -> str: ...
+    @property
+    def group_instance_id(self) -> str | None: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def client_software(self) -> str: ...
+    @property
+    def assignment(self) -> Sequence[Place]: ...
+
+
+class ProgressViewState(Protocol):
+    @property
+    def lag(self) -> int: ...
+    @property
+    def trend(self) -> float | None: ...
+    @property
+    def eta_s(self) -> float | None: ...
+    @property
+    def health(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class GroupViewState(Protocol):
+    @property
+    def group_id(self) -> str: ...
+    @property
+    def state(self) -> str: ...
+    @property
+    def assignor(self) -> str: ...
+    @property
+    def generation(self) -> int: ...
+    @property
+    def leader(self) -> str: ...
+    @property
+    def coordinator(self) -> str: ...
+    @property
+    def members(self) -> Sequence[MemberViewState]: ...
+    @property
+    def waiting_for(self) -> Sequence[str]: ...
+    @property
+    def waiting_until_ms(self) -> int: ...
+    @property
+    def progress(self) -> ProgressViewState | None: ...
+    @property
+    def planned_there(self) -> str: ...
+    @property
+    def assignor_is_set(self) -> bool: ...
+    @property
+    def kept_out(self) -> str: ...
+    @property
+    def controls(self) -> ControlState: ...
+
+
+class LagViewState(Protocol):
+    @property
+    def partition(self) -> Place: ...
+    @property
+    def committed(self) -> int | None: ...
+    @property
+    def log_end(self) -> int: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def owner(self) -> str: ...
+
+
+class GroupRow(TypedDict):
+    group: str
+    type: str
+    state: str
+    protocol_type: str
+    lag: int | None
+    health: str | None
+    health_reason: str | None
+
+
+class StateRow(TypedDict):
+    group: str
+    coordinator: str
+    assignment_strategy: str | None
+    state: str
+    members: int
+    generation: int
+    leader: str | None
+    planned_by: str | None
+    kept_out: str | None
+    waiting_for: list[str]
+    waiting_until: str | None
+    lag: int | None
+    trend: float | None
+    eta_s: float | None
+    health: str | None
+    health_reason: str | None
+    held: list[HoldRow]
+    canary: CanaryStateRow | None
+    balance: BalanceRow | None
+    fences: FencesRow | None
+
+
+class MemberRow(TypedDict):
+    group: str
+    consumer_id: str
+    group_instance_id: str | None
+    host: str
+    client_id: str
+    client_software: str | None
+    partitions: int
+    assignment: str | None
+
+
+class OffsetRow(TypedDict):
+    group: str
+    topic: str
+    partition: int
+    current_offset: int | None
+    log_end_offset: int
+    lag: int | None
+    consumer_id: str | None
+    host: str | None
+    client_id: str | None
+
+
+def group_row(group: ListedGroupState) -> GroupRow:
+    """What the node's samples say of it is None where there are none."""
+    told = group.progress
+    return {
+        "group": group.group_id,
+        "type": group.group_type,
+        "state": group.state,
+        "protocol_type": group.protocol_type,
+        "lag": told.lag if told else None,
+        "health": told.health if told else None,
+        "health_reason": told.reason if told else None,
+    }
+
+
+def state_row(group: GroupViewState, holds: OverrideState) -> StateRow:
+    """What the node's samples say of it is None where there are none. `holds`: what operators hold of the group."""
+    told = group.progress
+    return {
+        "group": group.group_id,
+        "coordinator": group.coordinator,
+        "assignment_strategy": group.assignor or None,
+        "state": group.state,
+        "members": len(group.members),
+        "generation": group.generation,
+        "leader": group.leader or None,
+        "planned_by": planner_words(group),
+        "kept_out": group.kept_out or None,
+        "waiting_for": list(group.waiting_for),
+        "waiting_until": moment(group.waiting_until_ms) if group.waiting_until_ms else None,
+        "lag": told.lag if told else None,
+        "trend": round(told.trend, 3) if told and told.trend is not None else None,
+        "eta_s": round(told.eta_s, 1) if told and told.eta_s is not None else None,
+        "health": told.health if told else None,
+        "health_reason": told.reason if told else None,
+        "held": hold_rows(group.group_id, holds),
+        "canary": canary_row(group.controls.canary),
+        "balance": balance_row(group.controls.balance),
+        "fences": fences_row(group.controls),
+    }
+
+
+def planner_words(group: GroupViewState) -> str | None:
+    """Who makes the plans; None where nobody does, or it is not known."""
+    if group.planned_there:
+        return f"the coordinator by {group.planned_there}, {'as set' if group.assignor_is_set else 'as members ask'}"
+    return "a member" if group.leader else None
+
+
+def progress_words(progress: ProgressViewState) -> str:
+    """How far behind a group is, and where that leads."""
+    if not progress.lag:
+        return "everything is read"
+    behind = f"{plural(progress.lag, 'record')} behind"
+    if progress.trend is None:
+        return f"{behind}; how fast that changes is not known yet"
+    if progress.eta_s is not None:
+        return (
+            f"{behind}, {-progress.trend:,.1f} fewer each second: caught up in about {duration(progress.eta_s * 1000)}"
+        )
+    if progress.trend < 0.05:
+        return f"{behind}, and that does not change"
+    return f"{behind}, {progress.trend:,.1f} more each second: it does not catch up at this pace"
+
+
+def member_row(group_id: str, member: MemberViewState) -> MemberRow:
+    return {
+        "group": group_id,
+        "consumer_id": member.member_id,
+        "group_instance_id": member.group_instance_id,
+        "host": member.client_host,
+        "client_id": member.client_id,
+        "client_software": member.client_software or None,
+        "partitions": len(member.assignment),
+        "assignment": assignment_text(member.assignment),
+    }
+
+
+def offset_row(group_id: str, lag: LagViewState, owner: MemberViewState | None, *, known: bool = True) -> OffsetRow:
+    """Not `known`: the position lies in a ZooKeeper that is away."""
+    topic, partition = lag.partition
+    return {
+        "group": group_id,
+        "topic": topic,
+        "partition": partition,
+        "current_offset": lag.committed if known else None,
+        "log_end_offset": lag.log_end,
+        "lag": lag.lag if known else None,
+        "consumer_id": owner.member_id if owner else None,
+        "host": owner.client_host if owner else None,
+        "client_id": owner.client_id if owner else None,
+    }
+
+
+def assignment_text(partitions: Sequence[Place]) -> str | None:
+    """As Kafka's tool writes it.
+
+    >>> assignment_text((("a", 0), ("a", 2), ("b", 1)))
+    'a(0,2), b(1)'
+    """
+    by_topic: dict[str, list[str]] = {}
+    for topic, number in sorted(partitions):
+        by_topic.setdefault(topic, []).append(str(number))
+    return ", ".join(f"{topic}({','.join(numbers)})" for topic, numbers in by_topic.items()) or None

@@ -1,1 +1,0 @@
-"""The half of a node that may be the controller."""

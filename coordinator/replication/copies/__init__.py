@@ -1,1 +1,0 @@
-"""Copies at work: fetched, flushed, committed; the in-sync replicas asked for, the image polled."""

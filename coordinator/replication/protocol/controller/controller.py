@@ -1,0 +1,476 @@
+"""The controller, as a pure machine: an event in, its effects out (CL-C1, CL-Z5 to CL-Z7).
+
+One write is in flight at a time. What arrives meanwhile is taken in, and decided with the next; nobody is told of
+anything before it is written. What is to be looked at waits as a set, and each unit is decided by what is known then,
+so that no order of events can leave one behind.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.protocol.controller.asks import AlterPartitionQueue
+from muster.coordinator.replication.protocol.controller.beginning import (
+    adopt_states,
+    is_image_complete,
+    keep_deleted_topics,
+    must_withhold_settings,
+)
+from muster.coordinator.replication.protocol.controller.book import ControllerState
+from muster.coordinator.replication.protocol.controller.creation import InternalTopicCreation, TopicDeletion
+from muster.coordinator.replication.protocol.controller.effects import (
+    AdminResult,
+    ControllerEffect,
+    ProbeNode,
+    ReadClusterVersion,
+    ReadPartitionStates,
+    ResignController,
+    ShutdownResult,
+    WakeControllerAt,
+)
+from muster.coordinator.replication.protocol.controller.events import (
+    AlterPartitionRequested,
+    ConnectionBroken,
+    ConnectionsRefused,
+    ControllerElected,
+    ControllerEvent,
+    ControllerResigned,
+    ControllerTick,
+    DrainedNodesRead,
+    ElectLeadersRequested,
+    ImagePolled,
+    MultiWritten,
+    NodesRead,
+    ReassignmentRequested,
+    ShutdownRequested,
+    StatesRead,
+    TopicDeletionsRead,
+    TopicsRead,
+    VersionRead,
+    WriteFailed,
+    WriteFailure,
+)
+from muster.coordinator.replication.protocol.controller.moves import LeaderMoves
+from muster.coordinator.replication.protocol.controller.outcome import NOT_CONTROLLER, apply_written
+from muster.coordinator.replication.protocol.controller.polls import ImagePolls
+from muster.coordinator.replication.protocol.controller.preferred import PreferredLeaders
+from muster.coordinator.replication.protocol.controller.reassign import ReassignmentQueue
+from muster.coordinator.replication.protocol.controller.reign import (
+    AdmitNode,
+    ConfirmNode,
+    ControllerTerm,
+    PublishTopicSettings,
+    ReviewMark,
+    StartPublishing,
+)
+from muster.coordinator.replication.protocol.controller.settings import ControllerSettings
+from muster.coordinator.replication.protocol.controller.shutdown import ControlledShutdowns
+from muster.coordinator.replication.protocol.controller.topics import TopicTracking
+from muster.coordinator.replication.protocol.controller.units import ReviewPass
+from muster.coordinator.replication.protocol.controller.writes import WriteDraft
+from muster.coordinator.replication.protocol.facts import NO_EPOCH
+from muster.coordinator.replication.protocol.image import ImageVersion
+
+MAX_DEFERRED = 1_000
+"""Requests of operators that wait for the reign to have read all; the next is refused."""
+
+REFUSALS = 3
+WITHIN_MS = 300
+"""CL-C9: so many refused connections within that time."""
+
+
+class Controller:
+    """The controller of a cluster, while this node is it. Between reigns it answers NOT_CONTROLLER (41)."""
+
+    def __init__(self, settings: ControllerSettings) -> None:
+        self.settings = settings
+        self.wake_ms: int | None = None
+        self._begin(None)
+
+    def _begin(self, elected: ControllerElected | None) -> None:
+        """A reign, of which nothing is known yet; or none."""
+        self.elected = elected
+        book = ControllerState(self.settings, epoch=NO_EPOCH if elected is None else elected.epoch)
+        self.reign = ControllerTerm(book)
+        self.polls = ImagePolls(self.reign)
+        self.asks = AlterPartitionQueue(self.reign)
+        self.moves = LeaderMoves(self.reign)
+        self.preferred = PreferredLeaders(self.reign, self.moves)
+        self.shutdowns = ControlledShutdowns(self.reign, self.moves)
+        self.reassigning = ReassignmentQueue(self.reign)
+        self.creation = InternalTopicCreation(self.reign)
+        self.deletion = TopicDeletion(self.reign)
+        self.topics = TopicTracking(self.reign, self.creation, self.deletion)
+        self.flight: WriteDraft | None = None
+        self.fence = False
+        """A write whose answer was lost may be done yet: the next one says no to it, and decides nothing."""
+        self.used = NO_EPOCH
+        """The last sequence."""
+        self.reading = False
+        self.read_states = False
+        """States were read, and not taken from what this node knew."""
+        self.ready = False
+        """Nodes, topics and states have all been read."""
+        self.first_nodes: NodesRead | None = None
+        self.have_topics = False
+        self.have_states = False
+        self.later: list[ControllerEvent] = []
+        self.cluster_version = NO_EPOCH if elected is None else elected.version.version
+        self.probing: set[int] = set()
+
+    def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
+        """What follows from an event at this moment (milliseconds of a monotonic clock). Never raises for what comes
+        from outside: what cannot be applied is named in a `Warn`, and skipped (CL-C13)."""
+        self.reign.now_ms = now_ms
+        out: list[ControllerEffect] = []
+        self.reign.out = out
+        handler = HANDLERS[type(event)]
+        if isinstance(event, ControllerElected) or self.elected is not None:
+            handler(self, event)
+            self._go_on()
+            # The reign may be another by now, and what the old one said last is said first.
+            out += [] if self.reign.out is out else self.reign.out
+        else:
+            self._not_controller(event)
+        return out
+
+    def _not_controller(self, event: ControllerEvent) -> None:
+        body = NOT_CONTROLLER.get(type(event))
+        request = getattr(event, "request", None)
+        if body is not None and request is not None:
+            self.reign.answer(request, body)
+
+    # What is heard.
+
+    def on_elected(self, event: ControllerElected) -> None:
+        out = self.reign.out
+        self._end()
+        now_ms = self.reign.now_ms
+        self._begin(event)
+        self.reign.now_ms, self.reign.out = now_ms, out
+        teller = self.reign.book.teller
+        teller.node, teller.known = event.node, ImageVersion(event.epoch, event.version.known.sequence)
+        self.have_states = is_image_complete(event)
+        if not self.have_states:
+            self._read_states()
+
+    def _read_states(self) -> None:
+        self.reading = self.read_states = True
+        self.reign.out.append(ReadPartitionStates())
+
+    def on_nodes(self, event: NodesRead) -> None:
+        if not self.ready:
+            self.first_nodes = event
+            self._maybe_ready()
+            return
+        reign, book = self.reign, self.reign.book
+        self.creation.due = True
+        seen = book.nodes.seen(event.nodes)
+        for node_id, cause in seen.gone.items():
+            self._dead(node_id, cause)
+        for node in seen.coming:
+            reign.look_at(book.holds.get(node.id, ()), f"node {node.id} registered anew")
+            reign.work.mark(AdmitNode(node.id, node.epoch), reign.now_ms)
+
+    def _dead(self, node_id: int, cause: str) -> None:
+        """A node's life is over."""
+        reign, book = self.reign, self.reign.book
+        reign.look_at(book.holds.get(node_id, ()), cause)
+        book.teller.stage_node(book.nodes.view(node_id))
+        book.applied.pop(node_id, None)
+        self.moves.gone(node_id)
+        self.shutdowns.gone(node_id)
+        self.polls.gone(node_id)
+        self.probing.discard(node_id)
+
+    def on_topics(self, event: TopicsRead) -> None:
+        self.topics.seen(event)
+        self.have_topics = self.have_topics or event.complete
+        self._maybe_ready()
+
+    def on_states(self, event: StatesRead) -> None:
+        if not self.reading:
+            return
+        self.reading = False
+        self.have_states = True
+        self.cluster_version = event.version.version
+        # Not told as known before the states are: whoever is elected next takes an image of that sequence for whole.
+        self.used = max(self.used, event.version.known.sequence)
+        self.topics.read(event)
+        self._maybe_ready()
+
+    def _maybe_ready(self) -> None:
+        """All there is to know has been read: the reign begins."""
+        if self.ready or self.first_nodes is None or not self.have_topics or not self.have_states:
+            return
+        self.ready = True
+        assert self.elected is not None
+        reign, book, image = self.reign, self.reign.book, self.elected.image
+        book.nodes.begin(self.first_nodes.nodes, image)
+        self.creation.due = True
+        if image is not None:
+            keep_deleted_topics(reign, image)
+            if not self.read_states:
+                adopt_states(reign, image)
+        for node_id in book.nodes.live.keys() - book.nodes.unsure.keys():
+            book.teller.stage_node(book.nodes.view(node_id))
+        for topic in book.topics.values():
+            book.teller.stage_topic(topic.name, topic.topic_id, topic.configs)
+            reign.look_at(book.units_of(topic), "")
+        for unit in book.states:
+            book.stage(unit)
+        self.shutdowns.move_drained()
+        reign.silent = must_withhold_settings(reign)
+        if reign.silent:
+            reign.work.mark(StartPublishing(), reign.now_ms)
+        for node_id in book.nodes.unsure:
+            reign.work.mark(ConfirmNode(node_id), reign.now_ms)
+        book.teller.publish(self._next_sequence())
+        book.fresh = self.used
+        later, self.later = self.later, []
+        for event in later:
+            HANDLERS[type(event)](self, event)
+
+    def on_request(
+        self,
+        event: AlterPartitionRequested
+        | ShutdownRequested
+        | ElectLeadersRequested
+        | ReassignmentRequested
+        | TopicDeletionsRead,
+    ) -> None:
+        """What somebody asks for: at once, or when all has been read."""
+        if self.ready:
+            self._take(event)
+        elif len(self.later) < MAX_DEFERRED:
+            self.later.append(event)
+        else:
+            self._not_controller(event)
+
+    def _take(
+        self,
+        event: AlterPartitionRequested
+        | ShutdownRequested
+        | ElectLeadersRequested
+        | ReassignmentRequested
+        | TopicDeletionsRead,
+    ) -> None:
+        if isinstance(event, AlterPartitionRequested):
+            self.asks.ask(event)
+        elif isinstance(event, ShutdownRequested):
+            self.shutdowns.ask(event)
+        elif isinstance(event, ElectLeadersRequested):
+            self.preferred.ask(event)
+        elif isinstance(event, ReassignmentRequested):
+            self.reassigning.ask(event.request, event.wanted)
+        else:
+            self.deletion.ask(event.names)
+
+    def on_poll(self, event: ImagePolled) -> None:
+        sequence = self.polls.poll(event, self.ready)
+        if sequence is not None:
+            self.moves.applied(event.node, sequence)
+            if self.reign.book.lowest or self.reign.book.fresh is not None:
+                self.topics.heard()
+
+    def on_broken(self, event: ConnectionBroken) -> None:
+        """CL-C9: somebody's connection to a node broke: is there still a process?"""
+        node = self.reign.book.nodes.live.get(event.node)
+        if self.settings.eviction and node is not None and event.node not in self.probing:
+            self.probing.add(event.node)
+            self.reign.out.append(ProbeNode(event.node, node.epoch))
+
+    def on_refused(self, event: ConnectionsRefused) -> None:
+        """CL-C9: refused so often, so shortly after another, that it is not one that restarts its door: it is dead."""
+        self.probing.discard(event.node)
+        nodes = self.reign.book.nodes
+        node = nodes.live.get(event.node)
+        times = sorted(event.times_ms)
+        sure = any(late - early <= WITHIN_MS for early, late in zip(times, times[REFUSALS - 1 :], strict=False))
+        if self.settings.eviction and node is not None and node.epoch == event.node_epoch and sure:
+            nodes.fence(event.node)
+            self._dead(event.node, f"node {event.node} evicted")
+
+    def on_tick(self, event: ControllerTick) -> None:
+        if self.wake_ms is not None and self.wake_ms <= self.reign.now_ms:
+            self.wake_ms = None
+
+    def on_resigned(self, event: ControllerResigned) -> None:
+        self._end()
+        self._begin(None)
+
+    # What becomes of a write.
+
+    def on_written(self, event: MultiWritten) -> None:
+        if self.flight is not None and self.flight.sequence == event.sequence:
+            self._done(self.flight)
+
+    def on_failed(self, event: WriteFailed) -> None:
+        if self.flight is None or self.flight.sequence != event.sequence:
+            return
+        if event.failure is WriteFailure.LOST:
+            self.flight.lost = True
+            self.reign.out.append(ReadClusterVersion())
+            return
+        if event.failure is WriteFailure.EPOCH:
+            self._resign()
+            return
+        self._undo(self.flight)
+        self._read_states()
+
+    def on_version(self, event: VersionRead) -> None:
+        """CL-Z6: what became of a write whose answer was lost."""
+        if self.flight is None or not self.flight.lost:
+            return
+        known = event.version.known
+        if known.epoch > self.reign.book.epoch:
+            self._resign()
+        elif known == ImageVersion(self.reign.book.epoch, self.flight.sequence):
+            self._done(self.flight)
+        else:
+            self._undo(self.flight)
+            self.fence = True
+
+    def _done(self, draft: WriteDraft) -> None:
+        """It is in ZooKeeper: now it is so, and may be told."""
+        self.flight, self.fence = None, False
+        self.cluster_version += 1
+        apply_written(self.reign, draft)
+        self.shutdowns.written(draft.states)
+
+    def _undo(self, draft: WriteDraft) -> None:
+        """It is not, or nobody knows: what was decided is decided again."""
+        self.flight = None
+        for act in reversed(draft.back):
+            act()
+        self.reign.work.marks_last()
+
+    def _resign(self) -> None:
+        self._end()
+        out = self.reign.out
+        self._begin(None)
+        self.reign.out = out
+        out.append(ResignController())
+
+    def _end(self) -> None:
+        """Whoever waits hears that this node is not the controller."""
+        if self.elected is None:
+            return
+        self.polls.end()
+        self.asks.end()
+        for node_id in list(self.shutdowns.waiting):
+            request = self.shutdowns.waiting.pop(node_id).request
+            self.reign.answer(request, ShutdownResult(ErrorCode.NOT_CONTROLLER))
+        for wish in self.reign.wishes:
+            if wish.request is not None:
+                self.reign.answer(wish.request, AdminResult(ErrorCode.NOT_CONTROLLER))
+                wish.request = None
+        for event in self.later:
+            self._not_controller(event)
+
+    # What follows.
+
+    def _go_on(self) -> None:
+        if not self.ready:
+            self.polls.tell(self.ready)
+            self._sleep()
+            return
+        self.preferred.balance()
+        if self.flight is None and not self.reading:
+            self._decide()
+            teller = self.reign.book.teller
+            if self.flight is None and teller.has_news:
+                teller.publish(self._next_sequence())
+        self.polls.tell(self.ready)
+        self.shutdowns.tell()
+        self._sleep()
+
+    def _decide(self) -> None:
+        """Fills the next write, and sends it. A mark that is reached is passed, and may bring more to decide."""
+        if not self.fence and not self._has_work():
+            return
+        draft = WriteDraft()
+        if not self.fence:
+            work = ReviewPass(self.reign, draft)
+            work.shards()
+            self.moves.decide(draft)
+            self.asks.decide(draft)
+            self.preferred.decide(draft)
+            self.reassigning.decide(draft)
+            self.deletion.decide(draft)
+            while (mark := work.rest()) is not None:
+                self._pass(mark)
+            self.creation.decide(draft)
+        if draft.is_empty and not self.fence:
+            return
+        assert self.elected is not None
+        book = self.reign.book
+        sequence = self._next_sequence()
+        self.flight = draft
+        write = draft.write(book.epoch, self.elected.epoch_version, sequence, self.cluster_version)
+        self.reign.out.append(write)
+
+    def _next_sequence(self) -> int:
+        """None is used twice: who finds that of a write whose answer was lost has to know that it was that one."""
+        self.used = max(self.used, self.reign.book.teller.known.sequence) + 1
+        return self.used
+
+    def _has_work(self) -> bool:
+        return bool(
+            not self.reign.work.is_empty
+            or self.asks.queue
+            or self.moves.ready
+            or self.preferred.forced
+            or self.reassigning.plans
+            or self.deletion.states
+            or self.creation.due
+        )
+
+    def _pass(self, mark: ReviewMark) -> None:
+        reign, book = self.reign, self.reign.book
+        if isinstance(mark, PublishTopicSettings):
+            self.topics.tell(mark.name)
+        elif isinstance(mark, StartPublishing):
+            reign.silent = False
+        elif isinstance(mark, ConfirmNode):
+            # Told of as live only now: whoever is elected next takes a node that it has been told of for sure.
+            book.nodes.unsure.pop(mark.node, None)
+            book.teller.stage_node(book.nodes.view(mark.node))
+        elif mark.node in book.nodes.coming and book.nodes.coming[mark.node].epoch == mark.epoch:
+            why = book.nodes.why_back(book.nodes.coming[mark.node], "returned")
+            book.nodes.take_in(mark.node)
+            self.creation.due = True
+            book.teller.stage_node(book.nodes.view(mark.node))
+            reign.look_at(book.holds.get(mark.node, ()), why)
+
+    def _sleep(self) -> None:
+        """Asks to be woken when the next of those who wait has waited long enough."""
+        wanted = [self.polls.wake_ms, self.shutdowns.wake_ms, self.preferred.due_ms]
+        if self.ready and self.flight is None and not self.reading and not self.reign.work.is_empty:
+            wanted.append(self.reign.now_ms)
+        at_ms = min((each for each in wanted if each is not None), default=None)
+        if at_ms is not None and (self.wake_ms is None or at_ms < self.wake_ms):
+            self.wake_ms = at_ms
+            self.reign.out.append(WakeControllerAt(at_ms))
+
+
+HANDLERS: dict[type, Callable[[Controller, Any], None]] = {
+    ControllerElected: Controller.on_elected,
+    NodesRead: Controller.on_nodes,
+    TopicsRead: Controller.on_topics,
+    StatesRead: Controller.on_states,
+    AlterPartitionRequested: Controller.on_request,
+    ImagePolled: Controller.on_poll,
+    ShutdownRequested: Controller.on_request,
+    DrainedNodesRead: lambda controller, event: controller.shutdowns.drain(event.nodes),
+    ElectLeadersRequested: Controller.on_request,
+    ReassignmentRequested: Controller.on_request,
+    TopicDeletionsRead: Controller.on_request,
+    ConnectionBroken: Controller.on_broken,
+    ConnectionsRefused: Controller.on_refused,
+    MultiWritten: Controller.on_written,
+    WriteFailed: Controller.on_failed,
+    VersionRead: Controller.on_version,
+    ControllerTick: Controller.on_tick,
+    ControllerResigned: Controller.on_resigned,
+}

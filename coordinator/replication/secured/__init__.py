@@ -1,1 +1,0 @@
-"""Who may do what, of a whole cluster: `__security`, which one node leads and all nodes follow."""

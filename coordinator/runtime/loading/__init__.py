@@ -1,1 +1,0 @@
-"""Shards come from the log: which are replayed, and how."""

@@ -1,0 +1,283 @@
+"""What each request of each door needs: the one table. The doors ask by it, the page shows it, the tests go through it.
+
+Kafka's APIs need what Kafka's brokers ask for (KafkaApis, ControllerApis of 4.1). A request without a row fails a test.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from muster.coordinator.security.model import Operation, ResourceType
+
+READ, WRITE, CREATE, DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+ALTER, DESCRIBE = Operation.ALTER, Operation.DESCRIBE
+DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+
+
+class WithoutRight(Enum):
+    """What becomes of what the caller has no right to."""
+
+    REFUSED = "refused"
+    """With the code of its kind of resource: 29, 30, 31 or 53."""
+    LEFT_OUT = "left out"
+    """The answer reads as if it were not there."""
+
+
+class RequiredRight(NamedTuple):
+    operation: Operation
+    resource_type: ResourceType
+    of: str = ""
+    """Whose: fields of the request, from the outside inwards; of the answer, if it begins with `->`. Empty: the
+    cluster's."""
+    lacking: WithoutRight = WithoutRight.REFUSED
+    instead: "RequiredRight | None" = None
+    """Who has this one needs not the other."""
+    when: str = ""
+    """Empty: always."""
+
+
+RequiredRights: TypeAlias = tuple[RequiredRight, ...]
+"""All that a request needs. Empty: everybody may."""
+
+REFUSALS: Final = {TOPIC: 29, GROUP: 30, CLUSTER: 31, TRANSACTIONAL_ID: 53}
+"""Kafka's codes for who has no right to a resource of the type."""
+
+
+def left_out(operation: Operation, kind: ResourceType, of: str, instead: RequiredRight | None = None) -> RequiredRight:
+    return RequiredRight(operation, kind, of, WithoutRight.LEFT_OUT, instead)
+
+
+def on_cluster(operation: Operation) -> RequiredRight:
+    return RequiredRight(operation, CLUSTER)
+
+
+MEMBER: Final = (RequiredRight(READ, GROUP, "group_id"),)
+CONFIGS_OF_A_NODE: Final = "a broker"
+CONFIG_ROWS_READ: Final = (
+    RequiredRight(DESCRIBE_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
+    RequiredRight(DESCRIBE_CONFIGS, GROUP, "resources.resource_name", when="a group"),
+    RequiredRight(DESCRIBE_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
+)
+CONFIG_ROWS_CHANGED: Final = (
+    RequiredRight(ALTER_CONFIGS, TOPIC, "resources.resource_name", when="a topic"),
+    RequiredRight(ALTER_CONFIGS, GROUP, "resources.resource_name", when="a group"),
+    RequiredRight(ALTER_CONFIGS, CLUSTER, when=CONFIGS_OF_A_NODE),
+)
+ANY_TOPIC: Final = "any one at all"
+SAME: Final = "the same"
+NEW_TOPIC: Final = "one that is missing and would be made"
+
+API_RIGHTS: Final[Mapping[str, RequiredRights]] = {
+    "Produce": (
+        RequiredRight(WRITE, TOPIC, "topic_data.name"),
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="records of a transaction"),
+    ),
+    "Fetch": (RequiredRight(READ, TOPIC, "topics.topic"),),
+    "ListOffsets": (RequiredRight(DESCRIBE, TOPIC, "topics.name"),),
+    "OffsetForLeaderEpoch": (
+        RequiredRight(DESCRIBE, TOPIC, "topics.topic", instead=on_cluster(Operation.CLUSTER_ACTION)),
+    ),
+    "Metadata": (
+        RequiredRight(DESCRIBE, TOPIC, "topics.name"),
+        RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE), when=NEW_TOPIC),
+        left_out(DESCRIBE, TOPIC, "-> topics.name"),
+    ),
+    "OffsetCommit": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
+    "OffsetFetch": (
+        RequiredRight(DESCRIBE, GROUP, "groups.group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "groups.topics.name"),
+        left_out(DESCRIBE, TOPIC, "-> groups.topics.name"),
+    ),
+    "FindCoordinator": (
+        RequiredRight(DESCRIBE, GROUP, "coordinator_keys", when="of groups"),
+        RequiredRight(DESCRIBE, TRANSACTIONAL_ID, "coordinator_keys", when="of transactions"),
+    ),
+    "JoinGroup": MEMBER,
+    "Heartbeat": MEMBER,
+    "LeaveGroup": MEMBER,
+    "SyncGroup": MEMBER,
+    "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"),),
+    "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
+    "SaslHandshake": (),
+    "ApiVersions": (),
+    "CreateTopics": (
+        RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),
+        left_out(DESCRIBE_CONFIGS, TOPIC, "-> topics.configs"),
+    ),
+    "DeleteTopics": (RequiredRight(DELETE, TOPIC, "topics.name"),),
+    "DeleteRecords": (RequiredRight(DELETE, TOPIC, "topics.name"),),
+    "InitProducerId": (
+        RequiredRight(
+            Operation.IDEMPOTENT_WRITE,
+            CLUSTER,
+            instead=RequiredRight(WRITE, TOPIC, ANY_TOPIC),
+            when="without a transactional id",
+        ),
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id", when="with one"),
+    ),
+    "AddOffsetsToTxn": (
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+        RequiredRight(READ, GROUP, "group_id"),
+    ),
+    "TxnOffsetCommit": (
+        RequiredRight(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+        RequiredRight(READ, GROUP, "group_id"),
+        RequiredRight(READ, TOPIC, "topics.name"),
+    ),
+    "DescribeAcls": (on_cluster(DESCRIBE),),
+    "CreateAcls": (on_cluster(ALTER),),
+    "DeleteAcls": (on_cluster(ALTER),),
+    "DescribeConfigs": CONFIG_ROWS_READ,
+    "AlterConfigs": CONFIG_ROWS_CHANGED,
+    "SaslAuthenticate": (),
+    "CreatePartitions": (RequiredRight(ALTER, TOPIC, "topics.name"),),
+    "DeleteGroups": (RequiredRight(DELETE, GROUP, "groups_names"),),
+    "IncrementalAlterConfigs": CONFIG_ROWS_CHANGED,
+    "OffsetDelete": (RequiredRight(DELETE, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
+    "DescribeClientQuotas": (on_cluster(DESCRIBE_CONFIGS),),
+    "AlterClientQuotas": (on_cluster(ALTER_CONFIGS),),
+    "DescribeUserScramCredentials": (on_cluster(DESCRIBE),),
+    "AlterUserScramCredentials": (on_cluster(ALTER),),
+    "ElectLeaders": (on_cluster(ALTER),),
+    "AlterPartitionReassignments": (on_cluster(ALTER),),
+    "ListPartitionReassignments": (on_cluster(DESCRIBE),),
+    "DescribeCluster": (
+        RequiredRight(DESCRIBE, CLUSTER, lacking=WithoutRight.LEFT_OUT, when="what the caller may do there"),
+    ),
+    "ConsumerGroupHeartbeat": (
+        RequiredRight(READ, GROUP, "group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "subscribed_topic_names"),
+        left_out(DESCRIBE, TOPIC, "topics that subscribed_topic_regex matches"),
+    ),
+    "ConsumerGroupDescribe": (
+        RequiredRight(DESCRIBE, GROUP, "group_ids"),
+        RequiredRight(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
+    ),
+    "ListConfigResources": (
+        on_cluster(DESCRIBE_CONFIGS),
+        left_out(DESCRIBE, TOPIC, "-> config_resources.resource_name", RequiredRight(DESCRIBE_CONFIGS, TOPIC, SAME)),
+        left_out(DESCRIBE, GROUP, "-> config_resources.resource_name", RequiredRight(DESCRIBE_CONFIGS, GROUP, SAME)),
+    ),
+}
+"""By an API's name. Those that no node serves yet have the row that they will need."""
+
+GROUPS: Final = "/coordinator.rpc.v1.GroupCoordinator/"
+CONTROL: Final = "/coordinator.rpc.v1.GroupControl/"
+FENCING: Final = "/coordinator.rpc.v1.Fencing/"
+ACLS: Final = "/coordinator.rpc.v1.Acls/"
+SECURITY: Final = "/coordinator.rpc.v1.Security/"
+QUOTAS: Final = "/coordinator.rpc.v1.Quotas/"
+NODES: Final = "/coordinator.rpc.v1.Cluster/"
+BROKER: Final = "/storage.rpc.v1.Broker/"
+STAGING: Final = "/storage.rpc.v1.Staging/"
+SCALER: Final = "/externalscaler.ExternalScaler/"
+HEALTH: Final = "/grpc.health.v1.Health/"
+
+LOOK: Final = (RequiredRight(DESCRIBE, GROUP, "group_id"),)
+SET: Final = (RequiredRight(ALTER_CONFIGS, GROUP, "group_id"),)
+PATTERN: Final = left_out(DESCRIBE, TOPIC, "topics that the pattern matches")
+SESSION: Final = (
+    RequiredRight(READ, GROUP, "hello.group_id, register_consumer.group_id"),
+    RequiredRight(DESCRIBE, TOPIC, "register_consumer.topics, consumer_group_heartbeat.subscribed_topic_names.names"),
+    PATTERN,
+)
+OF_ENTRIES: Final = left_out(DESCRIBE, TOPIC, "-> topics of its entries")
+SCALED: Final = (
+    RequiredRight(DESCRIBE, GROUP, "scalerMetadata[consumerGroup]"),
+    RequiredRight(DESCRIBE, TOPIC, "scalerMetadata[topic]"),
+)
+
+RPC_RIGHTS: Final[Mapping[str, RequiredRights]] = {
+    GROUPS + "FindCoordinator": (RequiredRight(DESCRIBE, GROUP, "key"),),
+    GROUPS + "JoinGroup": MEMBER,
+    GROUPS + "SyncGroup": MEMBER,
+    GROUPS + "Heartbeat": MEMBER,
+    GROUPS + "ConsumerGroupHeartbeat": (
+        RequiredRight(READ, GROUP, "group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "subscribed_topic_names.names"),
+        PATTERN,
+    ),
+    GROUPS + "ConsumerGroupDescribe": (
+        RequiredRight(DESCRIBE, GROUP, "group_ids"),
+        RequiredRight(DESCRIBE, TOPIC, "-> groups.members.assignment.topic_partitions.topic_name"),
+    ),
+    GROUPS + "LeaveGroup": MEMBER,
+    GROUPS + "OffsetCommit": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
+    GROUPS + "OffsetFetch": (
+        RequiredRight(DESCRIBE, GROUP, "group_id"),
+        RequiredRight(DESCRIBE, TOPIC, "topics.name"),
+        left_out(DESCRIBE, TOPIC, "-> topics.name"),
+    ),
+    GROUPS + "OffsetDelete": (RequiredRight(DELETE, GROUP, "group_id"), RequiredRight(READ, TOPIC, "topics.name")),
+    GROUPS + "ListGroups": (left_out(DESCRIBE, GROUP, "-> groups.group_id", instead=on_cluster(DESCRIBE)),),
+    GROUPS + "DescribeGroups": (RequiredRight(DESCRIBE, GROUP, "groups"),),
+    GROUPS + "DeleteGroups": (RequiredRight(DELETE, GROUP, "groups_names"),),
+    GROUPS + "RemoveMembers": MEMBER,
+    GROUPS + "DescribeGroupSettings": (RequiredRight(DESCRIBE_CONFIGS, GROUP, "group_id"),),
+    GROUPS + "AlterGroupSettings": SET,
+    GROUPS + "ExplainGroup": (*LOOK, OF_ENTRIES),
+    GROUPS + "SimulateAssignment": (
+        RequiredRight(DESCRIBE, GROUP, "group_id", when="of a group"),
+        RequiredRight(DESCRIBE, TOPIC, "-> topics of the plan"),
+    ),
+    GROUPS + "DescribeNode": (on_cluster(DESCRIBE),),
+    GROUPS + "WatchGroup": (*LOOK, OF_ENTRIES),
+    GROUPS + "Session": SESSION,
+    GROUPS + "SharedSession": SESSION,
+    CONTROL + "HoldGroup": SET,
+    CONTROL + "ResumeGroup": SET,
+    CONTROL + "DescribeHolds": LOOK,
+    CONTROL + "StartCanary": SET,
+    CONTROL + "EndCanary": SET,
+    CONTROL + "DescribeCanary": LOOK,
+    FENCING + "ClaimFence": (RequiredRight(READ, GROUP, "group_id"), RequiredRight(WRITE, TOPIC, "logs.topic")),
+    SECURITY + "DescribeUsers": (on_cluster(DESCRIBE),),
+    SECURITY + "AlterUsers": (on_cluster(ALTER),),
+    SECURITY + "DescribeTokens": (on_cluster(DESCRIBE),),
+    SECURITY + "CreateToken": (on_cluster(ALTER),),
+    SECURITY + "RevokeTokens": (on_cluster(ALTER),),
+    ACLS + "DescribeAcls": (on_cluster(DESCRIBE),),
+    ACLS + "CreateAcls": (on_cluster(ALTER),),
+    ACLS + "DeleteAcls": (on_cluster(ALTER),),
+    ACLS + "CheckAcl": (on_cluster(DESCRIBE),),
+    QUOTAS + "DescribeQuotas": (on_cluster(DESCRIBE_CONFIGS),),
+    QUOTAS + "AlterQuotas": (on_cluster(ALTER_CONFIGS),),
+    NODES + "DescribeCluster": (on_cluster(DESCRIBE),),
+    NODES + "ElectLeaders": (on_cluster(ALTER),),
+    NODES + "AlterPartitionReassignments": (on_cluster(ALTER),),
+    NODES + "ListPartitionReassignments": (on_cluster(DESCRIBE),),
+    NODES + "DrainNode": (on_cluster(ALTER),),
+    NODES + "ExplainElections": (on_cluster(DESCRIBE),),
+    BROKER + "Metadata": (RequiredRight(DESCRIBE, TOPIC, "topics"), left_out(DESCRIBE, TOPIC, "-> topics.name")),
+    BROKER + "CreateTopics": (RequiredRight(CREATE, TOPIC, "topics.name", instead=on_cluster(CREATE)),),
+    BROKER + "DeleteTopics": (RequiredRight(DELETE, TOPIC, "topic_names"),),
+    BROKER + "CreatePartitions": (RequiredRight(ALTER, TOPIC, "topics.name"),),
+    BROKER + "DescribeConfigs": (
+        RequiredRight(DESCRIBE_CONFIGS, TOPIC, "topics"),
+        RequiredRight(DESCRIBE_CONFIGS, CLUSTER, when="without topics: the node's"),
+    ),
+    BROKER + "AlterConfigs": (RequiredRight(ALTER_CONFIGS, TOPIC, "topics.topic"),),
+    BROKER + "Produce": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
+    BROKER + "Fetch": (RequiredRight(READ, TOPIC, "topics.topic"),),
+    BROKER + "MultiFetch": (RequiredRight(READ, TOPIC, "fetches.topic"),),
+    BROKER + "InitProducerId": API_RIGHTS["InitProducerId"],
+    BROKER + "ListOffsets": (RequiredRight(DESCRIBE, TOPIC, "topics.name"),),
+    BROKER + "DeleteRecords": (RequiredRight(DELETE, TOPIC, "topics.name"),),
+    STAGING + "StageRecords": (RequiredRight(WRITE, TOPIC, "topic_data.name"),),
+    STAGING + "CommitStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),
+    STAGING + "AbortStaged": (RequiredRight(WRITE, TOPIC, "topics of what was staged"),),
+    SCALER + "IsActive": SCALED,
+    SCALER + "StreamIsActive": SCALED,
+    SCALER + "GetMetricSpec": SCALED,
+    SCALER + "GetMetrics": (
+        RequiredRight(DESCRIBE, GROUP, "scaledObjectRef.scalerMetadata[consumerGroup]"),
+        RequiredRight(DESCRIBE, TOPIC, "scaledObjectRef.scalerMetadata[topic]"),
+    ),
+    HEALTH + "Check": (),
+    HEALTH + "List": (),
+    HEALTH + "Watch": (),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": (),
+}
+"""By a method's full name. Health and reflection are asked who they are by settings of their own, not by these."""

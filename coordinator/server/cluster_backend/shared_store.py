@@ -1,0 +1,300 @@
+"""Users, tokens, lists and quotas of a whole cluster, as one of its nodes has them.
+
+Read from the leader of `__security` as far as they are committed; changed there, and in force here on return. Two nodes
+that change the same at once cannot both win over what they had not seen: who comes second decides anew.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.replication.io.following import RETRY_S, SecurityFollower
+from muster.coordinator.replication.io.wire.reaching import LinkError
+from muster.coordinator.replication.io.wire.words import SecurityChange, SecurityUpdateResult
+from muster.coordinator.security.facts import SecretKey, SecurityRecord
+from muster.coordinator.security.records import UnreadableSecurityRecord, encode_security_record
+from muster.coordinator.security.state import SecurityState, diff_states
+from muster.coordinator.server.cluster_backend.pending_changes import read_pending, remove_pending
+from muster.coordinator.server.security.security_store import (
+    SECURITY_TOPIC,
+    ConcurrentSecurityChange,
+    Record,
+    SecurityDamaged,
+    SecurityRead,
+    SecurityStore,
+    SecurityUnavailable,
+    SecurityWriteTimedOut,
+    SettledResult,
+)
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import StorageError
+from muster.storage.topics.data_dir import PENDING_SECURITY
+
+DEADLINE_S: Final = 10.0
+"""Of a change, from its decision to its force."""
+MOST_TRIES: Final = 20
+"""Of one that others come in between of."""
+TELL_S: Final = 10.0
+"""How often somebody hears that this node waits."""
+
+BEGUN: Final = "begun"
+"""A secret that is none: there has been a change by somebody. What a node had for itself before is worth nothing
+then."""
+
+MAYBE_DONE: Final = frozenset(
+    {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+)
+"""The leader may have appended it."""
+
+log = structlog.get_logger("muster.security")
+
+
+class SharedSecurityStore(SecurityStore):
+    """`load` before the node joins its cluster, then `know`; `stop`."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(broker)
+        self._following: SecurityFollower | None = None
+        self._fresh: SecurityState | None = None
+        self._own: SecurityState | StorageError | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._later: asyncio.Task[None] | None = None
+        self._known = asyncio.Event()
+        self._marks = True
+
+    def load(self) -> None:
+        """What this node has kept for itself before it was one of many; that is of use as long as nobody has changed
+        anything in the cluster. Blocks."""
+        topic = self._broker.held_topics().get(SECURITY_TOPIC)
+        if topic is None or topic.held is not None:
+            return
+        alone = SecurityStore(self._broker)
+        try:
+            alone.read()
+        except StorageError as error:
+            self._own = error
+        else:
+            self._own = alone.state
+
+    async def know(self, following: SecurityFollower, failed: Callable[[BaseException], None], *, there: bool) -> None:
+        """Returns once all that is committed now is in force here, however long that takes: nobody may be answered
+        before. there: whether the cluster has anything of it; one that is new has not, and nobody is known in it.
+        failed: told what the node may not go on with. Raises SecurityDamaged, StorageError."""
+        self._following = following
+        task = self._task = asyncio.create_task(self._follow(following))
+        if not there and self._own is None:
+            self._later = asyncio.create_task(self._bring_later())
+        else:
+            waiting = asyncio.create_task(self._known.wait())
+            while not self._known.is_set() and not task.done():
+                await asyncio.wait({task, waiting}, timeout=TELL_S, return_when=asyncio.FIRST_COMPLETED)
+                if not self._known.is_set() and not task.done():
+                    log.warning("nobody is answered before it is known who may do what", why=following.why)
+            waiting.cancel()
+            if task.done():
+                task.result()
+            await self._bring()
+        task.add_done_callback(
+            lambda task: None if task.cancelled() else failed(task.exception() or SecurityFollowingEnded())
+        )
+
+    async def known(self) -> None:
+        await self._known.wait()
+
+    def stop(self) -> None:
+        for task in (self._task, self._later):
+            if task is not None:
+                task.cancel()
+        if self._following is not None:
+            self._following.close()
+
+    # What comes from the leader (`Book`).
+
+    def begin(self) -> None:
+        self._fresh = SecurityState()
+
+    def take(self, changes: Sequence[SecurityRecord]) -> None:
+        if self._fresh is not None:
+            self._fresh.apply(changes)
+        else:
+            self._in_force(changes)
+
+    def complete(self) -> None:
+        fresh, self._fresh = self._fresh, None
+        assert fresh is not None, "it has begun"
+        if changes := diff_states(self.state, fresh):
+            self._in_force(changes)
+        self._known.set()
+
+    async def _follow(self, following: SecurityFollower) -> None:
+        try:
+            await following.run(self)
+        except UnreadableSecurityRecord as error:
+            raise SecurityDamaged(
+                f"{SECURITY_TOPIC}: {error}; a node does not go on without knowing who may do what; is a node of "
+                "another version among those of this cluster?"
+            ) from error
+
+    # What goes there.
+
+    async def settled(self, change: Callable[[], Awaitable[SettledResult]]) -> SettledResult:
+        for _ in range(MOST_TRIES):
+            await self._latest()
+            try:
+                return await change()
+            except ConcurrentSecurityChange:
+                continue
+        raise SecurityUnavailable("others change the same again and again; try again")
+
+    async def _latest(self) -> None:
+        """Raises Unavailable."""
+        why = "what others have changed is not committed yet"
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                while True:
+                    try:
+                        await self._leader.latest()
+                        return
+                    except LinkError as error:
+                        why = str(error)
+                    await asyncio.sleep(RETRY_S)
+        except TimeoutError as error:
+            raise SecurityUnavailable(f"{SECURITY_TOPIC} was not changed: {why}") from error
+
+    @property
+    def _leader(self) -> SecurityFollower:
+        assert self._following is not None, "it is known"
+        return self._following
+
+    def _seen(self, changes: Sequence[SecurityRecord]) -> SecurityRead:
+        return {change.key: self.state.value(change.key) for change in changes}
+
+    async def _write(self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead) -> None:
+        """Raises Overtaken, Unavailable, StorageError."""
+        async with self._writing:
+            told = _WriteProgress()
+            try:
+                async with asyncio.timeout(DEADLINE_S):
+                    await self._until_written(records, changes, seen, told)
+            except TimeoutError as error:
+                kind = SecurityWriteTimedOut if told.maybe_done else SecurityUnavailable
+                raise kind(f"{SECURITY_TOPIC} was not changed within {DEADLINE_S:g} s: {told.why}") from error
+
+    async def _until_written(
+        self, records: Sequence[Record], changes: Sequence[SecurityRecord], seen: SecurityRead, told: "_WriteProgress"
+    ) -> None:
+        wanted = {change.key: change.value for change in changes}
+        while True:
+            now = {key: self.state.value(key) for key in wanted}
+            if told.maybe_done and now == wanted:
+                return
+            if any(now[key] != seen[key] for key in wanted):
+                raise ConcurrentSecurityChange
+            try:
+                written = await self._leader.write(
+                    [SecurityChange(key, value) for key, value, _ in self._marked(records)]
+                )
+            except LinkError as error:
+                told.maybe_done, told.why = True, str(error)
+            else:
+                if written.error is ErrorCode.NONE:
+                    await self._leader.reaches(written.end)
+                    return
+                await self._refused(written, told)
+            await asyncio.sleep(RETRY_S)
+
+    async def _refused(self, written: SecurityUpdateResult, told: "_WriteProgress") -> None:
+        told.why = f"its leader answers {written.error.name}"
+        if written.error is ErrorCode.INVALID_UPDATE_VERSION:
+            await self._leader.reaches(written.end)
+        elif written.error in (ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
+            raise StorageError(f"{SECURITY_TOPIC} was not changed: {told.why}; look at the log of that node")
+        elif written.error in MAYBE_DONE:
+            told.maybe_done = True
+
+    def _marked(self, records: Sequence[Record]) -> Sequence[Record]:
+        """With the first change that is somebody's."""
+        if not self._marks or BEGUN in self.state.secrets or all(is_of_the_node(key) for key, _, _ in records):
+            return records
+        return [*records, (*encode_security_record(SecurityRecord(SecretKey(BEGUN), b"1")), None)]
+
+    # What the node had before.
+
+    async def _bring(self) -> None:
+        """What this node had for itself, and what an operator has left for it to bring. Raises StorageError."""
+        await self._known.wait()
+        while True:
+            try:
+                await self._bring_own()
+                await self._bring_pending()
+            except SecurityUnavailable as error:
+                log.warning("users that wait in the data directory are not known yet", why=str(error))
+                await asyncio.sleep(RETRY_S)
+            else:
+                return
+
+    async def _bring_later(self) -> None:
+        """The node answers already; nothing is known that they could be weaker than."""
+        try:
+            await self._bring()
+        except StorageError as error:
+            log.error("users that wait in the data directory are not known", why=str(error))
+
+    async def _bring_own(self) -> None:
+        """Raises StorageError."""
+        own = self._own
+        if own is None:
+            return
+        if BEGUN in self.state.secrets:
+            log.warning("users and lists that this node had for itself are of no use: its cluster has its own")
+        elif isinstance(own, StorageError):
+            raise own
+        else:
+            # Whole or not at all: a node that is killed on the way begins again.
+            self._marks = False
+            await self.settled(lambda: self.write_all(diff_states(self.state, own, only_come=True)))
+            self._marks = True
+            await self.settled(lambda: self.write([SecurityRecord(SecretKey(BEGUN), b"1")]))
+            log.info("users and lists that this node had for itself are its cluster's from now on")
+        self._own = None
+
+    async def _bring_pending(self) -> None:
+        """Raises StorageError."""
+        directory = Path(self._broker.data_dir)
+        changes = await asyncio.to_thread(read_pending, directory)
+        if not changes:
+            return
+        await self.settled(lambda: self.write_all(changes))
+        try:
+            await asyncio.to_thread(remove_pending, directory)
+        except OSError as error:
+            raise StorageError(
+                f"{directory / PENDING_SECURITY} cannot be removed: {error.strerror or error}; what waited in it is "
+                "known to the cluster, and would come again with the next start, over what is changed then: remove it"
+            ) from error
+        log.info("users that waited in the data directory are known to the cluster", entries=len(changes))
+
+
+def is_of_the_node(key: bytes) -> bool:
+    """Whether it is nobody's, but what nodes made up.
+
+    >>> is_of_the_node(encode_security_record(SecurityRecord(SecretKey("salts"), None))[0])
+    True
+    """
+    return key.startswith(b'["secret",')
+
+
+class SecurityFollowingEnded(Exception):
+    """Of what never ends."""
+
+
+class _WriteProgress:
+    """What became of a write so far."""
+
+    def __init__(self) -> None:
+        self.maybe_done = False
+        self.why = "nobody was asked"

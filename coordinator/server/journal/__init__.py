@@ -1,1 +1,0 @@
-"""What a node writes to its log: lines, repeats counted, failures."""

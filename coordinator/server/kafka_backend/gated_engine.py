@@ -1,0 +1,288 @@
+"""The engine of a node whose state is in somebody's Kafka: what it refuses unread.
+
+A shard that is about to move takes nothing new (KB-F8), and one with too much under way nothing that would add to it
+(KB-A3).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from muster.coordinator.core.model import core_events
+from muster.coordinator.core.model.core_events import Event, TurnedAway
+from muster.coordinator.core.model.core_records import OffsetDeleted, OffsetsStored, OffsetStored, Record
+from muster.coordinator.core.model.effects import ConsumerHeartbeatReply, HeartbeatReply, Reply
+from muster.coordinator.core.model.plan import CONSUMER, topics_of
+from muster.coordinator.core.model.refusals import refusal_reply
+from muster.coordinator.core.model.txn_events import TxnWriteOver
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.kafka_backend.adopt import ADOPTED
+from muster.coordinator.kafka_backend.state_log import StateLog
+from muster.coordinator.kafka_backend.writing import RecordTooLarge
+from muster.coordinator.runtime.authority import LeaseAuthority
+from muster.coordinator.runtime.led_answers import LeasedAnswers
+from muster.coordinator.runtime.led_engine import LeasedEngine
+from muster.coordinator.runtime.led_stepper import LeasedDeadlines, LeasedStepper
+from muster.coordinator.runtime.loads import LoadJob
+from muster.coordinator.runtime.ports import Entry
+from muster.coordinator.runtime.refusals import is_request
+from muster.coordinator.runtime.slot import Notices, Replies, ShardSlot, ShardStatus
+
+SHARD_MOVES: Final = "the group's shard is about to be another node's; look the coordinator up again"
+SHARD_FULL: Final = (
+    "more waits for the upstream to acknowledge it than engine.kafka.max.unacked.bytes.per.shard; nothing was done, "
+    "try again shortly"
+)
+
+MAY_BE_LARGE: Final = (
+    core_events.JoinGroup,
+    core_events.SyncGroup,
+    core_events.ConsumerHeartbeat,
+    core_events.OffsetCommit,
+)
+"""Requests that a record which is too large may be of."""
+
+POSITIONS: Final = (OffsetStored, OffsetsStored, OffsetDeleted)
+"""Records by which a group's positions change."""
+
+MOST_HELD: Final = 10_000
+"""Requests of one group that wait until it is known."""
+
+
+class GatedAnswers(LeasedAnswers):
+    """KB-A3: a heartbeat that says that all is as before is answered though the upstream has not acknowledged what
+    others of its shard wrote; members would take the node for gone. It rests on what the member was told before, which
+    is on record, and on the lease."""
+
+    def tell(self, slot: ShardSlot, replies: Replies, notices: Notices) -> None:
+        if slot.held or slot.position > slot.durable:
+            well = [told for told in replies if is_unchanged_heartbeat(slot.unanswered.get(told[0]), told[1])]
+            if well and self._authority.may_answer(slot.index):
+                self.release(slot, well, ())
+                replies = [told for told in replies if told not in well]
+                if not replies and not notices:
+                    return
+        super().tell(slot, replies, notices)
+
+
+def is_unchanged_heartbeat(request: Event | None, reply: Reply) -> bool:
+    """Whether it is a heartbeat's answer that has nothing new in it."""
+    if isinstance(reply, ConsumerHeartbeatReply):
+        same = isinstance(request, core_events.ConsumerHeartbeat) and request.member_epoch == reply.member_epoch > 0
+        return same and not reply.code and reply.assignment is None and reply.coming is None
+    return isinstance(reply, HeartbeatReply) and not reply.code
+
+
+class GatedDeadlines(LeasedDeadlines):
+    """While nobody may be judged no timer fires: who is refused unread is not silent."""
+
+    may_judge: Callable[[], bool]
+
+    def may_fire(self, slot: ShardSlot) -> bool:
+        return self.may_judge() and super().may_fire(slot)
+
+
+class GatedStepper(LeasedStepper):
+    """Tells those whose group's record has no room in the log that it is theirs (KB-S3). The shard goes all the same:
+    what was decided is in memory, and nowhere else."""
+
+    tells = GatedAnswers
+    waits = GatedDeadlines
+
+    def _keep(
+        self, slot: ShardSlot, records: Sequence[Record], groups: Sequence[Entry], ledger: Sequence[Entry], now_ms: int
+    ) -> None:
+        try:
+            if isinstance(self._log, StateLog):
+                self._log.check_room(slot.index, groups)
+        except RecordTooLarge as error:
+            self._tell(slot, error)
+        super()._keep(slot, records, groups, ledger, now_ms)
+        if isinstance(self._log, StateLog) and self._log.on_positions is not None:
+            self._log.on_positions(slot.index, {record.group_id for record in records if isinstance(record, POSITIONS)})
+
+    def _tell(self, slot: ShardSlot, error: RecordTooLarge) -> None:
+        for request_id, request in list(slot.unanswered.items()):
+            if isinstance(request, MAY_BE_LARGE) and request.group_id in error.groups:
+                del slot.unanswered[request_id]
+                refusal = refusal_reply(request, ErrorCode.GROUP_MAX_SIZE_REACHED, str(error))
+                self.answers.answer(type(request), request_id, refusal)
+
+
+class ShardGate(LeaseAuthority, Protocol):
+    """An `LeaseAuthority` that is asked before something is stepped, too."""
+
+    def takes(self, shard: int) -> bool:
+        """Whether new requests of the shard are this node's to decide."""
+
+    def has_room(self, shard: int) -> bool:
+        """Whether more may be decided for the shard by now."""
+
+
+class AdoptionVerdict(NamedTuple):
+    """What becomes of requests of a group that is not known here: NONE, it is served."""
+
+    code: ErrorCode
+    message: str = ""
+
+
+class UnknownGroups(Protocol):
+    """Who knows of groups that are not known here (KB-M2)."""
+
+    def verdict_of(self, shard: int, group: str) -> AdoptionVerdict | None:
+        """None: it has to be looked for."""
+
+    def look(self, shard: int, group: str) -> None:
+        """Look for it, then call `go_on`."""
+
+    def deleted(self, shard: int, group: str, by: str) -> None:
+        """Somebody wants it, or positions of it, deleted here; `by`: who, from where and why."""
+
+    def adopted(self, shard: int, group: str) -> None:
+        """Somebody takes it over by hand (KB-M1)."""
+
+
+class GatedEngine(LeasedEngine):
+    """See `LeasedEngine`. newcomers: is asked of groups that are not known, from when it is set. doubts: says why
+    nobody may be judged right now by the rights that are known here. on_read: hears which
+    topics members subscribe to by name (KB-T1)."""
+
+    _authority: ShardGate
+    newcomers: UnknownGroups | None = None
+    _held: dict[tuple[int, str], list[Any]]
+    steps = GatedStepper
+
+    def __init__(
+        self, *args: Any, on_read: Callable[[Iterable[str]], None] = lambda topics: None, **kwargs: Any
+    ) -> None:
+        self._held = {}
+        self.doubts: Callable[[], str] = lambda: ""
+        self._doubted_ms: int | None = None
+        """Since when nobody may be judged; None: they may."""
+        self._loaded_ms: dict[int, int] = {}
+        self._on_read = on_read
+        super().__init__(*args, **kwargs)
+        assert isinstance(self._deadlines, GatedDeadlines), "it was made by `steps`"
+        self._deadlines.may_judge = lambda: not self._in_doubt()
+
+    def flush_job(self) -> None:
+        """KB-A5: acknowledgements come on the loop. No thread has a part in it, nor does any answer wait for one."""
+        if (job := super().flush_job()) is not None:
+            self._flushing.finish(job)
+            self._authority.flushed(job.positions)
+
+    def settled(self, shard: int) -> bool:
+        """One that is dealt to this node is taken first, and loaded then."""
+        status = self._slots[shard].status
+        return status is ShardStatus.ACTIVE or (status is ShardStatus.UNLOADED and not self._authority.leads(shard))
+
+    def submit(self, shard: int, event: Event) -> bool:
+        slot = self._slots[shard]
+        if names := subscribed_topics(event):
+            self._on_read(names)
+        if is_request(event) and slot.status is ShardStatus.ACTIVE:
+            refusal = self._refusal(slot, event)
+            if refusal is None and self.newcomers is not None:
+                if self._is_held(slot, event, self.newcomers):
+                    return True
+                refusal = self._refusal_of_newcomer(slot, event, self.newcomers)
+            if refusal is not None:
+                self._answers.answer(type(event), event.request_id, refusal)
+                self._inbox.append((slot, slot.life, TurnedAway(event)))
+                return True
+        return super().submit(shard, event)
+
+    def go_on(self, shard: int, group: str) -> None:
+        """It is known what becomes of the group: those who waited for it are answered, or go on."""
+        for event in self._held.pop((shard, group), ()):
+            self.submit(shard, event)
+
+    def _is_held(self, slot: ShardSlot, event: Any, newcomers: UnknownGroups) -> bool:
+        """Whether it waits until somebody has looked for its group."""
+        if isinstance(event, core_events.DeleteGroup | core_events.OffsetDelete):
+            newcomers.deleted(slot.index, event.group_id, event.operator)
+        elif isinstance(event, core_events.OffsetCommit) and ADOPTED in event.operator:
+            newcomers.adopted(slot.index, event.group_id)
+        if not is_first_request(event):
+            return False
+        place = slot.index, event.group_id
+        if place in self._held:
+            if len(self._held[place]) >= MOST_HELD:
+                return False
+            self._held[place].append(event)
+            return True
+        assert slot.core is not None, "it is active"
+        if slot.core.knows(event.group_id, None) or newcomers.verdict_of(*place) is not None:
+            return False
+        self._held[place] = [event]
+        newcomers.look(*place)
+        return True
+
+    def _refusal_of_newcomer(self, slot: ShardSlot, event: Any, newcomers: UnknownGroups) -> Reply | None:
+        assert slot.core is not None, "it is active"
+        if not is_first_request(event) or slot.core.knows(event.group_id, None):
+            return None
+        said = newcomers.verdict_of(slot.index, event.group_id) or BUSY
+        return refusal_reply(event, said.code, said.message) if said.code else None
+
+    def loaded(self, job: LoadJob, now_ms: int) -> None:
+        self._loaded_ms[job.shard] = now_ms
+        super().loaded(job, now_ms)
+
+    def late(self, now_ms: int) -> bool:
+        """See `LeasedEngine.late`. It is looked whether rights are known, too."""
+        if self.doubts():
+            self._doubted_ms = now_ms if self._doubted_ms is None else self._doubted_ms
+        elif self._doubted_ms is not None:
+            self._judges_again(self._doubted_ms, now_ms)
+            super().late(now_ms)
+            return True
+        return super().late(now_ms)
+
+    def _judges_again(self, doubted_ms: int, now_ms: int) -> None:
+        """Deadlines come later by as long as rights were not known: who was refused unread could not be heard."""
+        self._doubted_ms = None
+        for slot in self._slots:
+            if slot.status is ShardStatus.ACTIVE:
+                self.moved(slot.index, now_ms - max(doubted_ms, self._loaded_ms.get(slot.index, 0)), now_ms)
+            self.opened(slot.index, now_ms)
+
+    def _in_doubt(self) -> bool:
+        """Whether nobody may be judged, or it has not been seen to yet that they may again."""
+        if self._doubted_ms is None and self.doubts():
+            self._doubted_ms = self._turned_ms
+        return self._doubted_ms is not None
+
+    def beat(self, *args: Any, **given: Any) -> bool:
+        """As its base; refused like all else while rights are not known."""
+        return not self.doubts() and super().beat(*args, **given)
+
+    def _refusal(self, slot: ShardSlot, event: Any) -> Reply | None:
+        if (why := self.doubts()) and not isinstance(event, TxnWriteOver):  # which no client asks
+            self._in_doubt()
+            return refusal_reply(event, ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+        if not self._authority.takes(slot.index):
+            return refusal_reply(event, ErrorCode.NOT_COORDINATOR, SHARD_MOVES)
+        if self._authority.has_room(slot.index) or slot.core is None or slot.core.writes_nothing(event):
+            return None
+        return refusal_reply(event, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, SHARD_FULL)
+
+
+BUSY: Final = AdoptionVerdict(
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{MOST_HELD} requests of the group wait until it is known"
+)
+
+
+def is_first_request(event: Any) -> bool:
+    """Whether a client begins with it what it does in a group: with its positions, or as a member."""
+    if isinstance(event, core_events.ConsumerHeartbeat):
+        return event.member_epoch == 0
+    return isinstance(event, core_events.JoinGroup | core_events.OffsetFetch)
+
+
+def subscribed_topics(event: Event) -> Iterable[str]:
+    """The topics that a member names as it joins, or changes what it reads."""
+    if isinstance(event, core_events.ConsumerHeartbeat):
+        return event.topic_names or ()
+    if isinstance(event, core_events.JoinGroup) and event.protocol_type == CONSUMER and event.protocols:
+        return topics_of(event.protocols[0].metadata) or ()
+    return ()

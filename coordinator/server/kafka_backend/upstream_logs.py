@@ -1,0 +1,165 @@
+"""The upstream's topics, where a node on its own has its log: what there is, and where it ends."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from muster.coordinator.config import Settings
+from muster.coordinator.core.model.core_events import TopicsChanged
+from muster.coordinator.kafka_backend.upstream.ends import UpstreamLogEnds
+from muster.coordinator.kafka_backend.upstream.engine_topics import UpstreamTopics
+from muster.coordinator.runtime.ports import LogFailed, LogNotReady
+from muster.storage.broker.broker import Broker
+from muster.storage.errors import NotKnownYet, StorageError, UnknownTopicOrPartition
+from muster.storage.logs.log import Log
+from muster.storage.logs.producers_state import OnRecord
+from muster.storage.troubles import StorageTroubles
+from muster.storage.types import Topic
+from muster.storage.types import TopicPartition as Place
+
+
+class RecordsKeptInKafka(StorageError):
+    """This node has no log to do it with."""
+
+    code = 35
+    name = "UNSUPPORTED_VERSION"
+
+
+class UpstreamLogs(Broker):
+    """A `Broker` for doors that ask which topics there are. What reads or writes records is refused, in words.
+
+    Not `Broker`'s constructor: there is no directory to open.
+    """
+
+    def __init__(self, settings: Settings, cluster_id: str, topics: UpstreamTopics, ends: UpstreamLogEnds) -> None:
+        """cluster_id: the upstream's."""
+        self.settings = settings
+        self.troubles = StorageTroubles()
+        self._of_settings = settings
+        self._cluster_id = cluster_id
+        self._told = topics
+        self._ends = ends
+        self._topic_listeners = []
+        self._append_listeners = []
+        self._change_listeners = []
+        self._shown = self._known()
+        self.ahead = ends.ahead
+        topics.on_change(self._changed)
+
+    @property
+    def cluster_id(self) -> str:
+        return self._cluster_id
+
+    @property
+    def node_id(self) -> int:
+        return self._of_settings.node_id
+
+    # -- topics -----------------------------------------------------------------------------------------------------
+
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics of the upstream by name, as far as this node may see them."""
+        return self._shown
+
+    def topic(self, name: str) -> Topic:
+        topic = self._shown.get(name)
+        if topic is None:
+            raise UnknownTopicOrPartition(
+                f"The upstream has no topic '{name}', or shows none to this node. Make it with Kafka's tools, or check "
+                "its spelling."
+            )
+        return topic
+
+    def _known(self) -> dict[str, Topic]:
+        ids, internal = self._told.ids(), self._told.internal
+        return {
+            name: Topic(name, ids.get(name, b""), count, {}, name in internal)
+            for name, count in self._told.partitions().items()
+        }
+
+    def _changed(self, change: TopicsChanged) -> None:
+        self._ends.forget(change.deleted)
+        self._shown = self._known()
+        self.tell_topics()
+
+    # -- where logs end -----------------------------------------------------------------------------------------------
+
+    def span(self, topic: str, partition: int) -> tuple[int, int]:
+        """See `UpstreamLogEnds.span`. Raises NotYet and LogFailed."""
+        return self._ends.span(topic, partition)
+
+    def start_offset(self, topic: str, partition: int) -> int:
+        return self._span(topic, partition)[0]
+
+    def high_watermark(self, topic: str, partition: int) -> int:
+        return self._span(topic, partition)[1]
+
+    end_offset = high_watermark
+
+    def _span(self, topic: str, partition: int) -> tuple[int, int]:
+        try:
+            return self._ends.span(topic, partition)
+        except LogNotReady as error:
+            raise NotKnownYet(str(error), error.wait) from error
+        except LogFailed as error:
+            raise StorageError(str(error)) from error
+
+    def ends(self, places: Iterable[Place]) -> list[int]:
+        return self._ends.ends(places)
+
+    def starts(self, places: Iterable[Place]) -> list[int]:
+        return self._ends.starts(places)
+
+    def sizes(self, places: Iterable[Place]) -> list[int]:
+        """Nothing of it is on this node's disk."""
+        return [0 for _ in places]
+
+    def leader_of(self, topic: str, partition: int) -> tuple[int, int]:
+        """The upstream's broker; its epoch is not told."""
+        return self._told.leader(topic, partition), -1
+
+    # -- what is not here ---------------------------------------------------------------------------------------------
+
+    def refusal(self, what: str) -> RecordsKeptInKafka:
+        """what: a sentence's beginning, such as "Topics are made"."""
+        return RecordsKeptInKafka(
+            f"{what} in the Kafka cluster at {self._of_settings.engine.removeprefix('kafka://')}, not by this node, "
+            "whose engine it is. Use Kafka's own clients and tools there."
+        )
+
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        raise self.refusal("Topics are made, changed and removed")
+
+    check_writable = check_new_topic = check_more_partitions = _refuse
+    plan_topic = plan_growth = plan_change = topic_settings = _refuse
+
+    def log(self, topic: str, partition: int) -> Log:
+        count = self.topic(topic).partitions
+        if not 0 <= partition < count:
+            raise UnknownTopicOrPartition(
+                f"Topic '{topic}' has no partition {partition}; its partitions are 0 to {count - 1}."
+            )
+        raise self.refusal(f"Records of '{topic}' are written and read")
+
+    def logs(self) -> Iterator[Log]:
+        return iter(())
+
+    def private_log(self, topic: str, partition: int) -> Log | None:
+        return None
+
+    def flush(self, partitions: Iterable[Place] | None = None) -> None:
+        """Nothing was written."""
+
+    def next_producer_id(self, known: int = -1, epoch: int = -1) -> tuple[int, int]:
+        raise self.refusal("Records are written and read")
+
+    def next_fence_id(self) -> int:
+        raise self.refusal("Records are written and read")
+
+    def keep_fences(self, on_record: OnRecord) -> None:
+        """There are none."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """What a `Broker` has for itself, and this one has not."""
+        raise AttributeError(f"UpstreamLogs has no {name!r}: records and topics are Kafka's")

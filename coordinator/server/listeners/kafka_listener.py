@@ -1,0 +1,258 @@
+"""The second door of a node: Kafka's wire protocol, over the same groups and the same log."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.core.model.streams import HeldBack
+from muster.coordinator.edge.audit import ReportAction
+from muster.coordinator.edge.rights import UNRESTRICTED
+from muster.coordinator.edge.tls import ListenerTls
+from muster.coordinator.kafka.apis import APIS, CLUSTER_APIS
+from muster.coordinator.kafka.connections.connection import ServerConnection
+from muster.coordinator.kafka.connections.listener import ConnectionListener, ListenerLimits
+from muster.coordinator.kafka.connections.places import ConnectionLimits
+from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer, RequestLimiter
+from muster.coordinator.kafka.handlers.config_handlers import ConfigHandlers
+from muster.coordinator.kafka.handlers.disabled import DisabledAclHandlers
+from muster.coordinator.kafka.handlers.group_requests import GroupRequests
+from muster.coordinator.kafka.handlers.groups_configs import GroupConfigs
+from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
+from muster.coordinator.kafka.handlers.handlers import QuotaHandlers
+from muster.coordinator.kafka.handlers.log_handlers import LogHandlers
+from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka.handlers.scram_users import ScramHandlers
+from muster.coordinator.runtime.router import partition_for
+from muster.coordinator.server.driver.drive import EngineDriver
+from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
+from muster.coordinator.server.services.observed import ZooKeeperGroups
+from muster.storage.broker.broker import Broker
+from muster.storage.broker.requests import LogRequests
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import ClusterView
+    from muster.coordinator.kafka.handlers.admin import PartitionAdministrator
+    from muster.coordinator.kafka.handlers.clustered_configs import NodeConfigStore
+    from muster.coordinator.observability.metrics.instruments import Instruments
+    from muster.coordinator.server.security.node_security import NodeSecurity
+
+    class Admin(PartitionAdministrator, NodeConfigStore, Protocol):
+        """What is asked of a cluster by this door."""
+
+
+log = structlog.get_logger("muster.kafka")
+
+
+class NodeKafkaListener:
+    """Bound before the log is opened, served once the groups are there, drained when the node stops."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._listener = ConnectionListener(make_listener_limits(settings))
+        self._bound = settings.kafka_address or Address("", 0)
+
+    @property
+    def bound(self) -> Address:
+        """Where it listens; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where Kafka clients are told to connect."""
+        return self._settings.kafka_advertised_address(self._bound.port)
+
+    @property
+    def in_flight(self) -> int:
+        return self._listener.in_flight
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        return self._listener.unread
+
+    def bind(self) -> None:
+        """Take the port. Raises AddressTaken."""
+        host, port = self._bound
+        try:
+            self._bound = Address(host, self._listener.bind(host, port))
+        except OSError as error:
+            raise AddressTaken(
+                f"cannot listen on {host}:{port}: {describe_remedy(error, 'kafka.listeners')}"
+            ) from error
+
+    def give_back(self) -> None:
+        self._listener.give_back()
+
+    async def start(
+        self,
+        driver: EngineDriver,
+        requests: LogRequests,
+        *,
+        shards: int,
+        partitions: Callable[[], Mapping[str, int]],
+        instruments: "Instruments | None" = None,
+        observed: ZooKeeperGroups | None,
+        elsewhere: Callable[[str], bool],
+        tls: ListenerTls | None = None,
+        tell: ReportAction,
+        security: "NodeSecurity | None" = None,
+        cluster: "ClusterView | None" = None,
+        admin: "Admin | None" = None,
+    ) -> None:
+        """Answer clients. `elsewhere` says which topics other nodes of the ensemble have; `tell` hears what operators
+        do; `cluster` knows the others where this node is one of many, and `admin` says who is to lead there."""
+        settings = self._settings
+
+        def endpoint() -> AdvertisedEndpoint:
+            return AdvertisedEndpoint(settings.node_id, *self.advertised)
+
+        def log_span(topic: str, partition: int) -> tuple[int, int]:
+            return requests.broker.start_offset(topic, partition), requests.broker.high_watermark(topic, partition)
+
+        groups = GroupHandlers(
+            driver,
+            shards=shards,
+            endpoint=endpoint,
+            partitions=partitions,
+            log_span=log_span,
+            elsewhere=observed,
+            rights_of=UNRESTRICTED if security is None else security.topic_rights,
+            cluster=cluster,
+        )
+        records = LogHandlers(
+            requests,
+            endpoint,
+            node_id=settings.node_id,
+            auto_create=settings.auto_create_topics_enable,
+            elsewhere=elsewhere,
+            cluster=cluster,
+        )
+        users = ScramHandlers(None if security is None else security.scram_users)
+        quotas = QuotaHandlers(None if security is None else security.quota_book)
+        configs = make_config_handlers(
+            requests, settings.node_id, GroupConfigs(GroupRequests(driver, shards), cluster), cluster, admin
+        )
+        guard = make_guard(security, requests.broker, settings.auto_create_topics_enable)
+        limiting = make_quota_limits(security, partitions, settings)
+        if security is not None:
+            charge_connections(self._listener, security, driver, shards)
+        handlers = (
+            groups,
+            records,
+            configs,
+            make_acl_handlers(security),
+            quotas,
+            users,
+            *make_admin_handlers(admin, cluster),
+        )
+        apis = APIS if admin is None else CLUSTER_APIS
+        dispatch = Dispatcher(handlers, instruments, tell, guard, limiting, apis)
+        await self._listener.start(dispatch, make_connections(settings, security), tls)
+        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+
+
+def make_connections(settings: Settings, security: "NodeSecurity | None") -> Callable[..., ServerConnection] | None:
+    """What makes the listener's connections, where its clients are asked to log in."""
+    if security is None or settings.kafka_listener is None or not settings.kafka_listener.asks_by_sasl:
+        return None
+    from muster.coordinator.kafka.connections.asking import SaslConnection
+
+    return partial(SaslConnection, security.logins)
+
+
+def make_listener_limits(settings: Settings) -> ListenerLimits:
+    return ListenerLimits(
+        settings.max_connections,
+        settings.max_connections_per_ip,
+        ConnectionLimits(
+            max_frame=settings.socket_request_max_bytes,
+            max_in_flight=settings.kafka_max_in_flight_requests_per_connection,
+            max_in_flight_bytes=settings.kafka_max_in_flight_bytes_per_connection,
+            max_unsent_bytes=settings.kafka_max_unsent_bytes_per_connection,
+            max_idle_ms=settings.connections_max_idle_ms,
+        ),
+        settings.kafka_max_unsent_bytes,
+        settings.max_connection_creation_rate,
+    )
+
+
+def make_acl_handlers(security: "NodeSecurity | None") -> object:
+    """Who answers what is asked of access control lists."""
+    if security is None:
+        return DisabledAclHandlers()
+    from muster.coordinator.kafka.handlers.acls import AclHandlers
+
+    return AclHandlers(security.acls)
+
+
+def make_config_handlers(
+    requests: LogRequests,
+    node_id: int,
+    groups: GroupConfigs,
+    cluster: "ClusterView | None",
+    admin: "Admin | None",
+) -> ConfigHandlers:
+    if admin is None or cluster is None:
+        return ConfigHandlers(requests, node_id, groups, cluster)
+    from muster.coordinator.kafka.handlers.clustered_configs import ClusterConfigHandlers
+
+    return ClusterConfigHandlers(requests, node_id, groups, cluster, admin)
+
+
+def make_admin_handlers(admin: "Admin | None", cluster: "ClusterView | None") -> tuple[object, ...]:
+    """Who answers what is asked of a cluster's leaders and copies, where there is one."""
+    if admin is None or cluster is None:
+        return ()
+    from muster.coordinator.kafka.handlers.admin import PartitionAdminHandlers
+
+    return (PartitionAdminHandlers(admin, cluster),)
+
+
+def make_quota_limits(
+    security: "NodeSecurity | None", partitions: Callable[[], Mapping[str, int]], settings: Settings
+) -> RequestLimiter | None:
+    if security is None:
+        return None
+    from muster.coordinator.kafka.connections.limiting import RequestQuotas
+
+    return RequestQuotas(
+        security.quotas, partitions, settings.num_partitions, security.counts, owners=security.topic_owners
+    )
+
+
+def charge_connections(
+    listener: ConnectionListener, security: "NodeSecurity", driver: EngineDriver, shards: int
+) -> None:
+    """Charge connections by the quotas that are set, now and later."""
+    from muster.coordinator.kafka.connections.charges import ConnectionCharges
+
+    def held(group_id: str, member_id: str, for_ms: int) -> None:
+        driver.tell(partition_for(group_id, shards), HeldBack(group_id, member_id, for_ms))
+
+    listener.charged_by(ConnectionCharges(security.quotas, held, asyncio.get_running_loop()))
+    security.store.on_change(listener.charge)
+
+
+def make_guard(security: "NodeSecurity | None", broker: Broker, auto_create: bool) -> RequestAuthorizer | None:
+    """None where nobody is asked what they may: the handlers are as they are."""
+    if security is None:
+        return None
+    from muster.coordinator.kafka.authorization.catalog import NodeTopics
+    from muster.coordinator.kafka.authorization.guard import HandlerGuard
+
+    return HandlerGuard(security.authorizer, NodeTopics(broker.topics, auto_create), security.audit.refused)

@@ -1,0 +1,224 @@
+"""Kafka's door of a node over somebody's Kafka: what is for Muster's groups is answered, all else passes to brokers.
+
+Imported only where engine is a Kafka. It has the shape of `server/listeners/kafka_listener.py`'s door.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
+
+import structlog
+
+from muster.coordinator.config import Address, Settings
+from muster.coordinator.edge.audit import ReportAction
+from muster.coordinator.edge.rights import UNRESTRICTED
+from muster.coordinator.edge.tls import ListenerTls
+from muster.coordinator.kafka.dispatch import Dispatcher, RequestAuthorizer
+from muster.coordinator.kafka.handlers.group_requests import GroupDriver, GroupRequests
+from muster.coordinator.kafka.handlers.groups_handlers import GroupHandlers
+from muster.coordinator.kafka.handlers.metadata import AdvertisedEndpoint
+from muster.coordinator.kafka_backend.backend_settings import proxy_address_of
+from muster.coordinator.kafka_backend.proxy.group_answers import (
+    READ_HERE,
+    SETTINGS,
+    NotCoordinatedHere,
+    ProxyCoordinators,
+    TransactionsRefused,
+    served_apis,
+)
+from muster.coordinator.kafka_backend.proxy.leg import ProxyTraffic
+from muster.coordinator.kafka_backend.proxy.names import broker_of_name
+from muster.coordinator.kafka_backend.proxy.ours import groups_by_name
+from muster.coordinator.kafka_backend.proxy.passage import ProxyPort
+from muster.coordinator.kafka_backend.proxy.places import BrokerHosts, BrokerPorts, ProxyAddresses
+from muster.coordinator.kafka_backend.proxy.ports import ProxyListener
+from muster.coordinator.kafka_backend.proxy.reaching import BrokerConnector
+from muster.coordinator.kafka_backend.proxy.relaying import RelayRules
+from muster.coordinator.kafka_backend.upstream.upstream import Upstream
+from muster.coordinator.server.grpc.listener import AddressTaken, describe_remedy
+from muster.coordinator.server.listeners.kafka_listener import (
+    charge_connections,
+    make_listener_limits,
+    make_quota_limits,
+)
+
+if TYPE_CHECKING:
+    from muster.coordinator.edge.cluster import ClusterView
+    from muster.coordinator.observability.metrics.instruments import Instruments
+    from muster.coordinator.server.driver.drive import EngineDriver
+    from muster.coordinator.server.security.node_security import NodeSecurity
+
+log = structlog.get_logger("muster.kafka")
+
+
+class NodeProxyListener:
+    """Bound before the upstream is asked, served once it was, drained when the node stops."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._listener = ProxyListener(make_listener_limits(settings))
+        self._bound = settings.kafka_address or Address("", 0)
+        self._reaching: BrokerConnector | None = None
+        self.traffic = ProxyTraffic()
+        """What passed, for metrics."""
+
+    @property
+    def bound(self) -> Address:
+        """Where the node's own port is; the port is known once it is bound."""
+        return self._bound
+
+    @property
+    def advertised(self) -> Address:
+        """Where Kafka clients are told to connect."""
+        return self._settings.kafka_advertised_address(self._bound.port)
+
+    @property
+    def in_flight(self) -> int:
+        return self._listener.in_flight
+
+    @property
+    def connections(self) -> int:
+        return self._listener.connections
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that have not left."""
+        return self._listener.unread
+
+    def bind(self) -> None:
+        """Take the ports, those of all brokers too. Raises AddressTaken."""
+        host, port = self._bound
+        try:
+            self._bound = Address(host, self._listener.bind(host, port))
+        except OSError as error:
+            raise AddressTaken(
+                f"cannot listen on {host}:{port}: {describe_remedy(error, 'kafka.listeners')}"
+            ) from error
+        first = self._settings.engine_kafka_broker_id_first
+        try:
+            self._listener.bind_for(host, enumerate(self._settings.broker_ports, first))
+        except OSError as error:
+            self._listener.give_back()
+            cure = describe_remedy(error, "engine.kafka.broker.ports")
+            raise AddressTaken(f"cannot listen on {host}:{error.filename}: {cure}") from error
+
+    def give_back(self) -> None:
+        self._listener.give_back()
+
+    async def start(
+        self,
+        driver: GroupDriver,
+        upstream: Upstream,
+        *,
+        shards: int,
+        partitions: Callable[[], Mapping[str, int]],
+        log_span: Callable[[str, int], tuple[int, int]],
+        configs: Callable[[ProxyAddresses], object] | None = None,
+        tell: ReportAction,
+        ours: Callable[[str], bool] | None = None,
+        cluster: "ClusterView | None" = None,
+        transactions: Callable[[GroupRequests], object] | None = None,
+        topics_changed: Callable[[], None] = lambda: None,
+        instruments: "Instruments | None" = None,
+        tls: ListenerTls | None = None,
+        security: "NodeSecurity | None" = None,
+    ) -> None:
+        """Answer clients. partitions, log_span: of the upstream's topics. configs: makes who answers for settings of
+        groups and nodes. ours: which groups are Muster's, if not by their names alone. cluster: knows the other nodes
+        and who owns which shard. transactions: makes, for the groups of a port, what answers AddOffsetsToTxn and
+        TxnOffsetCommit; None: both are refused. topics_changed: told when a client has made, deleted or widened
+        topics."""
+        settings = self._settings
+        places = self._places(shards, cluster)
+        logged_in = proxy_address_of(settings)
+        reaching = self._reaching = BrokerConnector(upstream, logged_in)
+        is_ours = ours or groups_by_name(
+            settings.engine_kafka_groups, settings.engine_kafka_groups_except, settings.engine_kafka_cluster
+        )
+
+        login = None if security is None else make_login_relay(settings, security)
+        guard, limiting = make_guarding(security), make_quota_limits(security, partitions, settings)
+        if security is not None:
+            charge_connections(self._listener, security, cast("EngineDriver", driver), shards)
+
+        def port_of(broker: int | None) -> ProxyPort:
+            leg = reaching.to_any if broker is None else lambda: reaching.to(broker)
+            given = self.traffic, instruments, topics_changed, login, logged_in is not None
+            return ProxyPort(broker, places, is_ours, leg, *given)
+
+        def dispatch_of(groups: GroupDriver) -> Dispatcher:
+            handlers = GroupHandlers(
+                groups,
+                shards=shards,
+                endpoint=lambda: AdvertisedEndpoint(settings.node_id, *self.advertised),
+                partitions=partitions,
+                log_span=log_span,
+                rights_of=UNRESTRICTED if security is None else security.topic_rights,
+            )
+            txn = TransactionsRefused() if transactions is None else transactions(GroupRequests(groups, shards))
+            parts = [ProxyCoordinators(places), txn, handlers]
+            if configs is not None:  # on all ports: Kafka's tools ask for a group's settings wherever they are
+                parts.append(configs(places))
+            apis = served_apis() if configs is not None else served_apis(READ_HERE - SETTINGS)
+            return Dispatcher(parts, instruments, tell, guard, limiting, apis)
+
+        here, elsewhere = dispatch_of(driver), dispatch_of(NotCoordinatedHere())
+        await self._listener.serve(port_of(None), here, port_of, elsewhere, tls, self._whom(tls))
+        log.info("listening", host=self._bound.host, port=self._bound.port, advertised=list(self.advertised))
+
+    def drain(self) -> None:
+        """Take no further requests; connections close as soon as what they asked is answered."""
+        self._listener.drain()
+
+    async def close(self, grace_s: float) -> None:
+        await self._listener.close(grace_s)
+        if self._reaching is not None:
+            self._reaching.close()
+
+    def _whom(self, tls: ListenerTls | None) -> Callable[[str | None], int | None] | None:
+        """Which broker a name stands for, where brokers are told apart by names."""
+        hosts = self._hosts
+        if tls is None or hosts is None:
+            return None
+        covers = tls.covers
+        return lambda name: broker_of_name(name, hosts, self.advertised.host, covers)
+
+    @property
+    def _hosts(self) -> BrokerHosts | None:
+        pattern = self._settings.engine_kafka_broker_hosts
+        return BrokerHosts(pattern, lambda: self.advertised.port) if pattern else None
+
+    def _places(self, shards: int, cluster: "ClusterView | None") -> ProxyAddresses:
+        settings = self._settings
+        ports = BrokerPorts(lambda: self.advertised.host, settings.broker_ports, settings.engine_kafka_broker_id_first)
+        return ProxyAddresses(
+            settings.node_id,
+            settings.engine_kafka_node_id_base,
+            lambda: self.advertised,
+            self._hosts or ports,
+            shards,
+            cluster,
+        )
+
+
+def make_login_relay(settings: Settings, security: "NodeSecurity") -> RelayRules | None:
+    """None where the listener asks nobody to log in."""
+    if settings.kafka_listener is None or not settings.kafka_listener.asks_by_sasl:
+        return None
+    return RelayRules(
+        settings.mechanisms,
+        settings.oauthbearer_sub_claim,
+        settings.sasl_server_max_receive_size,
+        settings.connection_setup_timeout_ms / 1000,
+        settings.connection_failed_authentication_delay_ms / 1000,
+        lambda host, mechanism, why: security.failures.told(host, "kafka", mechanism, why),
+    )
+
+
+def make_guarding(security: "NodeSecurity | None") -> RequestAuthorizer | None:
+    """None where nobody is asked what they may."""
+    if security is None:
+        return None
+    from muster.coordinator.kafka.authorization.catalog import NodeTopics
+    from muster.coordinator.kafka.authorization.guard import HandlerGuard
+
+    return HandlerGuard(security.authorizer, NodeTopics(lambda: security.topics(), False), security.audit.refused)

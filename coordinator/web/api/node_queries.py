@@ -1,0 +1,256 @@
+"""Questions to the node, each with an answer that has been looked at: a refusal of the protocol is `HttpRefusal`."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from google.protobuf.message import Message
+
+from muster.coordinator.errors import ErrorCode
+from muster.coordinator.observability.views.group_answers import (
+    Place,
+    SeenGroup,
+    SeenLag,
+    SeenListing,
+    seen_group,
+    seen_lags,
+    seen_listing,
+    seen_member,
+)
+from muster.coordinator.observability.views.holds import SeenHolds, seen_holds
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as pb
+from muster.coordinator.rpc.v1 import errors_pb2
+from muster.coordinator.rpc.v1.ledger_pb2 import Rebalance
+from muster.coordinator.web.http.node_port import HttpCaller, HttpRefusal, NodePort
+from muster.coordinator.web.http.rendering import iterate_in_turns
+from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+DEAD: Final = "Dead"
+
+STATUS: Final[Mapping[int, int]] = {
+    **dict.fromkeys((ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID), 404),
+    **dict.fromkeys((ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_MEMBER_ID), 404),
+    **dict.fromkeys((ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC), 409),
+    **dict.fromkeys((ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.INVALID_UPDATE_VERSION), 409),
+    **dict.fromkeys((ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE), 503),
+    ErrorCode.NOT_COORDINATOR: 503,
+    ErrorCode.POLICY_VIOLATION: 403,
+    **dict.fromkeys((ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.GROUP_AUTHORIZATION_FAILED), 403),
+    **dict.fromkeys((ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED), 403),
+    ErrorCode.UNKNOWN_SERVER_ERROR: 500,
+}
+"""HTTP's status for Kafka's codes; 400 for any other."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAnswer:
+    name: str
+    topic_id: str
+    internal: bool
+    partitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettingsAnswer:
+    """What an operator has set for a group, and what holds else. `version` counts the changes."""
+
+    version: int
+    values: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    suspended: str
+    """Why `assignor` does not count until it is set again; empty: it does."""
+
+
+class NodeQueries:
+    """The node, for one who asks."""
+
+    def __init__(self, asks: NodePort, by: HttpCaller) -> None:
+        self.node = asks
+        self.by = by
+
+    async def call(self, method: str, request: Message) -> Any:
+        return await self.node.call(method, request, self.by)
+
+    async def groups(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[SeenListing]:
+        """All groups by name; only those in one of `states`, of one of `types`, where any are given."""
+        request = pb.ListGroupsRequest(states_filter=states, types_filter=types)
+        answer = await self.call("ListGroups", request)
+        check_group_code(answer.error_code, answer.error_message, "the list of groups")
+        return sorted(map(seen_listing, answer.groups), key=lambda group: group.group_id)
+
+    async def group(self, group: str) -> SeenGroup:
+        """Raises Refused (404) where there is none."""
+        answer = await self.call("DescribeGroups", pb.DescribeGroupsRequest(groups=[group]))
+        [found] = answer.groups
+        check_group_code(found.error_code, found.error_message, f"group {group!r}")
+        if found.group_state == DEAD:
+            check_group_code(ErrorCode.GROUP_ID_NOT_FOUND, "", f"group {group!r}")
+        members = [seen_member(member) async for member in iterate_in_turns(found.members)]
+        return seen_group(found, self.node.node().address, members)
+
+    async def offsets(self, group: str, *, include_zookeeper: bool = True) -> dict[Place, int]:
+        """Everything the group has committed, by partition."""
+        request = pb.OffsetFetchRequest(group_id=group, all_topics=True, include_zookeeper=include_zookeeper)
+        answer = await self.call("OffsetFetch", request)
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+        found = {}
+        async for topic in iterate_in_turns(answer.topics):
+            for row in topic.partitions:
+                if row.committed_offset >= 0:
+                    found[topic.name, row.partition_index] = row.committed_offset
+        return dict(sorted(found.items()))
+
+    async def lags(self, found: SeenGroup) -> tuple[list[SeenLag], bool]:
+        """Every partition that the group reads or has committed, and whether its positions could be had.
+
+        Positions that lie in a ZooKeeper out of reach are left out.
+        """
+        try:
+            return await self._lags(found, include_zookeeper=True), True
+        except HttpRefusal as error:
+            if error.code != ErrorCode.COORDINATOR_NOT_AVAILABLE.name:
+                raise
+        return await self._lags(found, include_zookeeper=False), found.protocol_type != "zookeeper"
+
+    async def _lags(self, found: SeenGroup, *, include_zookeeper: bool) -> list[SeenLag]:
+        committed = await self.offsets(found.group_id, include_zookeeper=include_zookeeper)
+        owners = {place: member.member_id for member in found.members for place in member.assignment}
+        there = await self.topics({topic for topic, _ in {*committed, *owners}})
+        counts = {topic.name: topic.partitions for topic in there}
+        request = pb.OffsetFetchRequest(
+            group_id=found.group_id, include_log_offsets=True, include_zookeeper=include_zookeeper
+        )
+        for topic, numbers in by_topic({*committed, *owners}).items():
+            if known := [number for number in numbers if number < counts.get(topic, 0)]:
+                request.topics.add(name=topic, partition_indexes=known)
+        if not request.topics:
+            return []
+        answer = await self.call("OffsetFetch", request)
+        check_group_code(answer.error_code, answer.error_message, f"group {found.group_id!r}")
+        return seen_lags(answer, owners)
+
+    async def settings(self, group: str) -> GroupSettingsAnswer:
+        """A group that nobody has heard of has nothing set."""
+        answer = await self.call("DescribeGroupSettings", pb.DescribeGroupSettingsRequest(group_id=group))
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+        return read_settings(answer)
+
+    async def settings_if_allowed(self, group: str) -> GroupSettingsAnswer:
+        """None of them for who may know of the group, but not of its settings."""
+        try:
+            return await self.settings(group)
+        except HttpRefusal as error:
+            if error.status != 403:
+                raise
+            return GroupSettingsAnswer(0, {}, {}, "")
+
+    async def holds(self, group: str) -> SeenHolds:
+        """What operators hold of it; of a group that nobody has heard of, nothing."""
+        answer = await self.call("DescribeHolds", control_pb.DescribeHoldsRequest(group_id=group))
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+        return seen_holds(answer.holds)
+
+    async def rebalances(
+        self, group: str, limit: int, generation: int = 0, *, snapshots: bool = False
+    ) -> list[Rebalance]:
+        """What the ledger knows, oldest first; 0 means all, and any."""
+        request = pb.ExplainGroupRequest(
+            group_id=group, limit=limit, generation_id=generation, include_snapshots=snapshots
+        )
+        answer = await self.call("ExplainGroup", request)
+        check_group_code(answer.error_code, answer.error_message, f"group {group!r}")
+        return list(answer.rebalances)[::-1]
+
+    async def topics(self, names: set[str] | None = None, *, internal: bool = False) -> list[TopicAnswer]:
+        """Those of the names that exist, or all there are, by name."""
+        if names is not None and not names:
+            return []
+        if names is None:
+            request = log_pb.MetadataRequest(all_topics=True, include_internal=internal)
+        else:
+            request = log_pb.MetadataRequest(topics=sorted(names))
+        answer = await self.call("Metadata", request)
+        found = [
+            TopicAnswer(topic.name, topic.topic_id.hex(), topic.is_internal, len(topic.partitions))
+            async for topic in iterate_in_turns(answer.topics)
+            if not topic.error_code
+        ]
+        return sorted(found, key=lambda topic: topic.name)
+
+    async def topic(self, name: str) -> TopicAnswer:
+        """Raises Refused (404) where there is none."""
+        if not (found := await self.topics({name})):
+            check_group_code(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no such topic", f"topic {name!r}")
+        return found[0]
+
+    async def offsets_at(self, times: Mapping[Place, int]) -> dict[Place, int]:
+        """The first offset at or after each time (LATEST, EARLIEST, or epoch milliseconds); -1 where there is none."""
+        if not times:
+            return {}
+        request = log_pb.ListOffsetsRequest()
+        for topic, numbers in by_topic(times).items():
+            line = request.topics.add(name=topic)
+            for number in numbers:
+                line.partitions.add(partition_index=number, timestamp=times[topic, number])
+        answer = await self.call("ListOffsets", request)
+        found = {}
+        async for topic_result in iterate_in_turns(answer.topics):
+            for row in topic_result.partitions:
+                check_log_code(row.error_code, row.error_message, f"{topic_result.name}-{row.partition_index}")
+                found[topic_result.name, row.partition_index] = row.offset
+        return found
+
+    async def configs(self, topic: str | None = None) -> dict[str, str]:
+        """The settings that hold for a topic, or the node's."""
+        request = log_pb.DescribeConfigsRequest(topics=[] if topic is None else [topic])
+        answer = await self.call("DescribeConfigs", request)
+        for result in answer.results:
+            check_log_code(result.error_code, result.error_message, "the node" if topic is None else f"topic {topic!r}")
+        return {entry.name: entry.value for result in answer.results for entry in result.configs}
+
+    async def configs_if_allowed(self, topic: str) -> dict[str, str]:
+        """The settings of a topic; none for who may know of the topic, but not of them."""
+        try:
+            return await self.configs(topic)
+        except HttpRefusal as error:
+            if error.status != 403:
+                raise
+            return {}
+
+
+def read_settings(answer: Any) -> GroupSettingsAnswer:
+    values, defaults = (
+        {name: json.loads(text) for name, text in sorted(told.items())} for told in (answer.settings, answer.defaults)
+    )
+    return GroupSettingsAnswer(answer.version, values, defaults, answer.suspended)
+
+
+def by_topic(places: Any) -> dict[str, list[int]]:
+    """Partition numbers by topic, both in order."""
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(places):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def check_group_code(code: int, message: str, about: str) -> None:
+    """Raises Refused for a code of the group side."""
+    if code:
+        refuse_code(code, errors_pb2.ErrorCode.Name(errors_pb2.ErrorCode.ValueType(code)), message, about)
+
+
+def check_log_code(code: int, message: str, about: str) -> None:
+    """Raises Refused for a code of the log."""
+    if code:
+        refuse_code(code, log_pb.ErrorCode.Name(log_pb.ErrorCode.ValueType(code)), message, about)
+
+
+def refuse_code(code: int, name: str, message: str, about: str) -> None:
+    name, status = name.removeprefix("ERROR_CODE_"), STATUS.get(code, 400)
+    meaning = ErrorCode(code).meaning if code in ErrorCode._value2member_map_ else name.replace("_", " ").lower()
+    text = f"{about}: {message or meaning}"
+    raise HttpRefusal(status, name, text, headers={"retry-after": "1"} if status == 503 else None)

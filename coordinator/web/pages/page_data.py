@@ -1,0 +1,326 @@
+"""What a page asks the node before it is made: a few calls for each group, in slices, so that nobody waits for it."""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from google.protobuf.message import Message
+
+from muster.assignors.data.consumer_protocol import parse_assignment
+from muster.client.members.subscription import parse_topics
+from muster.coordinator.observability.views.holds import SeenHolds, seen_holds
+from muster.coordinator.observability.views.ledger import is_rebalance
+from muster.coordinator.observability.views.trials import SeenCanary, seen_canary
+from muster.coordinator.rpc.v1 import cluster_service_pb2 as cluster_pb
+from muster.coordinator.rpc.v1 import control_service_pb2 as control_pb
+from muster.coordinator.rpc.v1 import coordinator_service_pb2 as group_pb
+from muster.coordinator.rpc.v1.errors_pb2 import ErrorCode
+from muster.coordinator.rpc.v1.ledger_pb2 import NodeStall, Rebalance
+from muster.coordinator.web.http.node_port import CallNotOffered, HttpRefusal, NodePort
+from muster.coordinator.web.pages.assignment_map import PartitionOwnership
+from muster.storage.rpc.v1 import broker_service_pb2 as log_pb
+
+AT_ONCE: Final = 500
+"""Partitions of one call."""
+NO_SUCH_GROUP: Final = 69
+NO_RIGHT: Final = (29, 30, 31, 53)
+STATUS: Final = {NO_SUCH_GROUP: 404, **dict.fromkeys(NO_RIGHT, 403)}
+DEAD = "Dead"
+SHOWN_REBALANCES: Final = 50
+FIRST_LIMITS: Final = (1, 10, 0)
+"""How many entries are asked for until a rebalance is among them; 0 is all."""
+
+Answer = TypeVar("Answer", bound=Message)
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPosition:
+    committed: int | None
+    log_start: int
+    log_end: int
+    committed_at_ms: int | None = None
+    """None where nothing is committed, or nobody kept when."""
+
+    @property
+    def lag(self) -> int:
+        """Behind the log's end; of nothing committed, everything there is."""
+        return max(0, self.log_end - (self.log_start if self.committed is None else self.committed))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPageData:
+    """One group, as the node answered. `wanted`: the topics that each member subscribes to."""
+
+    group: group_pb.DescribedGroup
+    kind: str
+    history: Sequence[Rebalance]
+    """Newest first."""
+    stalls: Sequence[NodeStall] = ()
+    shares: Mapping[str, Sequence[Place]] = field(default_factory=dict)
+    positions: Mapping[Place, PartitionPosition] = field(default_factory=dict)
+    version: int = 0
+    settings: Mapping[str, str] = field(default_factory=dict)
+    suspended: str = ""
+    """Why the setting `assignor` does not count until it is set again."""
+    wanted: Mapping[str, Collection[str]] = field(default_factory=dict)
+    holds: SeenHolds = field(default_factory=SeenHolds)
+    canary: SeenCanary | None = None
+
+    def holdings(self, rates: Mapping[Place, float] | None = None) -> list[PartitionOwnership]:
+        """Every partition that the group owns or is subscribed to; of a group without members, that it has read.
+
+        A position in a topic that no member wants any more is no partition without an owner.
+        """
+        owners = {place: member for member, places in self.shares.items() for place in places}
+        rates = rates or {}
+        topics = {topic for each in self.wanted.values() for topic in each}
+        return [
+            PartitionOwnership(
+                *place,
+                owners.get(place, ""),
+                self.positions[place].lag if place in self.positions else None,
+                rates.get(place),
+            )
+            for place in sorted({*owners, *self.positions})
+            if place in owners or place[0] in topics or not self.shares
+        ]
+
+    @property
+    def lag(self) -> int:
+        return sum(position.lag for position in self.positions.values())
+
+
+class PageQueries:
+    """The calls of the pages."""
+
+    def __init__(self, asks: NodePort) -> None:
+        self._asks = asks
+
+    async def call(self, method: str, request: Message, answer: type[Answer]) -> Answer:
+        found = await self._asks.call(method, request)
+        if not isinstance(found, answer):
+            raise TypeError(f"{method} answered {type(found).__name__}; expected {answer.__name__}")
+        return found
+
+    async def cluster(self) -> cluster_pb.DescribeClusterResponse | None:
+        """All nodes, as this one knows them; None where it is on its own, or whoever asks may not know."""
+        if self._asks.leads() is None or not self._asks.sees_node():
+            return None
+        request = cluster_pb.DescribeClusterRequest()
+        try:
+            answer = await self.call("DescribeCluster", request, cluster_pb.DescribeClusterResponse)
+        except CallNotOffered:
+            return None  # its nodes have no copies to tell of
+        return None if answer.error_code else answer
+
+    async def groups(self) -> Sequence[group_pb.ListedGroup]:
+        answer = await self.call("ListGroups", group_pb.ListGroupsRequest(), group_pb.ListGroupsResponse)
+        return sorted(answer.groups, key=lambda group: group.group_id)
+
+    async def described(self, group_ids: Iterable[str]) -> dict[str, group_pb.DescribedGroup]:
+        """Those that are there, one call each: a large group's turn is its own."""
+        found = {}
+        for group_id in group_ids:
+            request = group_pb.DescribeGroupsRequest(groups=[group_id])
+            answer = await self.call("DescribeGroups", request, group_pb.DescribeGroupsResponse)
+            for group in answer.groups:
+                if not group.error_code and group.group_state != DEAD:
+                    found[group_id] = group
+            await asyncio.sleep(0)
+        return found
+
+    async def history(self, group_id: str, limit: int) -> group_pb.ExplainGroupResponse:
+        """Newest first; empty for a group that the ledger does not know."""
+        request = group_pb.ExplainGroupRequest(group_id=group_id, limit=limit)
+        answer = await self.call("ExplainGroup", request, group_pb.ExplainGroupResponse)
+        if answer.error_code not in (0, NO_SUCH_GROUP):
+            raise code_refusal(answer.error_code, answer.error_message)
+        return answer
+
+    async def last_rebalance(self, group_id: str) -> Rebalance | None:
+        """The newest entry that is one. What operators did beside may stand before it: then more entries are asked."""
+        for limit in FIRST_LIMITS:
+            entries = (await self.history(group_id, limit)).rebalances
+            if found := next(filter(is_rebalance, entries), None):
+                return found
+            if limit and len(entries) < limit:
+                break
+        return None
+
+    async def group(self, group_id: str) -> GroupPageData:
+        """Everything of one group; refused when there is none."""
+        kinds = {each.group_id: each.group_type for each in await self.groups()}
+        request = group_pb.DescribeGroupsRequest(groups=[group_id])
+        answer = await self.call("DescribeGroups", request, group_pb.DescribeGroupsResponse)
+        group = answer.groups[0]
+        if group.error_code:
+            raise code_refusal(group.error_code, group.error_message)
+        if group.group_state == DEAD:
+            raise HttpRefusal(404, "GROUP_ID_NOT_FOUND", f"there is no group {group_id!r} on this node")
+        explained = await self.history(group_id, SHOWN_REBALANCES)
+        shares, wanted = await asyncio.to_thread(shares_of, group)
+        topics = {topic for each in wanted.values() for topic in each}
+        positions = await self.positions(group_id, shares, topics)
+        settings = await self.settings(group_id)
+        return GroupPageData(
+            group=group,
+            kind=kinds.get(group_id, ""),
+            history=explained.rebalances,
+            stalls=explained.stalls,
+            shares=shares,
+            positions=positions,
+            version=settings.version,
+            settings=dict(sorted(settings.settings.items())),
+            suspended=settings.suspended,
+            wanted=wanted,
+            holds=await self.holds(group_id),
+            canary=await self.canary(group_id),
+        )
+
+    async def canary(self, group_id: str) -> SeenCanary | None:
+        """The group's last trial of an assignor, if it ever had one."""
+        request = control_pb.DescribeCanaryRequest(group_id=group_id)
+        answer = await self.call("DescribeCanary", request, control_pb.DescribeCanaryResponse)
+        if answer.error_code:
+            raise code_refusal(answer.error_code, answer.error_message)
+        return seen_canary(answer.canary) if answer.HasField("canary") else None
+
+    async def holds(self, group_id: str) -> SeenHolds:
+        """What operators hold of the group."""
+        request = control_pb.DescribeHoldsRequest(group_id=group_id)
+        answer = await self.call("DescribeHolds", request, control_pb.DescribeHoldsResponse)
+        if answer.error_code:
+            raise code_refusal(answer.error_code, answer.error_message)
+        return seen_holds(answer.holds)
+
+    async def positions(
+        self, group_id: str, shares: Mapping[str, Sequence[Place]], topics: Iterable[str]
+    ) -> dict[Place, PartitionPosition]:
+        committed = await self.call(
+            "OffsetFetch", group_pb.OffsetFetchRequest(group_id=group_id, all_topics=True), group_pb.OffsetFetchResponse
+        )
+        sizes = await self.sizes(topics)
+        ordered = await asyncio.to_thread(places_of, shares, committed, sizes)
+        answers = []
+        for at in range(0, len(ordered), AT_ONCE):
+            request = group_pb.OffsetFetchRequest(group_id=group_id, include_log_offsets=True)
+            for topic, numbers in by_topic(ordered[at : at + AT_ONCE]).items():
+                request.topics.add(name=topic, partition_indexes=numbers)
+            answers.append(await self.call("OffsetFetch", request, group_pb.OffsetFetchResponse))
+            await asyncio.sleep(0)
+        return await asyncio.to_thread(positions_of, answers)
+
+    async def sizes(self, topics: Iterable[str] | None = None) -> dict[str, int]:
+        """Partitions by topic; None asks for all but internal ones. Topics that do not exist are left out."""
+        wanted = None if topics is None else sorted(topics)
+        if wanted == []:
+            return {}
+        request = log_pb.MetadataRequest(topics=wanted, all_topics=wanted is None)
+        answer = await self.call("Metadata", request, log_pb.MetadataResponse)
+        return {topic.name: len(topic.partitions) for topic in answer.topics if not topic.error_code}
+
+    async def ends(self, sizes: Mapping[str, int], timestamp: int) -> dict[Place, int]:
+        """-2 asks where each log begins, -1 where it ends."""
+        places = places_in(sizes)
+        found: dict[Place, int] = {}
+        for at in range(0, len(places), AT_ONCE):
+            request = log_pb.ListOffsetsRequest()
+            for topic, numbers in by_topic(places[at : at + AT_ONCE]).items():
+                line = request.topics.add(name=topic)
+                for number in numbers:
+                    line.partitions.add(partition_index=number, timestamp=timestamp)
+            answer = await self.call("ListOffsets", request, log_pb.ListOffsetsResponse)
+            for result in answer.topics:
+                found.update(
+                    {(result.name, row.partition_index): row.offset for row in result.partitions if not row.error_code}
+                )
+            await asyncio.sleep(0)
+        return found
+
+    async def log_bytes(self, sizes: Mapping[str, int]) -> dict[Place, int]:
+        """What each partition's log takes on disk."""
+        places = places_in(sizes)
+        found: dict[Place, int] = {}
+        for at in range(0, len(places), AT_ONCE):
+            some = places[at : at + AT_ONCE]
+            found.update(zip(some, self._asks.log_bytes(some), strict=True))
+            await asyncio.sleep(0)
+        return found
+
+    async def settings(self, group_id: str) -> group_pb.DescribeGroupSettingsResponse:
+        request = group_pb.DescribeGroupSettingsRequest(group_id=group_id)
+        return await self.call("DescribeGroupSettings", request, group_pb.DescribeGroupSettingsResponse)
+
+    async def resources(self) -> group_pb.NodeResources:
+        answer = await self.call("DescribeNode", group_pb.DescribeNodeRequest(), group_pb.DescribeNodeResponse)
+        return answer.resources
+
+    async def simulate(
+        self, group_id: str, assignors: Sequence[str], add: Sequence[str], remove: Sequence[str]
+    ) -> group_pb.SimulateAssignmentResponse:
+        request = group_pb.SimulateAssignmentRequest(
+            group_id=group_id, assignors=assignors, add_members=add, remove_members=remove, auto_offset_reset="latest"
+        )
+        return await self.call("SimulateAssignment", request, group_pb.SimulateAssignmentResponse)
+
+
+def code_refusal(code: ErrorCode, message: str) -> HttpRefusal:
+    name = ErrorCode.Name(code).removeprefix("ERROR_CODE_")
+    return HttpRefusal(STATUS.get(code, 503), name, message or name)
+
+
+def shares_of(group: group_pb.DescribedGroup) -> tuple[dict[str, list[Place]], dict[str, Collection[str]]]:
+    """What each member owns, and the topics that it is subscribed to."""
+    shares: dict[str, list[Place]] = {}
+    wanted: dict[str, Collection[str]] = {}
+    for member in group.members:
+        try:
+            parsed = parse_assignment(member.member_assignment).partitions
+        except ValueError:
+            parsed = {}  # A share in another protocol's format is shown as none.
+        shares[member.member_id] = sorted((topic, number) for topic, numbers in parsed.items() for number in numbers)
+        wanted[member.member_id] = member.subscribed_topic_names or parse_topics(member.member_metadata)
+    return shares, wanted
+
+
+def places_in(sizes: Mapping[str, int]) -> list[Place]:
+    """
+    >>> places_in({"b": 1, "a": 2})
+    [('a', 0), ('a', 1), ('b', 0)]
+    """
+    return [(topic, number) for topic, size in sorted(sizes.items()) for number in range(size)]
+
+
+def places_of(
+    shares: Mapping[str, Sequence[Place]], committed: group_pb.OffsetFetchResponse, sizes: Mapping[str, int]
+) -> list[Place]:
+    """Every partition that is owned, has a position, or is one of these topics'."""
+    places = {place for owned in shares.values() for place in owned}
+    places.update((topic.name, row.partition_index) for topic in committed.topics for row in topic.partitions)
+    places.update((topic, number) for topic, size in sizes.items() for number in range(size))
+    return sorted(places)
+
+
+def positions_of(answers: Iterable[group_pb.OffsetFetchResponse]) -> dict[Place, PartitionPosition]:
+    """Of the partitions that this node has."""
+    return {
+        (topic.name, row.partition_index): PartitionPosition(
+            row.committed_offset if row.committed_offset >= 0 else None,
+            row.log_start_offset,
+            row.log_end_offset,
+            row.commit_timestamp_ms if row.committed_offset >= 0 and row.commit_timestamp_ms > 0 else None,
+        )
+        for answer in answers
+        for topic in answer.topics
+        for row in topic.partitions
+        if row.HasField("log_end_offset")
+    }
+
+
+def by_topic(places: Iterable[Place]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in places:
+        found.setdefault(topic, []).append(number)
+    return found

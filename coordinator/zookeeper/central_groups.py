@@ -1,0 +1,140 @@
+"""What ZooKeeper shows of central groups: owners and positions, where the tools of that era look for them.
+
+Their truth is the coordinator's log. This is a copy, written after the fact, by the one node that coordinates them.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from muster.client.members.types import TopicPartition
+from muster.coordinator.zookeeper import layout
+from muster.coordinator.zookeeper.errors import NodeExists, NoNode, ZooKeeperError
+from muster.coordinator.zookeeper.offsets import GroupOffsets
+from muster.coordinator.zookeeper.owners import chunk_partitions
+from muster.coordinator.zookeeper.session import SessionState, ZooKeeperSession
+
+RETRY_S = 0.5
+ONLY_STREAM = 0
+"""A central member has one, and owner entries number a consumer's streams."""
+
+log = structlog.get_logger("muster.zookeeper")
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCentralGroup:
+    """`owners` by member id."""
+
+    owners: Mapping[TopicPartition, str] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class CentralGroupPublisher:
+    """Writes the latest that it was told of each group; owners are ephemeral, and go with the session."""
+
+    def __init__(self, session: ZooKeeperSession) -> None:
+        self._session = session
+        self._wanted: dict[str, PublishedCentralGroup] = {}
+        self._written: dict[str, PublishedCentralGroup] = {}
+        self._stale: set[str] = set()
+        self._refused: set[str] = set()
+        """Groups of consumers of that era, under the same name: not touched, and said once."""
+        self._session_id = 0
+        self._look = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._session.on_state(self._session_changed)
+        self._session_id = self._session.id
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def publish(self, groups: Mapping[str, PublishedCentralGroup]) -> None:
+        """These are all central groups there are."""
+        changed = {group_id for group_id, state in groups.items() if self._wanted.get(group_id) != state}
+        changed |= self._wanted.keys() - groups.keys()
+        self._wanted = dict(groups)
+        self._stale |= changed
+        if changed:
+            self._look.set()
+
+    async def _run(self) -> None:
+        while True:
+            await self._look.wait()
+            await self._session.connected()
+            self._look.clear()
+            try:
+                while self._stale:
+                    group_id = min(self._stale)
+                    # Before it is written: what is published meanwhile makes it stale anew.
+                    self._stale.discard(group_id)
+                    await self._write(group_id, self._wanted.get(group_id))
+            except ZooKeeperError as error:
+                self._stale.add(group_id)
+                log.debug("central groups cannot be published now", why=str(error))
+                self._look.set()
+                await asyncio.sleep(RETRY_S)
+
+    async def _write(self, group_id: str, state: PublishedCentralGroup | None) -> None:
+        before, session_id = self._written.get(group_id, PublishedCentralGroup()), self._session_id
+        if not await self._is_ours(group_id):
+            return
+        if state is None:
+            await self._session.delete_all(layout.group_path(group_id))
+            self._written.pop(group_id, None)
+            return
+        for some in chunk_partitions(sorted(before.owners.keys() - state.owners.keys())):
+            await asyncio.gather(*(self._session.delete(layout.owner_path(group_id, *tp)) for tp in some))
+        fresh = [tp for tp, member in state.owners.items() if before.owners.get(tp) != member]
+        for some in chunk_partitions(sorted(fresh)):
+            await asyncio.gather(*(self._own(group_id, tp, state.owners[tp]) for tp in some))
+        moved = {tp: offset for tp, offset in state.offsets.items() if before.offsets.get(tp) != offset}
+        if moved:
+            await GroupOffsets(self._session, group_id).write(moved, registered_as=None)
+        if session_id == self._session_id:
+            # Otherwise the owners among it have gone already.
+            self._written[group_id] = state
+
+    async def _is_ours(self, group_id: str) -> bool:
+        """Whether the name is free, or was published before."""
+        path = layout.group_path(group_id)
+        try:
+            await self._session.create(path, layout.CENTRAL_GROUP)
+        except NodeExists:
+            znode = await self._session.get(path)
+            if znode is not None and znode.data != layout.CENTRAL_GROUP:
+                if group_id not in self._refused:
+                    self._refused.add(group_id)
+                    log.warning("consumers have a group of that name in ZooKeeper; ours is not shown", group=group_id)
+                return False
+        return True
+
+    async def _own(self, group_id: str, tp: TopicPartition, member_id: str) -> None:
+        path, text = layout.owner_path(group_id, *tp), layout.owner_text(member_id, ONLY_STREAM)
+        try:
+            await self._session.create(path, text, ephemeral=True)
+        except NodeExists:
+            znode = await self._session.get(path)
+            if znode is not None and znode.owner == self._session.id:
+                try:
+                    await self._session.put(path, text)
+                except NoNode:
+                    await self._session.create(path, text, ephemeral=True)
+                return
+            # Of a coordinator before this one: its session has not ended yet.
+            await self._session.delete(path)
+            await self._session.create(path, text, ephemeral=True)
+
+    def _session_changed(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self._session.id != self._session_id:
+            # What was ephemeral went with the old session.
+            self._session_id = self._session.id
+            self._written.clear()
+            self._stale |= self._wanted.keys()
+            self._look.set()

@@ -1,0 +1,335 @@
+"""What `spark.read.format("muster")` understands: the option names of Spark's Kafka source, and what it lacks.
+
+Spark hands options over as text, with their names in lower case. Unknown names are refused with the nearest known one,
+names of Kafka that mean something else here with the reason (`kafka_options`).
+"""
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from muster.client.config import ClientConfig, WorkerConfig, load
+from muster.client.errors import ConfigError
+from muster.client.group_protocols import to_dotted
+from muster.client.security_config import show_property
+from muster.spark.assignor_deadline import DEADLINE_MS, MAX_DEADLINE_MS
+from muster.spark.errors import OptionError
+from muster.spark.kafka_options import (
+    CATALOG,
+    IGNORED_READING,
+    IN_A_BATCH,
+    KAFKA_PREFIX,
+    NO_OPTIONS,
+    NO_TABLE,
+    REFUSED_READING,
+    STREAM_ONLY,
+    IgnoredOptions,
+)
+from muster.spark.planning import ONE_TO_ONE, PLANNING_WAYS, check_assignor
+from muster.spark.reading_options import ReadOptions, Strategy
+from muster.spark.starting import parse_assign, read_json
+from muster.storage.wording import describe_allowed
+
+DEFAULT_TRIGGER_DELAY_MS = 15 * 60_000
+MAX_TASKS = 10_000
+
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "pushdown")
+MEMBER_PROTOCOLS = ("classic", "consumer")
+SOURCES = ("subscribe", "subscribePattern", "assign")
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_UNIT_MS = {None: 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def to_camel_case(name: str) -> str:
+    """
+    >>> to_camel_case("max_offsets_per_trigger")
+    'maxOffsetsPerTrigger'
+    """
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)
+
+
+class GivenOptions(BaseModel):
+    """What may be given for a read, each by itself; `ReadOptions` is what all of it means together."""
+
+    model_config = ConfigDict(alias_generator=to_camel_case, populate_by_name=True, extra="forbid", frozen=True)
+
+    subscribe: str | None = Field(None, description="Topics by name, separated by commas.")
+    subscribe_pattern: str | None = Field(None, description="A regular expression; topics whose whole names match it.")
+    assign: dict[str, list[int]] | None = Field(None, description='Partitions as JSON: {"orders": [0, 1]}.')
+    starting_offsets: str | None = Field(
+        None, description="earliest, latest, committed (with group.id), or JSON with -2 for earliest, -1 for latest."
+    )
+    starting_offsets_fallback: Literal["earliest", "latest", "error"] = Field(
+        "earliest", description="Where to begin in partitions for which the group has committed nothing."
+    )
+    starting_timestamp: int | None = Field(None, ge=0, description="Epoch milliseconds for all partitions.")
+    starting_offsets_by_timestamp: str | None = Field(None, description="JSON: epoch milliseconds per partition.")
+    starting_offsets_by_timestamp_strategy: Strategy = Field(
+        "error", description="What to do in partitions without so young a record: error, or latest."
+    )
+    ending_offsets: str | None = Field(None, description="latest, committed (with group.id), or JSON with -1.")
+    ending_timestamp: int | None = Field(None, ge=0, description="Epoch milliseconds for all partitions.")
+    ending_offsets_by_timestamp: str | None = Field(None, description="JSON: epoch milliseconds per partition.")
+    fail_on_data_loss: bool = Field(True, description="Whether records that are gone before they were read fail it.")
+    include_headers: bool = Field(False, description="Whether rows carry the headers column.")
+    columns: str | None = Field(None, description="Only these columns, separated by commas.")
+    pushdown: bool = Field(False, description="Read only what filters on partition, topic and offset leave.")
+    assignor: str = Field("split", min_length=1, description="split, one-to-one, or any registered assignor.")
+    assignor_options: dict[str, Any] = Field(default_factory=dict, description="JSON: what the assignor is told.")
+    assignor_deadline_ms: int = Field(
+        DEADLINE_MS, ge=1, le=MAX_DEADLINE_MS, description="How long an assignor that is a plugin may take to plan."
+    )
+    tasks: Literal["cores"] | int = Field("cores", description="Task slots to plan for: a number, or cores.")
+    min_partitions: int | None = Field(None, ge=1, le=MAX_TASKS, description="At least so many tasks.")
+    max_records_per_partition: int | None = Field(None, ge=1, description="At most so many records in one task.")
+    max_offsets_per_trigger: int | None = Field(None, ge=1, description="Records of one micro-batch, at most.")
+    min_offsets_per_trigger: int | None = Field(None, ge=1, description="Records to wait for before a micro-batch.")
+    max_trigger_delay: int = Field(
+        DEFAULT_TRIGGER_DELAY_MS, ge=1, description="How long to wait for minOffsetsPerTrigger: 15m, 30s, 500ms."
+    )
+    max_bytes_per_trigger: int | None = Field(
+        None, ge=1, description="Bytes of one micro-batch as they lie in the log, about."
+    )
+    offsets_refresh_ms: int = Field(100, ge=1, le=3_600_000, description="How often the driver asks where logs end.")
+    arrow_rows: int = Field(40_000, ge=1, le=250_000, description="Rows of one Arrow batch, at most.")
+    commit_offsets: bool = Field(True, description="Whether progress is committed to the group.")
+    poll_timeout_ms: int = Field(
+        120_000,
+        ge=1,
+        alias="kafkaConsumer.pollTimeoutMs",
+        description="How long a task waits for records, retries included.",
+    )
+    fetch_max_bytes: int = Field(
+        4 << 20, ge=1, le=32 << 20, alias="fetch.max.bytes", description="Bytes of one answer to a task."
+    )
+    max_partition_fetch_bytes: int = Field(
+        4 << 20, ge=1, le=32 << 20, alias="max.partition.fetch.bytes", description="Bytes of one partition in it."
+    )
+    isolation_level: Literal["read_uncommitted", "read_committed"] = Field(
+        "read_uncommitted", alias="isolation.level", description="Whether data of open and aborted transactions counts."
+    )
+
+    @field_validator("assign", mode="before")
+    @classmethod
+    def _read_assign(cls, value: Any) -> Any:
+        return parse_assign(value)
+
+    @field_validator("assignor_options", mode="before")
+    @classmethod
+    def _read_assignor_options(cls, value: Any) -> Any:
+        return read_json(value, '{"max_moves": 2}')
+
+    @field_validator("max_trigger_delay", mode="before")
+    @classmethod
+    def _read_duration(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        found = _DURATION.fullmatch(value.strip().lower())
+        if found is None:
+            raise ValueError("must be a time such as 15m, 30s or 500ms")
+        return int(found[1]) * _UNIT_MS[found[2]]
+
+    @field_validator("tasks", mode="before")
+    @classmethod
+    def _read_tasks(cls, value: Any) -> Any:
+        if isinstance(value, str) and value.strip().lower() == "cores":
+            return "cores"
+        if not (str(value).strip().isdecimal() and 1 <= int(value) <= MAX_TASKS):
+            raise ValueError(f"must be cores, or a whole number from 1 to {MAX_TASKS}")
+        return int(value)
+
+
+OF_EVERY_CLIENT = {to_dotted(name) for name in ClientConfig.model_fields}
+KNOWN_CLIENT = {
+    to_dotted(name).lower(): to_dotted(name)
+    for name in WorkerConfig.model_fields
+    if not name.startswith("scheduled_rebalance")
+}
+"""Names in lower case, as Spark hands them over, and as the client knows them."""
+
+REFUSED_READING_LOWER = {name.lower(): why for name, why in REFUSED_READING.items()}
+
+KNOWN = {
+    (field.alias or to_camel_case(name)).lower(): field.alias or to_camel_case(name)
+    for name, field in GivenOptions.model_fields.items()
+}
+
+SPELLINGS = {name.lower(): name for name in (*REFUSED_READING, *KNOWN.values(), *KNOWN_CLIENT.values())}
+
+
+def spell_option(given: str) -> str:
+    """The name as it is documented: Spark hands it over in lower case.
+
+    >>> spell_option("kafka.pollTimeoutMs"), spell_option("kafka.STARTINGOFFSETS")
+    ('kafka.pollTimeoutMs', 'kafka.startingOffsets')
+    """
+    bare = given.lower().removeprefix(KAFKA_PREFIX)
+    return given[: len(given) - len(bare)] + SPELLINGS.get(bare, given[len(given) - len(bare) :])
+
+
+def check_read_kinds(options: Mapping[str, str]) -> dict[bool, ReadOptions]:
+    """The checked options of each kind of read that they could be meant for, by whether it is a stream.
+
+    Spark does not say which until later. OptionError when neither could be meant.
+    """
+    if CATALOG in options:
+        raise OptionError(NO_TABLE)
+    kinds, wrong = {}, {}
+    for streaming in (False, True):
+        try:
+            kinds[streaming] = check_read_options(options, streaming=streaming)
+        except OptionError as error:
+            wrong[streaming] = error
+    if not kinds:
+        given = {name.lower() for name in options}
+        raise wrong[not given.isdisjoint(name.lower() for name in STREAM_ONLY)]
+    return kinds
+
+
+def check_read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """The checked options; OptionError names each wrong one, what was expected, and what to do."""
+    if not options:
+        raise OptionError(NO_OPTIONS)
+    own: dict[str, Any] = {}
+    client: dict[str, str] = {}
+    ignored = IgnoredOptions(IGNORED_READING)
+    for given, value in options.items():
+        name = given.lower()
+        bare = name.removeprefix(KAFKA_PREFIX)
+        _refuse(given, name, bare, streaming)
+        if name in KNOWN:
+            own[KNOWN[name]] = value
+        elif bare in KNOWN and "." in bare:
+            own[KNOWN[bare]] = value
+        elif bare == "endpoints":
+            _put_read_option(client, "bootstrap.servers", value, given)
+        elif bare in KNOWN_CLIENT:
+            _put_read_option(client, KNOWN_CLIENT[bare], value, given)
+        elif not ignored.take(given, value):
+            raise OptionError(_unknown_read_option(given))
+    if "bootstrap.servers" not in client:
+        raise OptionError("bootstrap.servers is missing; set it to HOST:PORT of a node, as in 127.0.0.1:9290")
+    ignored.secured(client)
+    no_triggers = [] if streaming else [f"{name} ({IN_A_BATCH})" for name in STREAM_ONLY if name in own]
+    return _check_read(own, client, (*ignored.notes, *no_triggers), streaming)
+
+
+def _put_read_option(client: dict[str, str], name: str, value: str, given: str) -> None:
+    if client.setdefault(name, value) != value:
+        both = f"{show_property(name, client[name])} and {show_property(name, value)}"
+        raise OptionError(f"{spell_option(given)} is given twice: {both}; keep one")
+
+
+def _refuse(given: str, name: str, bare: str, streaming: bool) -> None:
+    if (why := REFUSED_READING_LOWER.get(name) or REFUSED_READING_LOWER.get(bare)) is not None:
+        raise OptionError(f"{spell_option(given)} cannot be set here: {why}")
+    for other in BATCH_ONLY if streaming else ():
+        if name == other.lower():
+            raise OptionError(f"{other} means nothing in a streaming query; leave it out")
+
+
+def _check_read(own: dict[str, Any], client: dict[str, str], ignored: tuple[str, ...], streaming: bool) -> ReadOptions:
+    try:
+        given = GivenOptions.model_validate(own)
+        of_client = {name: value for name, value in client.items() if name in OF_EVERY_CLIENT}
+        options = ReadOptions(
+            **{name: getattr(given, name) for name in GivenOptions.model_fields},
+            client=client,
+            connection=load(ClientConfig, of_client, {}).connection,
+            ignored=ignored,
+            streaming=streaming,
+        )
+        _check(options, given.model_fields_set)
+        _check_group(options)
+    except ValidationError as error:
+        raise OptionError(_explain_read_error(error)) from None
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+    if "group.instance.id" in client and options.group_id is None:
+        raise OptionError("group.instance.id is set but group.id is not; a static member needs a group")
+    return options
+
+
+def _check(options: ReadOptions, given: Collection[str]) -> None:
+    """What options say together. Raises ValueError."""
+    _check_source(options)
+    if options.subscribe_pattern is not None:
+        try:
+            re.compile(options.subscribe_pattern)
+        except re.error as error:
+            raise ValueError(
+                f"subscribePattern={options.subscribe_pattern!r} is no regular expression: {error}"
+            ) from None
+    low, high = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if low is not None and high is not None and low > high:
+        raise ValueError(f"minOffsetsPerTrigger={low} is more than maxOffsetsPerTrigger={high}; lower the first")
+    _check_assignor(options, given)
+    _ = options.starting, options.ending, options.column_names
+
+
+def _check_assignor(options: ReadOptions, given: Collection[str]) -> None:
+    assignor = options.assignor
+    check_assignor(assignor)
+    if assignor in PLANNING_WAYS and options.assignor_options:
+        raise ValueError(f"assignorOptions mean nothing with assignor={assignor}; leave them out")
+    if assignor in PLANNING_WAYS and "assignor_deadline_ms" in given:
+        raise ValueError(f"assignorDeadlineMs means nothing with assignor={assignor}; leave it out")
+    if assignor == ONE_TO_ONE and "tasks" in given:
+        raise ValueError(
+            "tasks means nothing with assignor=one-to-one, which gives each partition a task of its own; leave it "
+            "out, or set minPartitions"
+        )
+
+
+def _check_source(options: ReadOptions) -> None:
+    sources = (options.subscribe, options.subscribe_pattern, options.assign)
+    given = [name for name, value in zip(SOURCES, sources, strict=True) if value is not None]
+    if len(given) != 1:
+        told = "none of them is given" if not given else f"{' and '.join(given)} are given"
+        raise ValueError(f"exactly one of subscribe, subscribePattern and assign says what to read; {told}")
+    if options.subscribe is not None and not options.topics:
+        raise ValueError(f"subscribe={options.subscribe!r} names no topic; expected names separated by commas")
+
+
+def _check_group(options: ReadOptions) -> None:
+    """The properties of a group, also for reads that join none: a wrong one is wrong there, too."""
+    if options.group_id is not None and not options.group_id.strip():
+        raise OptionError(f"group.id={options.group_id!r} is no name; name the group, or leave it out")
+    protocol = options.client.get("group.protocol", "classic")
+    if protocol not in MEMBER_PROTOCOLS:
+        raise OptionError(f"group.protocol={protocol!r}: a query takes part in its group by classic or consumer")
+    if options.client.keys() <= OF_EVERY_CLIENT:
+        return  # Nothing is said of a group: the registry of assignors need not be loaded.
+    from muster.assignors.registry import resolve_all
+
+    try:
+        resolve_all(options.member_config().partition_assignment_strategy)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise OptionError(f"partition.assignment.strategy: {error}") from None
+
+
+def _unknown_read_option(given: str) -> str:
+    names = {**KNOWN, **KNOWN_CLIENT}
+    near = difflib.get_close_matches(given.lower().removeprefix(KAFKA_PREFIX), names, n=1, cutoff=0.6)
+    hint = f"did you mean {names[near[0]]!r}?" if near else f"known here: {', '.join(sorted(names.values()))}"
+    return f"{given!r} is not an option for reading; {hint}"
+
+
+def _explain_read_error(error: ValidationError) -> str:
+    fields = {field.alias or to_camel_case(name): field for name, field in GivenOptions.model_fields.items()}
+    told = []
+    for problem in error.errors(include_url=False):
+        what = problem["msg"].removeprefix("Value error, ")
+        if not problem["loc"]:
+            told.append(what)
+            continue
+        name = str(problem["loc"][0])
+        wanted = what if problem["type"] == "value_error" else f"expected {describe_allowed(fields[name])}"
+        told.append(f"{name}={problem['input']!r}: {wanted}")
+    return "; ".join(dict.fromkeys(told))

@@ -1,0 +1,429 @@
+"""One file of batches with its two sparse indexes.
+
+What lies in memory for a sealed segment is what `segments-checkpoint` says of it; files and indexes are opened
+when somebody reads. An index is believed only if its checksum matches that checkpoint, else it is rebuilt.
+Bytes that this process did not write itself are checked the first time they are read.
+"""
+
+import os
+import struct
+from bisect import bisect_left
+from collections.abc import Sequence
+
+from crc32c import crc32c
+
+from muster.storage.errors import LogDamaged
+from muster.storage.files import Buffer, File, Files, NotAtHand, read_file
+from muster.storage.logs.at_hand import CachedSegmentBytes, SegmentBytes
+from muster.storage.logs.index import OffsetIndex, TimeIndex
+from muster.storage.logs.open_files import OpenSegments
+from muster.storage.logs.summaries import Summary
+from muster.storage.logs.txn_index import AbortedEntry, pack_aborted
+from muster.storage.records.batch import HEADER, HEADER_SIZE, LENGTH_OVERHEAD, MAGIC
+from muster.storage.records.scan import (
+    BatchFault,
+    BatchHead,
+    Order,
+    check_view,
+    find_head_fault,
+    read_head,
+    walk_headers,
+)
+
+# Enough for the batches between two index entries, and little to read in vain.
+_LOCATE_BYTES = 4096
+# Of `HEADER` what says where a batch lies: base offset, length, magic, last offset delta.
+_unpack_head = struct.Struct(">qi4xb6xi").unpack_from
+
+
+class Segment:
+    """Batches with offsets in [base_offset, next_offset), `size` bytes of them."""
+
+    # fmt: off
+    __slots__ = (
+        "_file", "_index", "_times", "aborted", "active", "base_offset", "checked", "created_ms", "directory",
+        "entries", "files", "first_timestamp", "gaps", "index_due", "interval", "max_timestamp", "max_timestamp_offset",
+        "next_offset", "one_each", "opened", "own_from", "pinned", "producers", "size", "summary",
+    )
+    # fmt: on
+
+    def __init__(self, files: Files, directory: str, base_offset: int, opened: OpenSegments, interval: int) -> None:
+        self.files = files
+        self.directory = directory
+        self.base_offset = base_offset
+        self.opened = opened
+        self.interval = interval
+        self.next_offset = base_offset
+        self.size = 0
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = base_offset
+        self.created_ms = 0
+        self.active = False
+        self.gaps = False
+        # Its files have other names now: what is open must stay open for those who still read.
+        self.pinned = False
+        self.producers = False
+        self.aborted: list[AbortedEntry] = []
+        self.summary: Summary | None = None
+        # A batch gets index entries when it begins behind this position.
+        self.index_due = interval
+        self.entries = 0
+        # Whether the last look found the batch that the next index entry names: so it is with large batches.
+        self.one_each = False
+        # From this position on this process wrote or walked all bytes itself.
+        self.own_from = 0
+        # What readers have checked of the others: from, to, and the offset that follows. Replaced as one, so that
+        # readers in several threads need no lock.
+        self.checked = (0, 0, base_offset)
+        self._file: File | None = None
+        self._index: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+
+    def path(self, suffix: str = ".log") -> str:
+        return segment_path(self.directory, self.base_offset, suffix)
+
+    def file(self, *, create: bool = False) -> File:
+        """The open file. A reader keeps its own reference, so that the segment may close meanwhile."""
+        file = self._file
+        if file is None:
+            file = self._file = self.files.open(self.path(), create=create)
+            self.opened.touch(self)
+        return file
+
+    def let_go(self) -> bool:
+        """Close the file and forget what can be had again from disk; whether that was possible."""
+        if self.pinned:
+            return False
+        self._file = None
+        if not self.active:
+            self._index = self._times = None
+        return True
+
+    def abandon(self) -> None:
+        """The segment is being removed: its file closes once those who read from it are done."""
+        self.opened.forget(self)
+        self._file = None
+
+    def close(self) -> None:
+        self.opened.forget(self)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    # -- writing ------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int, suffix: str = "") -> None:
+        """Create the file, empty; the caller makes the directory entry durable. `suffix` is for names to come."""
+        self._file = self.files.open(self.path(".log" + suffix), create=True)
+        self._file.truncate(0)
+        self.opened.touch(self)
+        self.created_ms = now_ms
+        self.active = True
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+
+    def note(self, last_offset: int, max_timestamp: int, size: int) -> None:
+        """Take into account a batch that was just written at the end."""
+        marks = ((last_offset, self.size),) if self.size > self.index_due else ()
+        self.note_row(last_offset, max_timestamp, last_offset, size, marks)
+
+    def note_row(
+        self, last_offset: int, max_timestamp: int, youngest: int, size: int, marks: Sequence[tuple[int, int]]
+    ) -> None:
+        """The same of several batches, `size` bytes together. `youngest`: the last offset of the one with the largest
+        timestamp. `marks`: the last offset and the position of those that get an entry in the index: the first behind
+        `index_due`, and then the first that lies more than `interval` bytes behind the one before.
+        """
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = youngest
+        if not self.size:
+            self.first_timestamp = max_timestamp
+        # Readers ask for the size, then for the next offset: the offset moves first. What the index names comes last.
+        self.next_offset = last_offset + 1
+        self.size += size
+        if not marks:
+            return
+        index, times, base = self._index, self._times, self.base_offset
+        assert index is not None
+        assert times is not None
+        for offset, position in marks:
+            index.append(offset - base, position)
+        self.index_due = marks[-1][1] + self.interval
+        if self.max_timestamp > times.latest:
+            times.append(self.max_timestamp, self.max_timestamp_offset - base)
+        self.entries += len(marks)
+
+    def seal(self, snapshot_crc: int, suffix: str = "", *, sync: bool = True) -> Summary:
+        """Write the indexes of the flushed records and say what to remember. `suffix` is for names to come."""
+        self.file().trim()
+        index, times = self.index(), self.times()
+        if self.max_timestamp >= 0:
+            times.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        index_data, times_data = index.data, times.data
+        self.write_side(".index" + suffix, index_data, sync=sync)
+        self.write_side(".timeindex" + suffix, times_data, sync=sync)
+        aborted = pack_aborted(self.aborted)
+        if aborted:
+            self.write_side(".txnindex" + suffix, aborted, sync=sync)
+        self.summary = Summary(
+            self.base_offset, self.next_offset, self.size,
+            self.first_timestamp, self.max_timestamp, self.max_timestamp_offset,
+            crc32c(index_data), crc32c(times.data), crc32c(aborted) if aborted else 0, snapshot_crc, self.producers,
+        )  # fmt: skip
+        return self.summary
+
+    def write_side(self, suffix: str, data: Buffer, at_offset: int | None = None, *, sync: bool = True) -> None:
+        """Write a file beside the log and flush it (`sync`); named after `at_offset`, or the segment."""
+        base = self.base_offset if at_offset is None else at_offset
+        file = self.files.open(segment_path(self.directory, base, suffix), create=True)
+        try:
+            file.truncate(len(data))
+            file.write([data], len(data), 0)
+            if sync:
+                file.sync()
+        finally:
+            file.close()
+
+    # -- loading ------------------------------------------------------------------------------------------
+
+    def believe(self, summary: Summary) -> None:
+        """Take over what a former process knew of the segment."""
+        self.next_offset = summary.next_offset
+        self.size = summary.size
+        self.first_timestamp = summary.first_timestamp
+        self.max_timestamp = summary.max_timestamp
+        self.max_timestamp_offset = summary.max_timestamp_offset
+        self.producers = summary.producers
+        self.summary = summary
+        self.own_from = summary.size
+        self.checked = (0, 0, self.base_offset)
+        self.index_due = -1
+
+    @property
+    def as_summarised(self) -> bool:
+        """Whether a former process wrote down all that there is to know, and nothing came since."""
+        known = self.summary
+        return known is not None and known.size == self.size and known.next_offset == self.next_offset
+
+    def restart(self) -> None:
+        """Forget everything derived, before the batches are noted anew."""
+        self.next_offset = self.max_timestamp_offset = self.base_offset
+        self.size = self.entries = self.own_from = 0
+        self.checked = (0, 0, self.base_offset)
+        self.index_due = self.interval
+        self.first_timestamp = self.max_timestamp = -1
+        self.producers = False
+        self.aborted = []
+        self.summary = None
+        self._index = OffsetIndex()
+        self._times = TimeIndex()
+
+    def index(self) -> OffsetIndex:
+        if self._index is None:
+            self._load_indexes()
+        assert self._index is not None
+        return self._index
+
+    def times(self) -> TimeIndex:
+        if self._times is None:
+            self._load_indexes()
+        assert self._times is not None
+        return self._times
+
+    def _load_indexes(self) -> None:
+        index, times = self.read_side(".index"), self.read_side(".timeindex")
+        known = self.summary
+        if known is None or crc32c(index) != known.index_crc or crc32c(times) != known.times_crc:
+            self._rebuild_indexes()
+        else:
+            self._index, self._times = OffsetIndex(index), TimeIndex(times)
+            self.entries = max(len(self._index), len(self._times))
+        self.opened.touch(self)
+
+    def read_side(self, suffix: str) -> bytes:
+        """A file beside the log; empty when it is missing or unreadable."""
+        try:
+            return read_file(self.files, self.path(suffix))
+        except OSError:
+            return b""  # Its checksum will not match, and it is rebuilt.
+
+    def _rebuild_indexes(self) -> None:
+        index, times = OffsetIndex(), TimeIndex()
+        largest, largest_at, unindexed = -1, 0, 0
+        try:
+            for head in walk_headers(self.file(), 0, self.size):
+                if head.max_timestamp > largest:
+                    largest, largest_at = head.max_timestamp, head.last_offset - self.base_offset
+                if unindexed > self.interval:
+                    index.append(head.last_offset - self.base_offset, head.position)
+                    times.append(largest, largest_at)
+                    unindexed = 0
+                unindexed += head.size
+        except BatchFault as fault:
+            raise self.damaged(fault, self.base_offset) from None
+        if largest >= 0:
+            times.append(largest, largest_at)
+        self._index, self._times = index, times
+        self.entries = max(len(index), len(times))
+
+    # -- reading ------------------------------------------------------------------------------------------
+
+    def at_hand(self, most: int) -> CachedSegmentBytes:
+        """What `locate` and `read` may be given, to read at most `most` bytes, and nothing that has to be waited for.
+
+        Raises NotAtHand, as they do then.
+        """
+        file = self._file
+        if file is None or self._index is None:
+            raise NotAtHand
+        return CachedSegmentBytes(file, self.size, most)
+
+    def locate(self, offset: int, source: SegmentBytes | None = None) -> BatchHead | None:
+        """The first batch whose last offset is not below `offset`; None when all lie before."""
+        if offset >= self.next_offset:
+            return None
+        index = self._index
+        if index is None:
+            index = self.index()
+        source = source or self._file or self.file()
+        place = bisect_left(index.offsets, offset - self.base_offset)
+        if place < len(index.offsets) and index.positions[place] - (index.positions[place - 1] if place else 0) > 4096:
+            # Large batches have an entry each: the next entry is most likely the batch itself.
+            head = self._indexed(source, index.positions[place], self.base_offset + index.offsets[place])
+            self.one_each = head.base_offset <= offset
+            if self.one_each:
+                return head
+        if not place or offset == self.base_offset:
+            return self._find(source, offset, 0, self.base_offset, -1)
+        return self._find(source, offset, index.positions[place - 1], -1, self.base_offset + index.offsets[place - 1])
+
+    def _indexed(self, source: SegmentBytes, position: int, last_offset: int) -> BatchHead:
+        """The batch that the index names."""
+        data = source.read(HEADER_SIZE, position)
+        fields = HEADER.unpack(data) if len(data) == HEADER_SIZE else None
+        if fields is None or fields[0] + fields[6] != last_offset or find_head_fault(fields, self.size - position):
+            why = f"no batch that ends at offset {last_offset} lies here, though the index says so"
+            raise self.damaged(BatchFault(position, why), self.base_offset)
+        return read_head(fields, position)
+
+    def _find(
+        self, source: SegmentBytes, offset: int, position: int, expected: int, last_offset: int
+    ) -> BatchHead | None:
+        """Walk headers from `position` to the batch that reaches `offset`.
+
+        The first batch begins at `expected`, or ends at `last_offset` as the index says; the others follow on.
+        """
+        size = self.size
+        chunk: bytes | memoryview = b""
+        origin = position
+        while position < size:
+            at = position - origin
+            if at + HEADER_SIZE > len(chunk):
+                chunk, origin, at = source.read(_LOCATE_BYTES, position), position, 0
+                if len(chunk) < HEADER_SIZE:
+                    raise self.damaged(BatchFault(position, f"{len(chunk)} bytes are left, too few"), expected)
+            fields = HEADER.unpack_from(chunk, at)
+            found = fields[0] + fields[6]
+            why = find_head_fault(fields, size - position)
+            if expected < 0:
+                if found != last_offset:
+                    why = why or f"its last offset is {found}, the index says {last_offset}"
+            elif fields[0] != expected and not (self.gaps and fields[0] > expected):
+                why = why or f"its base offset is {fields[0]}, expected {expected}"
+            if fields[6] < 0 or why:
+                raise self.damaged(BatchFault(position, why or f"its last offset delta is {fields[6]}"), expected)
+            if found >= offset:
+                return read_head(fields, position)
+            expected = found + 1
+            position += fields[1] + LENGTH_OVERHEAD
+        return None
+
+    def read_at_once(self, offset: int, until: int, max_bytes: int, source: SegmentBytes) -> bytes | memoryview:
+        """What `locate` and `read` would give, with one read in place of two.
+
+        Empty where that cannot be known beforehand: bytes to be checked first, a batch that the index does not name,
+        records from `until` on.
+        """
+        index = self._index
+        if not self.one_each or index is None:
+            return b""
+        place = bisect_left(index.offsets, offset - self.base_offset)
+        if place == len(index.offsets):
+            return b""
+        position = index.positions[place]
+        size = min(self.size - position, max_bytes)
+        if until < self.next_offset or size < HEADER_SIZE or not self.is_good(position, size):
+            return b""
+        data = source.read(size, position)
+        if len(data) == size:
+            first, length, magic, delta = _unpack_head(data)
+            if (
+                first <= offset
+                and first + delta == self.base_offset + index.offsets[place]
+                and magic == MAGIC
+                and HEADER_SIZE <= length + LENGTH_OVERHEAD <= size
+            ):
+                return data
+        self.one_each = False
+        return b""
+
+    def read(self, position: int, size: int, source: SegmentBytes | None = None) -> bytes | memoryview:
+        """`size` bytes at a batch's start, checked unless this process knows them to be good.
+
+        What is checked ends with its last good batch; LogDamaged when not even the first is good.
+        """
+        data = (source or self._file or self.file()).read(size, position)
+        if len(data) == size and self.is_good(position, size):
+            return data
+        return data[: self._check(memoryview(data), position, size) - position]
+
+    def is_good(self, position: int, size: int) -> bool:
+        """Whether this process has written or checked these bytes, or a reader has."""
+        if position >= self.own_from:
+            return True
+        first, until, _ = self.checked
+        return first <= position and (position + size <= until or until >= self.own_from)
+
+    def _check(self, view: memoryview, position: int, size: int) -> int:
+        """Check bytes read for the first time; where the good batches among them end."""
+        checked_from, checked_to, checked_next = self.checked
+        follows_on = checked_from <= position <= checked_to
+        known = follows_on and position == checked_to
+        # A batch in the middle was found by its header, so that its offset is where the checks begin.
+        first = int.from_bytes(view[:8], "big", signed=True) if position and not known else self.base_offset
+        order = Order(self.base_offset, checked_next if known else first, self.gaps)
+        end, fault = check_view(view, position, order)
+        if fault is None and position + size >= self.size:
+            fault = self._end_fault(end, order)
+        if fault is None and len(view) < size:
+            fault = BatchFault(position + len(view), "the file is shorter than it was")
+        if fault and end == position:
+            raise self.damaged(fault, order.next_offset)
+        if not follows_on:
+            self.checked = (position, end, order.next_offset)
+        elif end > checked_to:
+            self.checked = (checked_from, end, order.next_offset)
+        # Half a batch behind good ones is left out: nothing is known of it yet.
+        return end if end > position else position + len(view)
+
+    def _end_fault(self, end: int, order: Order) -> BatchFault | None:
+        """Why the segment's last bytes cannot be its end."""
+        if end < self.size:
+            return BatchFault(end, f"{self.size - end} bytes are left, too few for a batch")
+        if not self.gaps and order.next_offset != self.next_offset:
+            return BatchFault(end, f"it ends before offset {order.next_offset}, expected {self.next_offset}")
+        return None
+
+    def damaged(self, fault: BatchFault, first_offset: int) -> LogDamaged:
+        size = max(self.size - fault.position, 0)
+        return LogDamaged(self.path(), fault.position, size, first_offset, self.next_offset, fault.why)
+
+
+def segment_path(directory: str, base_offset: int, suffix: str) -> str:
+    """
+    >>> segment_path("d", 7, ".log")
+    'd/00000000000000000007.log'
+    """
+    return os.path.join(directory, f"{base_offset:020d}{suffix}")
